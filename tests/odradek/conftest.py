@@ -1,4 +1,4 @@
-"""pytest as a user of Odradek runs it: a process of its own, with the plugin."""
+"""Runs pytest as a user of Odradek does: in a process, with the plugin."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def run_pytest() -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run pytest in a folder. Other plugins are left out, and so is what pip knows of this one."""
+    """A function that runs pytest in a folder, without other plugins and without the entry point of an installed Odradek."""
 
     def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # Where it hangs it says in time what it waits for.
+        # A test that hangs shows its stacks before our own timeout.
         (folder / "pytest.ini").write_text(f"[pytest]\nfaulthandler_timeout = {HANG_S / 2}\n")
         command = [
             sys.executable,
@@ -30,7 +30,7 @@ def run_pytest() -> Callable[..., subprocess.CompletedProcess[str]]:
             "odradek.pytest_plugin",
             "-p",
             "no:cacheprovider",
-            # Where it keeps its directories by itself it takes time to clear away those of others.
+            # With a basetemp of its own pytest does not remove the directories of earlier runs, which takes time.
             f"--basetemp={folder / 'temporary'}",
             *arguments,
         ]

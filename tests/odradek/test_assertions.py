@@ -1,4 +1,4 @@
-"""Records and assertions by the control port: what holds passes, and what does not says what is wrong."""
+"""Records and assertions by the control port: correct content passes, and a failed assertion explains the difference."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def topic(broker: odradek.Broker) -> str:
 
 
 def transactions(broker: odradek.Broker, topic: str, *outcomes: tuple[str, str]) -> ConfluentProducer:
-    """Write a value for each outcome with the topic's name as the transactional id: "commit", "abort" or "open"."""
+    """Write a value for each outcome ("commit", "abort" or "open"), with the topic's name as transactional id."""
     producer = ConfluentProducer(broker.bootstrap_servers, transactional_id=topic)
     producer.init()
     for value, outcome in outcomes:
@@ -172,7 +172,7 @@ def test_a_transaction_that_is_decided_is_waited_for(broker: odradek.Broker, top
         with pytest.raises(odradek.AssertionFailed, match="PrepareCommit"):
             broker.assert_no_open_transactions(timeout_s=0)
         rule.release()
-        # Without a look at the state in between: the assertion waits.
+        # The test does not wait for the state in between: the assertion does.
         broker.assert_exactly_once(topic, ["a"])
         producer.close()
 

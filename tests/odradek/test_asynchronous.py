@@ -1,4 +1,5 @@
-"""The calls for coroutines: the loop goes on, a call that is cancelled hangs up, and types are those of the call."""
+"""The calls for coroutines: the event loop is not blocked, cancelling a call disconnects, and types match the blocking
+calls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/asyncio.md: its snippets are run with its settings, and its table has all calls for coroutines."""
+"""docs/asyncio.md: its snippets run with its settings, and its table has all calls for coroutines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``odradek.Broker``: a broker as Python objects, in a process of its own."""
+"""``odradek.Broker``: a broker in a process of its own, as Python objects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def commit(producer: Producer, partition: int = 0) -> None:
     producer.commit_transaction(HANG_S)
 
 
-# -- coming and going
+# -- start and stop
 
 
 def test_what_is_committed_survives_a_kill_and_is_there_at_the_same_addresses(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_what_is_committed_survives_a_kill_and_is_there_at_the_same_addresses(tm
         with broker.faults.add("Produce -> drop") as new:
             assert new.id == 1
             with pytest.raises(odradek.ControlUnreachable, match="this broker has been ended"):
-                old.remove()  # else it would remove another one of the same id
+                old.remove()  # otherwise it would remove a new rule with the same id
             assert [rule.text for rule in broker.faults] == ["Produce -> drop"]
         assert (broker.bootstrap_servers, broker.control_url) == addresses
-        assert broker.faults.list() == []  # rules go with their process
+        assert broker.faults.list() == []  # rules end with their process
         assert broker.transactions["payments"].state == "CompleteCommit"
     assert (tmp_path / "data").is_dir()
 
@@ -176,7 +176,7 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
         match=r"^heldd: unknown, not CompleteCommit, after 0 s; known: .*; did you mean held\?$",
     ):
         broker.transactions.wait("heldd", timeout_s=0)
-    rule.remove()  # once more is no error
+    rule.remove()  # removing it again is no error
     with pytest.raises(odradek.NotFound, match=f"there is no rule {rule.id}"):
         _ = rule.hits
 
@@ -260,7 +260,7 @@ def test_a_transaction_that_is_left_open_is_aborted_in_no_time() -> None:
             producer.commit_transaction(HANG_S)
 
 
-# -- what happens
+# -- trace and transactions
 
 
 def test_the_trace_is_read_followed_and_captured(broker: odradek.Broker, tmp_path: Path) -> None:
@@ -321,7 +321,7 @@ def test_a_node_is_killed_others_lead_and_it_comes_back() -> None:
             broker.nodes[9].kill()
 
 
-# -- from outside
+# -- remote brokers
 
 
 @pytest.mark.parametrize("url", ["", "nonsense", "ftp://127.0.0.1:1", "http://127.0.0.1", "http://h:x"])
@@ -379,7 +379,7 @@ def test_the_users_own_process_loads_nothing_of_the_broker() -> None:
 
 
 def test_a_service_of_kubernetes_is_no_control_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where a Service is called odradek-control."""
+    """Kubernetes sets this variable if a Service is called odradek-control."""
     monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
     monkeypatch.setenv("ODRADEK_CONTROL_PORT", "tcp://10.96.0.1:18092")
     with pytest.raises(odradek.ControlUnreachable, match="which broker"):

@@ -1,4 +1,4 @@
-"""`odradek chaos`, and what it draws."""
+"""`odradek chaos`, and the random steps that it takes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def steps(result: Result) -> list[str]:
 def test_the_same_seed_takes_the_same_steps_and_leaves_nothing_behind(broker: package.Broker) -> None:
     first, second = (run(broker, "--seed", "7", "--every", "1ms", "--steps", "12") for _ in range(2))
     assert first.exit_code == 0, first.output
-    # What is taken back between two steps depends on the time that they took.
+    # Which steps are undone between two others depends on the time that they took.
     drawn = [
         [step for step in steps(each) if not re.search("starts|removed|whole", step)]
         for each in (first, second)

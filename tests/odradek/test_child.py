@@ -1,4 +1,4 @@
-"""A child process: what it writes, what it is told, and what dies with it."""
+"""A child process: its output, its input, and the processes that are killed with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `odradek` command, as people type it."""
+"""The `odradek` command on the command line."""
 
 import signal
 import socket
@@ -17,7 +17,7 @@ from tests.support.deadlines import HANG_S
 
 
 def odradek(*arguments: str) -> subprocess.CompletedProcess[str]:
-    # As the console command does it, without asking where pip has put that.
+    # Like the installed console script, wherever pip has put it.
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     return subprocess.run(
         [sys.executable, "-c", start, *arguments], capture_output=True, text=True, timeout=HANG_S, check=False
@@ -26,7 +26,7 @@ def odradek(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture
 def answer_once() -> Iterator[Callable[[bytes], str]]:
-    """A listener that gives the next connection these bytes; the address it listens at."""
+    """A function that starts a listener, which sends these bytes to the next connection, and returns its address."""
     listeners = []
 
     def answer(data: bytes) -> str:
@@ -35,7 +35,7 @@ def answer_once() -> Iterator[Callable[[bytes], str]]:
 
         def serve() -> None:
             connection, _ = listener.accept()
-            listener.close()  # there is nothing to be had by TLS either
+            listener.close()  # no second connection: TLS is not available either
             with connection:
                 connection.recv(1024)
                 connection.sendall(data)

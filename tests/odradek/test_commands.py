@@ -1,4 +1,4 @@
-"""The commands that speak to a running broker, as people type them."""
+"""The commands that control a running broker, on the command line."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def commit(broker: package.Broker, transactional_id: str) -> None:
 
 
 def test_help_comes_at_once() -> None:
-    """What takes time is what is imported: nothing that the help does not need."""
+    """Imports take the time: the help imports nothing that it does not need."""
     look = f"import sys, atexit; atexit.register(lambda: print(*sys.modules, file=sys.stderr)); {START}"
     done = subprocess.run(
         [sys.executable, "-c", look, "--help"], capture_output=True, text=True, timeout=HANG_S, check=True
@@ -105,7 +105,7 @@ def test_a_mistyped_command_or_option_names_the_nearest() -> None:
         assert {"falt": "fault", "ad": "add", "--folow": "--follow"}[words[-1]] in done.stderr
 
 
-# -- whom they speak to
+# -- which broker
 
 
 def test_without_a_broker_they_say_how_to_name_one() -> None:

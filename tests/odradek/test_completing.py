@@ -1,4 +1,4 @@
-"""The names that may follow at Tab, of a broker that responds, and nothing of one that does not."""
+"""Tab completion of names from a broker that responds, and of none from a broker that does not."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def broker() -> Iterator[package.Broker]:
 
 
 def follows(typed: str) -> list[str]:
-    """What may follow; the last word is incomplete."""
+    """Completions of a command line whose last word is incomplete."""
     *words, last = typed.split(" ")
     if words[0] in _TOOLS:
-        # In an interpreter of their own.
+        # Commands with an interpreter of their own.
         command: click.Command = getattr(import_module(COMMANDS[words[0]]), words[0])
         attach(command, words[0], from_cluster)
         root: click.Command = click.Group("odradek", commands={words[0]: command})

@@ -1,4 +1,4 @@
-"""Tab in a shell: the scripts call `odradek` with what is typed, and read the lines that may follow."""
+"""Tab in a shell: the completion scripts call `odradek` with the command line, and read completions from its output."""
 
 from __future__ import annotations
 

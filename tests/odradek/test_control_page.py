@@ -1,4 +1,4 @@
-"""docs/control.md and docs/testing.md: every snippet is run, and every table compared, as they stand there.
+"""docs/control.md and docs/testing.md: every snippet is run, and every table is compared.
 
 The Python of docs/faults.md and of the README is run too.
 """
@@ -114,7 +114,7 @@ def test_commands_do_as_they_stand_there(broker: odradek.Broker, tmp_path: Path)
 
 
 def curl(broker: odradek.Broker, arguments: list[str]) -> None:
-    """As curl would do it, which not every machine has."""
+    """Send the request that curl would send, as not every machine has curl."""
     method, data, headers, url = "GET", None, {}, ""
     words = iter(arguments)
     for word in words:

@@ -1,4 +1,4 @@
-"""The demo's worker: where it begins to read. The demo itself is run by ``make demo`` and by the soak."""
+"""The demo's worker starts at the right offsets. ``make demo`` and the soak run the demo itself."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Place:
 
 
 class Group:
-    """A consumer, as far as it says what its group has committed."""
+    """A fake consumer with the committed offsets of its group."""
 
     def __init__(self, *places: Place) -> None:
         self.places = list(places)

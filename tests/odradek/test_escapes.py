@@ -1,4 +1,4 @@
-"""Names of clients in what people read: no control character and no mark of direction reaches a terminal raw."""
+"""Names from clients in human-readable output: no control or bidirectional character is written raw to a terminal."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from odradek.pytest_plugin import _listed
 from tests.support.raw import Wire, decode_response, encode_request
 from tools.commands.txn import txn
 
-# Clear the screen, set its title; overwrite the line; NUL; C1's escape; DEL; right to left; a line of Unicode's.
+# Clear screen, set title; carriage return; NUL; C1 escape; DEL; right-to-left marks; Unicode line separator.
 HOSTILE = "a\x1b[2J\x1b]0;owned\x07b\rc\0d\x9b31me\x7ff\u202eg\u200fh\u2028i"
 SHOWN = r"a\x1b[2J\x1b]0;owned\x07b\rc\x00d\x9b31me\x7ff\u202eg\u200fh\u2028i"
 
 
 @pytest.fixture(scope="module")
 def broker() -> Iterator[package.Broker]:
-    """One that has met clients with hostile names, and was told to write down what they ask."""
+    """A broker whose trace has requests of clients with hostile names."""
     with package.Broker(topics=["orders:1"]) as broker:
         broker.trace.start()
         host, port = broker.bootstrap_servers.split(":")
@@ -44,7 +44,7 @@ def broker() -> Iterator[package.Broker]:
             for _ in range(1_000):
                 wire.send_frame(encode_request(api, version, body, number, HOSTILE))
                 _, answer = decode_response(api, version, wire.receive_frame())
-                if answer.get("error_code") not in (14, 15, 16):  # the coordinator loads
+                if answer.get("error_code") not in (14, 15, 16):  # the coordinator is loading
                     break
         wire.close()
         yield broker
@@ -99,7 +99,7 @@ COMMANDS = {
 
 
 def typed(words: list[str], broker: package.Broker) -> Result:
-    """A command in this process. `txn` would replace it by an interpreter of its own: its group is called instead."""
+    """Run a command in this process. `txn` would replace the process by another interpreter, so its group is called."""
     command, rest = (txn, words[1:]) if words[0] == "txn" else (main, words)
     return CliRunner().invoke(command, rest, env={"ODRADEK_CONTROL": broker.control_url})
 

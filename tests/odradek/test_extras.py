@@ -1,4 +1,4 @@
-"""An error message says how to install what is missing, for those too who installed from a folder."""
+"""An error about a missing dependency says how to install it, also for an installation from a folder."""
 
 from __future__ import annotations
 

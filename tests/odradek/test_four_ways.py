@@ -1,6 +1,6 @@
-"""One story, staged in four ways that share one core: the answer to the second EndTxn is lost after the commit.
+"""One fault, injected in four ways: the response to the second EndTxn is lost after the commit.
 
-The client does not learn that its transaction was committed, asks again, and is told; nothing is there twice.
+The client does not learn that its transaction was committed, sends EndTxn again, and succeeds; no record is duplicated.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def broker() -> Iterator[odradek.Broker]:
 
 
 def story(bootstrap: str, transactional_id: str, hits: Hits) -> None:
-    """Two commits, of which the second one's answer is lost; a reader finds each record once."""
+    """Commit two transactions, the second with a lost response; a consumer finds each record once."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     producer.init_transactions(HANG_S)
     for number in range(2):

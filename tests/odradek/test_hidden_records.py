@@ -1,4 +1,4 @@
-"""What holds decided records back, said of a control port whose answers are made up."""
+"""The explanation of decided records that consumers cannot see, from a fake control port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HEAD = "orders: 1 decided record is behind the last stable offset, where read_co
 
 
 class Canned(ControlClient):
-    """A control port of one topic, ``orders``, with one partition."""
+    """A fake control port with one topic, ``orders``, with one partition."""
 
     def __init__(self, **answers: Any) -> None:
         super().__init__("http://127.0.0.1:1")
@@ -70,7 +70,7 @@ def hidden(**answers: Any) -> list[str]:
 )
 def test_nothing_is_said_of_what_is_undecided(records: list[dict[str, Any]]) -> None:
     assert hidden(records=records, transactions=[transaction("Ongoing")]) == []
-    # A hanging transaction: no coordinator will decide it.
+    # A hanging transaction: no coordinator will end it.
     assert hidden(records=records, nodes=[{"node_id": 1, "state": "running"}]) == []
 
 
@@ -99,5 +99,5 @@ def test_a_transaction_whose_coordinator_may_be_away_is_perhaps_decided() -> Non
     head = HEAD.replace("decided", "perhaps decided")
     away = "No running coordinator knows producer 1: node 2 is killed"
     assert hidden(records=records, nodes=nodes) == [f"{head}\n  {away}", WHY]
-    # With all nodes there it hangs, and hides what is behind it.
+    # With all nodes running it hangs, and hides the records behind it.
     assert hidden(records=[*records, record(4, "committed", 2)], nodes=nodes[:1]) == [HEAD, WHY]

@@ -1,4 +1,5 @@
-"""`odradek._protocol`: a process of the user's, such as a Spark executor, meets no package `protocol` but the user's own."""
+"""`odradek._protocol`: in a user's process, such as a Spark executor, `import protocol` finds only the user's own
+package."""
 
 import subprocess
 import sys
@@ -10,7 +11,7 @@ import pytest
 from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
-# Whatever of `protocol` a client of the sink loads, the codecs when they are first used among it.
+# Imports all of `protocol` that a client of the sink loads, including codecs, which are loaded at their first use.
 PROGRAM = """
 import sys
 from odradek._protocol.codec import client_codec
@@ -28,7 +29,7 @@ print(protocol.OWNER)
 
 
 def as_in_a_wheel() -> dict[str, Path]:
-    """The sources of a wheel that such a process may import, by their places in it."""
+    """The source files of a wheel that such a process may import, by their paths in the wheel."""
     inside = {
         f"odradek/_server/protocol/{each.relative_to(ROOT / 'protocol')}": each
         for each in sources("protocol")
@@ -48,13 +49,13 @@ def in_site_packages(folder: Path) -> Path:
     for name, source in as_in_a_wheel().items():
         (folder / "site" / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / "site" / name).write_bytes(source.read_bytes())
-    # Beside `odradek`, where a checkout has ours.
+    # In the folder that contains `odradek`, where a checkout has our own `protocol`.
     users_package(folder / "site")
     return folder / "site"
 
 
 def in_a_zip_file(folder: Path) -> Path:
-    """As executors get packages by `--py-files`."""
+    """A zip file as executors get it by `--py-files`."""
     with ZipFile(folder / "odradek.zip", "w") as archive:
         for name, source in as_in_a_wheel().items():
             archive.write(source, name)
@@ -84,7 +85,7 @@ def test_the_package_protocol_of_a_user_is_not_met(place, tmp_path: Path):
 
 
 def test_both_names_in_one_process_do_not_mix():
-    """The core in C keeps one set of classes: it is that of `protocol`."""
+    """The C core has one set of classes: those of `protocol`."""
     from odradek._protocol.messages import end_txn as own_messages
 
     from odradek._protocol import codec as own_codec

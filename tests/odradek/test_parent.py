@@ -1,4 +1,4 @@
-"""A broker never outlives the process that started it, and neither does its temporary directory."""
+"""A broker ends with the process that started it, and so does its temporary directory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def has_ended(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # Where nothing collects it, it stays a zombie.
+    # If no process reaps it, it stays a zombie.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

@@ -1,4 +1,4 @@
-"""The program `odradek` from its first instant: signals before the start, and closed standard descriptors."""
+"""The start of the program `odradek`: signals before the server is ready, and closed standard descriptors."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ with open(sys.argv[1], "w") as said:
 
 
 def start(*words: str, redirections: str = "") -> subprocess.Popen[str]:
-    """A shell becomes the program, with these redirections."""
+    """Start a shell with these redirections, which executes the program."""
     return subprocess.Popen(
         ["sh", "-c", f'exec "$@" {redirections}', "sh", *ODRADEK, *words],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        # Settings of a broker in the environment are not meant for these.
+        # Without broker settings from the environment.
         env={
             name: value for name, value in os.environ.items() if not name.startswith(("ODRADEK_", "KAFKA_"))
         },
@@ -53,7 +53,7 @@ def start(*words: str, redirections: str = "") -> subprocess.Popen[str]:
 
 
 def obeys(pid: int, number: signal.Signals) -> bool:
-    """Whether the process holds the signal or has a handler: the kernel drops no such signal, of process 1 neither."""
+    """Whether the process blocks the signal or has a handler: then the kernel does not drop it, even for process 1."""
     status = Path(f"/proc/{pid}/status").read_text()
     return any(int(re.search(rf"^{mask}:\s*(\w+)", status, re.M)[1], 16) >> number - 1 & 1 for mask in MASKS)
 
@@ -67,7 +67,7 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 def has_begun(process: subprocess.Popen[str]) -> None:
-    """The program's first lines have run: what comes before them is the interpreter's."""
+    """Wait until the first lines of the program have run, that is, after the start of the interpreter."""
     eventually(lambda: obeys(process.pid, signal.SIGTERM), "SIGTERM is held")
 
 

@@ -1,4 +1,4 @@
-"""The pytest plugin, as users meet it: pytest in a process of its own, on tests that they could have written."""
+"""The pytest plugin: pytest runs in a process, on test files as users write them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``Broker.reset``: nothing is left of before, for clients, in the files, and behind the control port."""
+"""``Broker.reset`` removes all earlier state: for clients, in the files, and at the control port."""
 
 from __future__ import annotations
 
@@ -154,20 +154,20 @@ def test_what_was_reset_stays_away_after_a_crash(tmp_path: Path):
         assert topics_of(broker) == {"orders": [0, 1]}
         assert values(broker.bootstrap_servers, "orders") == ["of after"]
         broker.kill()
-        broker.reset()  # of a process that is gone
+        broker.reset()  # the process has ended, so this starts a new one
         assert values(broker.bootstrap_servers, "orders") == []
 
 
 @pytest.mark.parametrize("act", ["reset", "restore"])
 def test_the_broker_is_stopped_in_the_middle(act: str, tmp_path: Path):
-    """It ends without a traceback, and the next one on its files has the topics, and takes records."""
+    """It ends without a traceback. The next broker on its files has the topics, and accepts records."""
     with (
         odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker,
         ThreadPoolExecutor(1) as threads,
     ):
         snapshot = broker.snapshot()
         begun = threading.Event()
-        # The handle's own reset would start a broker that has ended between two of them.
+        # Broker.reset would start a new process if the broker had ended between two resets.
         remote = odradek.connect(broker.control_url)
 
         def act_often() -> None:

@@ -1,4 +1,4 @@
-"""Brokers with TLS and SASL as Python objects: what their clients are told, and that no secret leaves the process."""
+"""Brokers with TLS and SASL as Python objects: the settings for their clients, and no leaks of secrets."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ ANY_ACL = (
 
 
 def nodes_of(config: dict[str, Any]) -> int:
-    """As many as a client sees that has this configuration."""
+    """Number of nodes in the metadata of a client with this configuration."""
     return len(AdminClient({**config, "log_level": 0}).list_topics(timeout=HANG_S).brokers)
 
 
 def refused(config: dict[str, Any]) -> KafkaError:
-    """What librdkafka says of why a client cannot connect."""
+    """librdkafka's error of a client that cannot connect."""
     errors: list[KafkaError] = []
     client = AdminClient({**config, "log_level": 0, "error_cb": errors.append})
     eventually(lambda: client.poll(0.05) and errors)
@@ -62,7 +62,7 @@ def refusal(config: dict[str, Any]) -> int:
 
 
 def commit(config: dict[str, Any], transactional_id: str) -> None:
-    """A record in each partition, so that markers go from one node to the other."""
+    """Commit a record in each partition, so that one node sends markers to the other."""
     producer = Producer({**config, "transactional.id": transactional_id, **PATIENCE})
     producer.init_transactions(HANG_S)
     producer.begin_transaction()
@@ -71,7 +71,7 @@ def commit(config: dict[str, Any], transactional_id: str) -> None:
     producer.commit_transaction(HANG_S)
 
 
-# -- what a client is told
+# -- settings of clients
 
 
 def told(library: str, *, certificate: bool = False) -> dict[str, Any]:
@@ -131,7 +131,7 @@ def test_a_library_that_is_unknown_is_refused():
         told("sarama")
 
 
-# -- what a broker is told
+# -- settings of a broker
 
 PASSWORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), min_size=1)
 
@@ -183,7 +183,7 @@ def test_secrets_of_settings_go_by_variables(tmp_path: Path):
     assert process.arguments == []
 
 
-# -- a broker that runs
+# -- a running broker
 
 
 @pytest.fixture(scope="module")
@@ -207,7 +207,7 @@ def test_what_is_wrong_is_refused(broker: odradek.Broker, tmp_path: Path):
         assert refusal(config) == KafkaError._AUTHENTICATION
     without_authority = broker.client_config("alice")
     del without_authority["ssl.ca.location"]
-    # librdkafka has one of two codes for it, by how soon the broker's certificate is there.
+    # librdkafka has two codes for it, depending on whether the broker's certificate has arrived.
     untrusted = refused(without_authority)
     assert untrusted.code() in (KafkaError._SSL, KafkaError._TRANSPORT)
     assert "certificate verify failed" in untrusted.str()

@@ -1,4 +1,4 @@
-"""``Broker.snapshot``, as tests use it: back to it again and again, and brokers of their own that begin with it."""
+"""``Broker.snapshot`` in tests: restoring it again and again, and forks that begin with it."""
 
 from __future__ import annotations
 

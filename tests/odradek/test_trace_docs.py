@@ -1,4 +1,4 @@
-"""The example of docs/trace.md does what the page says, line by line."""
+"""The example of docs/trace.md has the output that the page shows, line by line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.deadlines import HANG_S
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "trace.md"
 
-# What differs from run to run: times, ports, correlation ids, how long it took.
+# Values that differ from run to run: times, ports, correlation ids, durations.
 DIFFERS = [
     (r"\d\d:\d\d:\d\d\.\d{3}", "TIME"),
     (r"127\.0\.0\.1:\d+", "127.0.0.1:PORT"),
@@ -27,9 +27,9 @@ def block(language: str) -> str:
 
 
 def told(text: str) -> list[str]:
-    """Without what differs, and without FindCoordinator: how often a client asks depends on how fast it is.
+    """The lines without varying values, and without FindCoordinator, whose number depends on the client's speed.
 
-    Hits of rules come last: they stand before or behind what happened in the same millisecond.
+    Hits of rules are sorted to the end: they may come before or after an exchange of the same millisecond.
     """
     for pattern, instead in DIFFERS:
         text = re.sub(pattern, instead, text, flags=re.MULTILINE)

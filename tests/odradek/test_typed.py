@@ -1,4 +1,4 @@
-"""What is typed by habit of another tool, or without quotes, leads to the command that is meant."""
+"""Commands that are typed as for another tool, or without quotes: the error names the right command."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The types of the package: its words are those of the broker, and a type checker finds a word that is misspelt."""
+"""The types of the package match the broker's language for rules, and a type checker finds misspelt names."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_a_type_checker_passes_what_is_right_and_finds_what_is_wrong(tmp_path: P
     pytest.importorskip("mypy")
     for name, text in (("right", RIGHT), ("wrong", WRONG)):
         (tmp_path / f"{name}.py").write_text(text)
-    # In the folder of the checkout its mypy.ini or pyproject.toml would be read.
+    # In the checkout's own folder mypy would read its configuration.
     done = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--no-color-output", "--no-error-summary", "."],
         cwd=tmp_path,

@@ -1,4 +1,4 @@
-"""`odradek.unittest`, as `python -m unittest` runs it."""
+"""`odradek.unittest`, run by `python -m unittest`."""
 
 from __future__ import annotations
 
@@ -71,4 +71,4 @@ def test_each_test_has_a_clean_broker_and_a_failure_tells(tmp_path: Path) -> Non
     assert "Ran 5 tests" in done.stderr, done.stderr
     assert "FAILED (failures=1)" in done.stderr, done.stderr
     assert "shipped" in done.stderr
-    assert "transactional id payments" in done.stderr  # its timeline
+    assert "transactional id payments" in done.stderr  # the transaction's timeline

@@ -1,4 +1,4 @@
-"""What a command says on stderr while it waits, and what it names as the cause."""
+"""The notices of a waiting command on stderr, and the causes that they name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.deadlines import HANG_S
 START = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
 
 
-# -- when
+# -- times of the notices
 
 
 def begun(*whats: str) -> Pending:
@@ -68,7 +68,7 @@ def test_what_a_command_shows_itself_needs_no_notice() -> None:
     assert not pending.is_due(500.0)
 
 
-# -- what
+# -- steps
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_ctrl_c_says_what_was_waited_for(capsys: pytest.CaptureFixture[str]) -> 
     assert said == "\ninterrupted after waiting for 0 s: no response to Fetch from localhost:9092 yet\n"
 
 
-# -- why
+# -- causes
 
 
 def node(node_id: int, state: str = "running") -> dict[str, Any]:
@@ -214,7 +214,7 @@ def test_the_control_port_of_another_cluster_knows_no_cause(one: str, other: str
     assert same_port(one, other) is is_same
 
 
-# -- all of it
+# -- whole commands
 
 
 @pytest.fixture(scope="module")

@@ -1,1 +1,1 @@
-"""The certifier: what it makes of a trace, of outputs and of plans; and whole runs with jobs that are right and wrong."""
+"""Tests of the certifier: its analysis of traces and outputs, its plans, and whole runs with right and wrong jobs."""

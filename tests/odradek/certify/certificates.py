@@ -1,4 +1,4 @@
-"""Certificates without a run: what reports are made of."""
+"""Certificates made without a run, for tests of reports."""
 
 from __future__ import annotations
 
@@ -35,7 +35,8 @@ BY_CHECK = Mechanism("check", "--check judges each run")
 def certificate(
     *failures: Failure, clean: int = 0, whole: bool = False, lints: tuple[Lint, ...] = ()
 ) -> Certificate:
-    """So many cells of its matrix are clean, or ``whole`` all of them; those of the failures have failed."""
+    """A certificate with ``clean`` clean cells in its matrix, or (``whole``) all of them, and failed cells of the
+    failures."""
     found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
     found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))
     found.mechanisms = [BY_CHECK]

@@ -1,6 +1,6 @@
-"""Long runs of the certifier with the jobs of examples/certify, one seed after the other; what came of each is kept.
+"""Long runs of the certifier with the jobs of examples/certify, with consecutive seeds, whose results are stored.
 
-python -m tests.odradek.certify.soak --minutes 60                # each job in turn, behind its last seed that is kept
+python -m tests.odradek.certify.soak --minutes 60                # each job in turn, from the seed after its last one
 python -m tests.odradek.certify.soak --minutes 40 --only right-copier
 python -m tests.odradek.certify.soak --only StreamsLoop --seed 7
 """

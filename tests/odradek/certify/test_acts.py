@@ -1,4 +1,4 @@
-"""What the certifier does at a fault, and whether it mattered."""
+"""The certifier's actions for a fault, and how it finds out whether a fault had an effect."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
 
 class Process:
-    """An instance, which has the connections from ``h:<number>`` on."""
+    """An instance of a job, which has the connections from the addresses ``h:<number>``."""
 
     def __init__(self, number: int, *peers: str, is_alive: bool = True) -> None:
         self.number, self.peers, self.is_alive = number, peers, is_alive
@@ -62,7 +62,7 @@ class Rule:
 
 
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
-    """What the broker has in its trace comes behind the first look at it."""
+    """A scene. The entries appear in the broker's trace after the certifier's first look at it."""
 
     def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
         is_first = since is None and api is None
@@ -115,7 +115,7 @@ def test_the_instance_that_sent_the_request_is_killed() -> None:
 
 @pytest.mark.parametrize("fault", ["kill-before", "kill-after", "freeze", "remove-instance"])
 def test_nothing_strikes_an_instance_that_has_ended(fault: str) -> None:
-    """Not another one in its place either."""
+    """No other instance is killed instead."""
     for job in (Instances(), Instances(Process(1, "h:1"), Process(2, "h:2"))):
         hit = BY_NAME[fault].action.startswith("lose-answer")
         outcome = "held" if fault in ("freeze", "remove-instance") else "answer_lost" if hit else "unanswered"
@@ -185,7 +185,7 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
 
 
 def test_a_new_connection_of_a_process_that_has_ended_is_the_started_ones() -> None:
-    """It may have done all of its work within one look at the connections."""
+    """A new process may do all of its work between two looks at the connections."""
     job = Instances(Process(1, "h:1"))
     staged, notes = scene(job, entry("InitProducerId", "h:2"))
     assert done("add-instance", staged) == ""
@@ -225,7 +225,7 @@ def test_a_connection_is_attributed_once() -> None:
 
 
 def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
-    """While the request is held, its connection says whose it is."""
+    """While the request is held, its connection identifies the instance."""
     job = Instances(Process(1, "h:1"), Process(2, "h:2"))
     outcomes = iter(["held", "held", "in_progress", "answered"])
     staged, notes = scene(job)

@@ -80,7 +80,7 @@ def test_text_is_escaped(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def luminance(colour: str) -> float:
-    """WCAG 2.1, relative luminance."""
+    """Relative luminance as defined by WCAG 2.1."""
 
     def channel(number: int) -> float:
         part = number / 255

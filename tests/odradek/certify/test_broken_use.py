@@ -1,4 +1,4 @@
-"""Broken use of `odradek certify`: what is printed, and how soon. The pure ones with each change, the others in `more`."""
+"""Misuse of `odradek certify`: its errors come soon. Tests without a job run with each change, the others in `more`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(*words: str) -> str:
-    """What is printed where nothing is started."""
+    """The error message of a command that starts nothing."""
     result: Result = CliRunner().invoke(certify, list(words))
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output
@@ -91,7 +91,7 @@ def test_a_mistake_in_the_file_is_named(text: str, message: str, directory: Path
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    """One that is in use."""
+    """A port that is in use."""
     with socket.socket() as used:
         used.bind(("127.0.0.1", 0))
         used.listen()
@@ -100,7 +100,7 @@ def port() -> Iterator[int]:
 
 @pytest.fixture
 def other(directory: Path) -> Iterator[None]:
-    """Another command that writes its reports here."""
+    """Another command that writes its reports to the same directory."""
     with reports.alone(directory / "certificate"):
         yield
 
@@ -120,7 +120,7 @@ COPIER = " ".join([*python("right/copier"), "{bootstrap}", "{instance}"])
 
 
 def not_judged(directory: Path, program: str) -> str:
-    """What is printed of a job with this text."""
+    """The output for a job with this program text, which cannot be judged."""
     (directory / "job.py").write_text(program)
     said = refused(*JOB, *IO)
     assert "NOT JUDGED" in said

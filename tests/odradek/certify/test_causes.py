@@ -1,4 +1,4 @@
-"""A why stands at a failure only if the trace has its evidence in the past of the bad records."""
+"""The certifier names a cause of a failure only if the trace has evidence of it before the wrong records."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def transaction(
 
 
 def twice(*places: int, topic: str = "out") -> Bad:
-    """A record is at these offsets."""
+    """A record that is at all of these offsets."""
     return Bad(
         frozenset({Kind.DUPLICATED}), repeated=(tuple(Place(topic, 0, each, (7, 0)) for each in places),)
     )
@@ -59,7 +59,7 @@ def twice(*places: int, topic: str = "out") -> Bad:
 LOST = Bad(frozenset({Kind.LOST}), missing=((),), missing_in=frozenset({"out"}))
 """A record that was never written."""
 ABORTED = replace(LOST, missing=((Place("out", 0, 0, (7, 0)),),))
-"""A record that is there in a transaction that was aborted."""
+"""A record that exists only in an aborted transaction."""
 STUCK = Bad(frozenset({Kind.STUCK}))
 
 
@@ -67,7 +67,7 @@ def batch_of(count: int, offset: int, base: int) -> Entries:
     return [produce("out", tx="a", base=base, count=count), offsets("in", offset, tx="a"), end("a")]
 
 
-# -- records that are there twice ----------------------------------------------------------------------------------------
+# -- duplicated records --------------------------------------------------------------------------------------------------
 
 CRASH: Entries = [
     *of(ONE, ASKS, fetch("in", count=5), produce("out", base=0)),
@@ -86,7 +86,7 @@ def test_positions_outside_are_none_of_a_batch_that_was_read_once() -> None:
 
 
 def test_positions_for_show_are_no_reason() -> None:
-    """The job asks for none of them."""
+    """The job never fetches the offsets that it commits."""
     assert why(twice(0, 1), *(each for each in CRASH if each["api"] != "OffsetFetch")) == []
 
 
@@ -179,7 +179,7 @@ WAITED: Entries = [
 
 
 def test_a_batch_that_waited_since_before_a_rebalance() -> None:
-    """Three of its records were there twice: they were read again, and had waited since before."""
+    """Three of its records are duplicated: they were read again, and a batch had waited since before the rebalance."""
     stale = batch_of(8, 15, 20)
     assert why(twice(20, 24), *WAITED, *stale) == ["revoked-batch"]
     assert why(twice(20, 24), *(each for each in WAITED if each["api"] != "SyncGroup"), *stale) == []
@@ -193,7 +193,7 @@ def test_aborted_input_is_the_reason_only_where_input_was_aborted() -> None:
     assert why(replace(unexpected, plan=plan("abort-input", "Fetch")), *reads) == ["read-uncommitted"]
 
 
-# -- records that are lost -----------------------------------------------------------------------------------------------
+# -- lost records --------------------------------------------------------------------------------------------------------
 
 
 def test_positions_that_were_committed_before_the_records() -> None:
@@ -209,7 +209,7 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
 
 
 def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
-    """The record was never written: what comes behind it is another one. The producer is weak, but did not lose it."""
+    """The lost record was never written: the next batch has other records. The producer is weak, but did not lose it."""
     single = {"producer": (-1, -1), "count": 1}
     refused = [
         ASKS,
@@ -269,7 +269,7 @@ def test_a_job_that_filters_commits_nothing_ahead() -> None:
     assert why(LOST, init("a"), fetch("in", count=30), *filters) == []
 
 
-# -- runs without an end -------------------------------------------------------------------------------------------------
+# -- stuck and unfinished runs -------------------------------------------------------------------------------------------
 
 
 SHARED: Entries = [
@@ -307,7 +307,7 @@ def test_an_open_transaction_of_an_id_that_does_not_come_back() -> None:
 
 
 def test_a_run_that_waits_for_positions_that_lie_elsewhere() -> None:
-    """The job has done its work; what it commits is for show, and one of these commits was lost."""
+    """The job has done its work. It never fetches the offsets that it commits, and one of these commits was lost."""
     assert why(STUCK, fetch("in"), offsets("in", 3)) == ["positions-elsewhere"]
     assert why(STUCK, ASKS, fetch("in"), offsets("in", 3)) == []
     assert why(replace(STUCK, exits=((1, 1),)), fetch("in"), offsets("in", 3)) == []
@@ -326,7 +326,7 @@ def test_an_end_behind_an_error_is_told_from_one_behind_a_poll() -> None:
     assert ["PRODUCER_FENCED" in each for each in told] == [True, False]
 
 
-# -- what nothing is known of --------------------------------------------------------------------------------------------
+# -- unknown causes ------------------------------------------------------------------------------------------------------
 
 
 def test_unknown_is_an_honest_reason() -> None:

@@ -1,4 +1,4 @@
-"""The verdict of a certificate: one table, green on ground only."""
+"""The verdict of a certificate."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def with_(found: Certificate, **more: Any) -> Certificate:
         (with_(certificate(whole=True), interrupted=True), Verdict.INTERRUPTED),
         (with_(certificate(whole=True), unfinished=[failure(UNFINISHED)]), Verdict.INCOMPLETE),
         (with_(certificate(), not_judged="two runs differ"), Verdict.NOT_JUDGED),
-        # A failure wins over all else.
+        # A failure takes precedence over everything else.
         (with_(certificate(failure(LOST), whole=True), interrupted=True, mechanisms=[]), Verdict.FAILED),
     ],
 )
@@ -60,7 +60,7 @@ def test_without_a_kill_nothing_is_clean() -> None:
 
 
 def test_what_is_needed_is_what_the_job_asks_for() -> None:
-    """A job without transactions needs nothing of EndTxn."""
+    """A job without transactions needs no faults at EndTxn."""
     found = certificate()
     assert found.exploration is not None
     moments = found.exploration.moments

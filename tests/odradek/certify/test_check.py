@@ -1,4 +1,4 @@
-"""What a user's own command says of the outputs."""
+"""``--check``: a user's command that judges the outputs."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_records_become_lines_of_json() -> None:
     }
 
 
-# -- what it is told of the run --------------------------------------------------------------------------------------
+# -- its arguments and environment -----------------------------------------------------------------------------------
 
 VALUES = {"bootstrap": "127.0.0.1:9092", "data": "/tmp/a b", "run": "reference", "instance": "1 2"}
 
@@ -85,7 +85,7 @@ def test_the_shells_own_braces_stay() -> None:
     assert asked("""test "$(echo a b | awk '{print $2}')" = b""", [], VALUES) == []
 
 
-# -- what it says ----------------------------------------------------------------------------------------------------
+# -- its output and exit code ----------------------------------------------------------------------------------------
 
 
 def test_its_lines_may_name_what_is_wrong() -> None:
@@ -112,7 +112,7 @@ def test_one_that_does_not_end_is_ended_with_all_that_it_started(
     (finding,) = asked(f"sleep 600 & echo $! > {tmp_path}/pid; wait", [])
     assert finding.kind is Kind.REFUSED
     assert "has not ended within" in finding.sentence
-    if (pid := (tmp_path / "pid")).exists():  # not on a machine so busy that the shell has not come so far
+    if (pid := (tmp_path / "pid")).exists():  # on a slow machine the shell may not have started the sleeper
         sleeper = int(pid.read_text() or 0)
         eventually(lambda: not _is_alive(sleeper))
 

@@ -1,4 +1,4 @@
-"""What a client library does is told from what the job does."""
+"""Lints about a client library are distinguished from lints about the job."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_other_clients_other_clusters_and_whole_connections_are_not(entries: lis
 
 
 def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
-    """A run that is stuck is ended: what the job waits for by then has lost its connection, too."""
+    """A stuck run is killed: connections with pending requests end then."""
     told = [client("librdkafka", "2.16.0"), metadata()]
     waits = entry("Fetch") | {"outcome": "connection_gone"}
     assert only_broker_dropped(trace(*told, waits)) is None

@@ -1,4 +1,4 @@
-"""``odradek certify`` from a terminal: what it prints, writes and returns."""
+"""``odradek certify`` on the command line: its output, files and exit code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run has lost, duplicated, changed, or put into another order."""
+"""The comparison of outputs finds lost, duplicated, changed and reordered records."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_records_without_a_key_have_an_order_where_partitions_are_compared() -> 
     assert str(order) == "out-0: 2, without faults 1"
 
 
-# -- what is compared ------------------------------------------------------------------------------------------------
+# -- compared properties ---------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_keyed_compares_records_without_a_key_as_rows() -> None:
     assert difference.summary == "lost 1, duplicated 1"
 
 
-# -- what differs without faults -------------------------------------------------------------------------------------
+# -- differences without faults --------------------------------------------------------------------------------------
 
 
 def test_fields_that_differ_without_faults_are_found_and_left_out() -> None:

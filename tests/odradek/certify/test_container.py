@@ -1,4 +1,4 @@
-"""Jobs in containers, without an engine; with one: tests/containers/test_certify.py."""
+"""Jobs in containers, without a Docker engine. tests/containers/test_certify.py has the tests with one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ esac
 
 @pytest.fixture
 def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """What a command `docker` was called with that does nothing."""
+    """File with the calls of a fake command `docker`."""
     programs = tmp_path / "programs"
     programs.mkdir()
     (programs / "docker").write_text(ENGINE)

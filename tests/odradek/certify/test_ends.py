@@ -1,4 +1,4 @@
-"""How runs of real jobs end: what they are waited for, and what becomes of a job that writes late, or ends too early."""
+"""The ends of runs with real jobs: the condition that is waited for, and jobs that write late or end too early."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ while True:
     if (mode, record.value()) in (("ends", b"5"), ("early", b"2")):
         sys.exit(0)
 """.replace("LATE_S", str(LATE_S))
-"""Copies a record at a time. Its positions are in Kafka, or in a file; it goes on, or ends; it writes late, by an outbox."""
+"""Copies one record at a time. Modes: offsets in Kafka or in a file, run forever or end, write late from an outbox."""
 
 
 def workload(mode: str, until: str = "auto") -> Workload:
@@ -97,7 +97,7 @@ def test_the_first_run_shows_what_to_wait_for(mode: str, until: str) -> None:
 
 
 def test_outputs_that_come_behind_the_last_commit_are_waited_for() -> None:
-    """Those too that an instance writes which was killed at that commit, and is on its way up."""
+    """Also outputs of an instance that is killed at that commit and restarted."""
     last = Moment("OffsetCommit", (("group", "g"),), RECORDS, "")
     reference, run = runs(workload("late"), single(last, BY_NAME["kill-after"]))
     assert reference.settled_s > LATE_S / 4

@@ -1,4 +1,4 @@
-"""What is read of a trace."""
+"""Facts that are read from a trace."""
 
 from __future__ import annotations
 

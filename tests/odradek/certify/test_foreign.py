@@ -1,4 +1,4 @@
-"""A cluster behind a proxy, as the place where a job runs. A broker of ours stands for any."""
+"""Certifying a job on a cluster behind a proxy. A broker of ours is used as the cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
 
 
 def test_what_is_there_is_not_touched(upstream: Broker) -> None:
-    """Neither by a certifier that cannot begin, nor by one whose runs are beside others."""
+    """Neither a certifier that cannot begin, nor one whose topics exist beside others, changes them."""
     a_commit(upstream.bootstrap_servers, "theirs-before")
     cluster = Foreign(workload(upstream, "theirs:1"))
     with closing(cluster), pytest.raises(OdradekError, match="theirs"):
@@ -104,7 +104,7 @@ def test_faults_strike_calls_only() -> None:
 @pytest.mark.more
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_job_is_certified_there(upstream: Broker, tmp_path: Path) -> None:
-    """Those that are wrong are found before Apache Kafka in the soak (`tests.odradek.certify.soak`)."""
+    """The soak finds the wrong jobs with Apache Kafka (`tests.odradek.certify.soak`)."""
     certificate = certified(
         python("right/copier"), tmp_path, upstream=upstream.bootstrap_servers, budget_s=3.0
     ).run()

@@ -1,4 +1,4 @@
-"""A run that stands still at its fault: what is held, and what becomes of it when the run goes on."""
+"""A run that is held at its fault: which request is held, and what happens when the run continues."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ for number in range(3):
     producer.produce("out", str(number))
     producer.commit_transaction(60)
 """
-"""Three transactions, and the end."""
+"""Commits three transactions and ends."""
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------

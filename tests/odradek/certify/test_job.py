@@ -1,4 +1,4 @@
-"""Instances of a job: started, killed with their children, frozen, and started again."""
+"""Instances of a job are started, killed with their children, frozen, and restarted."""
 
 from __future__ import annotations
 
@@ -177,7 +177,7 @@ IGNORES = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); p
 def test_at_the_end_of_a_run_an_instance_may_end_by_itself(
     is_frozen: bool, jobs: list[Job], tmp_path: Path
 ) -> None:
-    """Behind a shell too: it ends at once, and the job may go on."""
+    """Also an instance behind a shell, or a frozen one. A job that ends by itself keeps its grace period."""
     job = Job(Command.parse(f"true && {sys.executable} -c '{SAYS_GOODBYE}'"), {"bootstrap": "h:1"}, tmp_path)
     job.start(1)
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)
@@ -207,7 +207,7 @@ def test_grace_is_kept_as_long_as_it_costs_few_runs(
 def test_a_job_that_ignores_sigterm_is_killed(
     said_s: float | None, then_s: float, jobs: list[Job], tmp_path: Path
 ) -> None:
-    """And not asked again in the runs that follow, unless the user has said so."""
+    """Later runs do not send SIGTERM again, unless the user has set the time."""
     job = job_of(jobs, IGNORES, tmp_path)
     instance = job.start(1)
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)

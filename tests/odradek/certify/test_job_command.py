@@ -1,4 +1,4 @@
-"""What ``--job`` takes: a command line as a shell takes it, a list of words, and what is filled in."""
+"""The value of ``--job``: a shell command line or a list of words, with placeholders."""
 
 from __future__ import annotations
 

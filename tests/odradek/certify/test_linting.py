@@ -1,4 +1,4 @@
-"""``odradek lint``: the lints on a trace alone, of a file and of a running broker."""
+"""``odradek lint``: the lints on a trace, from a file or from a running broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def ndjson(*entries: dict[str, Any]) -> str:
     return "".join(json.dumps(each) + "\n" for each in entries)
 
 
-# -- which topics are inputs and outputs ----------------------------------------------------------------------------
+# -- input and output topics ----------------------------------------------------------------------------------------
 
 
 def test_inputs_are_the_topics_whose_positions_are_committed() -> None:
@@ -159,7 +159,7 @@ def broker() -> Iterator[Broker]:
 
 
 def copy_once(broker: Broker) -> None:
-    """A job that reads with read_uncommitted, and commits its positions outside of the transaction."""
+    """A job that reads with read_uncommitted, and commits its offsets outside of the transaction."""
     common = {"bootstrap.servers": broker.bootstrap_servers, "client.id": "copier", **PATIENCE}
     filler = Producer(common)
     filler.produce("in", "v")

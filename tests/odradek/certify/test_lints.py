@@ -1,4 +1,4 @@
-"""Each lint sees what it is for, and nothing in the trace of a job that is right."""
+"""Each lint finds its mistake, and finds nothing in the trace of a correct job."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ LOST = {"outcome": "answer_lost"}
 
 
 def of(peer: str, *entries: Any) -> Entries:
-    """The same, by this connection."""
+    """The same entries, on this connection."""
     return [each | {"peer": peer} for each in entries]
 
 
 READ_ON: Entries = [init("a"), fetch("in"), transaction("a", 5), fetch("in", offset=9)]
-"""A transaction is committed, and the consumer has read on."""
+"""A transaction is committed, and the consumer has continued to read."""
 
 
 def test_a_client_that_has_forgotten_its_member_is_told_when_to_ask() -> None:
@@ -67,7 +67,7 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
     ("name", "entries"),
     [
         (
-            # The commit was handled, its answer lost, and a new producer writes the same once more.
+            # The commit was handled, its response lost, and a new producer writes the same batch again.
             "new-producer-same-batch",
             [init("a"), *transaction("a", 5)[:2], end("a") | LOST, init("a"), *transaction("a", 5)],
         ),
@@ -103,7 +103,7 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
         ("position-back", [init("a"), *transaction("a", 5), *transaction("a", 3)]),
         ("revoked-batch", [produce("out"), offsets("in", 5, error="ILLEGAL_GENERATION")]),
         (
-            # One after the other: both have a consumer whose positions go into its transactions.
+            # One producer after the other: both have a consumer whose offsets are in its transactions.
             "shared-id",
             [
                 *of("h:1", init("a"), fetch("in"), *transaction("a", 5)),
@@ -131,12 +131,12 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
             ],
         ),
         (
-            # A new producer took the place of the one that failed.
+            # A new producer replaced the one that failed.
             "no-rewind",
             [*READ_ON, produce("out", tx="a") | {"outcome": "unanswered"}, init("a"), fetch("in", offset=9)],
         ),
         (
-            # Nothing was in the transaction yet: the client sends no EndTxn.
+            # The transaction was still empty, so the client sends no EndTxn.
             "no-rewind",
             [
                 *READ_ON,
@@ -153,7 +153,7 @@ def test_nothing_is_said_against_a_job_that_is_right() -> None:
             ],
         ),
         (
-            # All of it came with one Fetch.
+            # All records came in one Fetch response.
             "no-rewind",
             [init("a"), fetch("in"), transaction("a", 5, committed=False), transaction("a", 9)],
         ),
@@ -206,7 +206,7 @@ def test_a_position_that_was_fetched_again_after_an_abort_is_right() -> None:
 
 
 def start(number: int, offset: int) -> Entries:
-    """A process begins, and reads from this offset on."""
+    """A process starts, and reads from this offset on."""
     consumer = fetch("in", offset=offset) | {"peer": f"h:{number}1"}
     asks = [entry("ApiVersions", peer=f"h:{number}{connection}") for connection in (0, 1)]
     return [*asks, init("a", peer=f"h:{number}0"), consumer]
@@ -331,7 +331,7 @@ def test_a_lint_says_where_it_is_explained() -> None:
     assert lint(seen(fetch("in", isolation=0)))[0].link == "docs/certify.md#read-uncommitted"
 
 
-# -- what looks alike, and is right ------------------------------------------------------------------------------------
+# -- correct jobs with similar traces ----------------------------------------------------------------------------------
 
 ONE, TWO = "h:1", "h:2"
 FROZEN: Entries = [fetch("in", offset=9) for _ in range(3)]
@@ -377,7 +377,7 @@ def test_no_id_is_shared(entries: Entries) -> None:
 
 
 def test_another_instance_lives_on_when_one_is_fenced() -> None:
-    """The one that was fenced has ended."""
+    """The fenced instance has ended."""
     both = [
         *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
         *of(TWO, init("b"), fetch("in", offset=5), *transaction("b", 9)),
@@ -388,7 +388,7 @@ def test_another_instance_lives_on_when_one_is_fenced() -> None:
 
 
 def test_another_instance_reads_on_behind_an_abort() -> None:
-    """The partition went to it before the first one aborted."""
+    """The partition was assigned to it before the first instance aborted."""
     assert "no-rewind" not in names(
         *of(
             ONE, init("a"), fetch("in"), *transaction("a", 5), fetch("in", offset=9), *transaction("a", 9)[:2]

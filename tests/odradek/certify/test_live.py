@@ -1,4 +1,4 @@
-"""The certificate while it grows, as a browser and a program get it."""
+"""The certificate in progress, as a browser and a program get it."""
 
 from __future__ import annotations
 

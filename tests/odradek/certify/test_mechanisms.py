@@ -1,4 +1,4 @@
-"""What a job could be exactly once by: seen where it is, and not where something only looks like it."""
+"""Mechanisms of exactly-once are recognised in the trace of a job, and not in traces that only look similar."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produ
 Entries = list[Any]
 
 ASKS = entry("OffsetFetch", {"group_id": "g"})
-"""The job asks its group where to read on."""
+"""The job fetches the group's committed offset to continue there."""
 JOINS = entry("JoinGroup", {"group_id": "g"})
 
 
@@ -30,7 +30,7 @@ def found(
 
 
 def streams(number: int) -> Entries:
-    """KIP-447, with an id that is drawn at each start."""
+    """A KIP-447 job with a random transactional id at each start."""
     name = f"copier-{number}-1"
     return [init(name), ASKS, fetch("in"), *transaction(name, 5)]
 
@@ -63,10 +63,10 @@ SPARK: Entries = [
     end("copier-1-0"),
 ]
 SQLITE: Entries = [JOINS, fetch("in"), offsets("in", 5)]
-"""Rows and positions are in a database. What it commits besides is for show: it asks for none of it."""
+"""Rows and offsets are in a database. The job also commits offsets to Kafka, but never fetches them."""
 AT_LEAST_ONCE: Entries = [JOINS, ASKS, fetch("in"), produce("out"), offsets("in", 5)]
 AUTO_COMMIT: Entries = [init("a"), ASKS, fetch("in"), produce("out", tx="a"), end("a"), offsets("in", 5)]
-"""No transaction has its positions."""
+"""No transaction contains its offsets."""
 
 
 @pytest.mark.parametrize(

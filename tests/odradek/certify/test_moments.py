@@ -1,4 +1,4 @@
-"""Moments of a run: which there are, which are alike, and what stands for names that differ."""
+"""Moments of a run: which requests are moments, which moments are alike, and patterns for names that differ between runs."""
 
 from __future__ import annotations
 
@@ -90,6 +90,6 @@ def test_names_that_differ_between_two_runs_become_patterns() -> None:
 
 
 def test_ids_that_differ_in_a_number_are_one_role() -> None:
-    """Which of two instances commits first is another one in each run."""
+    """Which of two instances commits first differs from run to run."""
     run = trace(init("copier-1"), init("copier-2"), init("other"), init("7"), init("8"))
     assert roles(run) == {"copier-1": "copier-*", "copier-2": "copier-*"}

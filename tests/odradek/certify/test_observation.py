@@ -1,4 +1,4 @@
-"""What is read from the trace of a run that is under way."""
+"""Facts that are read from the trace of a run in progress."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_what_has_no_response_so_far() -> None:
     ],
 )
 def test_the_request_that_a_rule_has_hit(action: str, outcomes: tuple[str, ...], place: int | None) -> None:
-    """Another instance may wait for the same response meanwhile."""
+    """Another instance may wait for the same kind of response meanwhile."""
     found = [entry(number, "JoinGroup", outcome) for number, outcome in enumerate(outcomes)]
     assert struck(found, action) == (None if place is None else found[place])
 

@@ -1,4 +1,4 @@
-"""What we ship is certified: the demo's worker, and the pipeline's job."""
+"""The demo's worker and the pipeline's job, which we ship, pass the certifier."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 
 def test_the_worker_of_the_demo_is_exactly_once(tmp_path: Path) -> None:
     told = [{"key": str(row), "value": line} for row, line in enumerate(lines(data_file())[:FLIGHTS])]
-    # It ends with its standard input, which the demo holds.
+    # The worker ends with its standard input, which the demo keeps open.
     worker = (
         f"{shlex.quote(sys.executable)} -m odradek.demo.worker {{bootstrap}} {{instance}} flights results"
     )

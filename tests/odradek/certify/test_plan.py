@@ -1,4 +1,4 @@
-"""Plans, the rules that stage them, and the order in which they are tried."""
+"""Plans, the fault rules for them, and the order in which they are tried."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The processes of an instance, wherever they went."""
+"""The processes of an instance are found, also when they have become daemons."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_process_belongs_by_its_mark_its_group_or_its_parent(
 
 def test_one_that_was_seen_belongs_whatever_became_of_its_parent() -> None:
     assert members([process(70_005)], (), {(70_005, 0.0)}) == [process(70_005)]
-    assert members([process(70_005)], (), {(70_005, 1.0)}) == []  # another one with the same number
+    assert members([process(70_005)], (), {(70_005, 1.0)}) == []  # another process with a reused id
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def orphans() -> Iterator[None]:
 
 
 OURS = f"m{os.getpid()}."
-"""The mark of processes of this session: several may run on one machine."""
+"""Mark of this session's processes: several sessions may run on one machine."""
 
 
 def started(code: str, log: Path, mark: str = OURS) -> subprocess.Popen[bytes]:
@@ -96,7 +96,7 @@ def test_a_daemon_is_found_frozen_and_killed(tmp_path: Path) -> None:
     assert wait_until(lambda: psutil.Process(daemon.pid).status() == psutil.STATUS_STOPPED, HANG_S)
     assert tree.kill() == 1
     assert tree.processes() == []
-    assert not psutil.pid_exists(daemon.pid)  # it came to this process, which has asked for its exit code
+    assert not psutil.pid_exists(daemon.pid)  # it became a child of this process, which has reaped it
 
 
 CHAIN = """
@@ -111,7 +111,7 @@ time.sleep(600)
 
 @pytest.mark.usefixtures("orphans")
 def test_what_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
-    """A look at the table may see none of them."""
+    """A single look at the process table may see none of the processes."""
     root = started(CHAIN, tmp_path / "log", f"chain-{OURS}")
     assert root.wait(HANG_S) == 0
     Tree(f"chain-{OURS}", [root.pid]).kill()
@@ -142,9 +142,9 @@ def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("look", [processes.table, processes.table_by_psutil])
 def test_tables_of_processes_agree(look: Callable[[bytes], Iterator[Process]], tmp_path: Path) -> None:
-    """Every system has psutil's; Linux has a quicker one."""
+    """psutil works on every system; Linux has a faster way."""
     root = started(f"print('hello', flush=True); {SLEEPS}", tmp_path / "log", f"both-{OURS}")
-    # While it is being started it has no environment to be seen.
+    # A process that is just being started has no readable environment yet.
     assert wait_until(lambda: bool((tmp_path / "log").read_text()), HANG_S)
     (found,) = [each for each in look(f"{MARK}=both-{OURS}".encode()) if each.is_marked]
     assert (found.pid, found.parent, found.group, found.session) == (

@@ -1,4 +1,4 @@
-"""What the two runs without faults say is right."""
+"""The expected outputs come from two runs without faults."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_where_nothing_is_compared_a_remark_says_so(
     assert certificate.remarks[0].startswith(remark)
 
 
-# -- one more run without faults -------------------------------------------------------------------------------------
+# -- a further run without faults -----------------------------------------------------------------------------------
 
 
 def hour(text: str, *values: str) -> Outputs:

@@ -1,4 +1,4 @@
-"""What is written of a certificate, and what continuous integration is shown of it."""
+"""The reports of a certificate, and its annotations for continuous integration."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ FIELDS: dict[str, tuple[set[str], set[str]]] = {
     "log": ({"version", "runs"}, {"$schema"}),
     "run": ({"tool", "results"}, {"columnKind"}),
     "driver": ({"name"}, {"version", "rules"}),
-    # The last three are what GitHub asks for beyond the standard.
+    # GitHub requires the last three in addition to the standard.
     "rule": ({"id", "shortDescription", "fullDescription", "help"}, {"helpUri"}),
     "result": (
         {"message", "ruleId", "ruleIndex", "level"},
@@ -135,7 +135,7 @@ FIELDS: dict[str, tuple[set[str], set[str]]] = {
     ),
     "physicalLocation": ({"artifactLocation"}, {"region"}),
 }
-"""Of SARIF 2.1.0: the required and the other properties that we write. An object may have no property of its own."""
+"""SARIF 2.1.0: required properties, and other properties that we write. An object may have no further ones."""
 
 
 def check(what: str, found: dict[str, Any]) -> None:
@@ -144,7 +144,7 @@ def check(what: str, found: dict[str, Any]) -> None:
 
 
 def log_of(text: str) -> dict[str, Any]:
-    """The only run of a log that has the shape of the standard."""
+    """The only run of a log, which must conform to the standard."""
     log: dict[str, Any] = json.loads(text)
     check("log", log)
     assert log["version"] == "2.1.0"
@@ -244,7 +244,7 @@ def test_an_annotation_names_the_file_of_the_options() -> None:
 
 
 def decoded(line: str) -> tuple[str, dict[str, str], str]:
-    """As the runner reads it."""
+    """Decode an annotation as GitHub's runner does."""
     head, _, data = line.removeprefix("::").partition("::")
     level, _, said = head.partition(" ")
     properties = dict(each.split("=", 1) for each in said.split(","))

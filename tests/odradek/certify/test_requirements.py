@@ -1,4 +1,4 @@
-"""What a certificate needs, as the documentation has it."""
+"""The documentation lists the faults that a certificate needs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PAGE = (Path(__file__).parents[3] / DOCS).read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> list[list[str]]:
-    """The cells of the first table behind a heading, without its head."""
+    """The cells of the first table after a heading, without its header."""
     table = PAGE.split(f"{heading}\n", 1)[1].split("\n| ", 1)[1].split("\n\n", 1)[0]
     return [[each.strip() for each in line.strip("| ").split("|")] for line in f"| {table}".splitlines()[2:]]
 

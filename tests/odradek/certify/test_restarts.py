@@ -1,4 +1,4 @@
-"""Which ends of an instance are followed by a start, and when."""
+"""The restart policies of an instance."""
 
 from __future__ import annotations
 

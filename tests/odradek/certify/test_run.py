@@ -1,4 +1,4 @@
-"""What is kept of a run."""
+"""The evidence and progress of a run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def progress(cluster: object, **more: Any) -> Progress:
 
 
 def test_a_node_that_is_killed_while_outputs_settle_is_waited_for() -> None:
-    """A fault may strike behind the last record: at a heartbeat, or when the job closes its producer."""
+    """A fault may come after the last record: at a heartbeat, or when the job closes its producer."""
 
     def killed() -> Outputs:
         raise ControlRefused(409, "no running node leads out-0")
@@ -98,7 +98,7 @@ def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> No
 
 
 class Followed:
-    """A trace that has one commit by OffsetCommit and none by EndTxn, and goes on; or one that cannot be followed."""
+    """A trace with one OffsetCommit and no EndTxn, which does not end; or one that cannot be followed."""
 
     def __init__(self, *, can: bool) -> None:
         self.can, self.told, self.end = can, threading.Event(), threading.Event()
@@ -119,7 +119,7 @@ class Followed:
 def test_commits_are_told_by_the_broker() -> None:
     trace = Followed(can=True)
     commits = Commits(cast(Any, trace), now_s=lambda: 7.0)
-    assert commits.last_s == 7.0  # nothing is followed yet
+    assert commits.last_s == 7.0  # before the trace is followed
     commits.follow()
     assert trace.told.wait(HANG_S)
     assert commits.last_s == 7.0

@@ -1,4 +1,4 @@
-"""The input of a job stands in the broker as its lines say."""
+"""The input of a job is written to the broker as its lines say."""
 
 from __future__ import annotations
 

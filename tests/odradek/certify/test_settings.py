@@ -1,4 +1,4 @@
-"""What users say about a job, on the command line and in certify.toml."""
+"""Options of a job, on the command line and in certify.toml."""
 
 from __future__ import annotations
 

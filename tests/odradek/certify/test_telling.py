@@ -1,4 +1,4 @@
-"""What is told of a run without faults."""
+"""The progress output of a run without faults."""
 
 from __future__ import annotations
 

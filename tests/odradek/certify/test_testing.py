@@ -1,4 +1,4 @@
-"""A certificate in a test: functions as jobs, and the fixture."""
+"""Certifying in a test: functions as jobs, and the fixture."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the certifier moves the broker's clocks by itself: where a real cluster would wait for what a dead instance left."""
+"""The certifier advances the broker's clock where a real cluster would wait for the timeouts of a dead instance."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ LOOK_S = 0.4
 
 
 class Quiet:
-    """A broker with these exchanges in its trace and one open transaction; what its clocks were moved by is in ``moved``.
+    """A broker with these exchanges in its trace and one open transaction. ``moved`` has the advances of its clock.
 
-    ``busy``: with each look there is one more Produce.
+    ``busy``: at each look there is one more Produce.
     """
 
     def __init__(self, *exchanges: dict[str, Any], state: str = "Ongoing", busy: bool = False) -> None:
@@ -34,7 +34,7 @@ class Quiet:
         self._exchanges.append(more)
 
     def answered(self) -> None:
-        """Nothing waits any more."""
+        """Let no request wait any more."""
         self._exchanges = [each | {"outcome": "answered"} for each in self._exchanges]
 
     def entries(self, api: str | None = None, limit: int = 100, **_: Any) -> list[dict[str, Any]]:
@@ -117,7 +117,7 @@ def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_t
 
 
 def test_members_that_wait_for_the_assignment_of_a_dead_leader_do_not_wait_for_ever() -> None:
-    """It had died while its JoinGroup waited, and the broker made it the leader: only its session's end helps."""
+    """It died while its JoinGroup waited, and the coordinator made it the leader: only its session timeout helps."""
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
     clocks = timekeeping(broker, kills=1)
     clocks.ends_rest()

@@ -1,4 +1,4 @@
-"""When a run is done, as users say it."""
+"""``--until``: the end of a run, as users specify it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a run comes to its end."""
+"""The conditions that end a run."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LAG, EXIT = Until("lag"), Until("exit")
 
 
 class Time:
-    """A clock that goes on by a quarter of a second with each look, which real waits do not."""
+    """A clock that advances by a quarter of a second with each look, so that nothing really waits."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -43,7 +43,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 class Job:
-    """``lives``: for so many looks an instance is alive."""
+    """A job. ``lives`` is the number of looks for which an instance is alive."""
 
     def __init__(
         self, *exits: Exit, lives: int = 1_000_000, completed: bool = False, given_up: int = 0
@@ -65,7 +65,7 @@ class Job:
 
 
 class Progress:
-    """``done``: what each look shows, the last one for ever."""
+    """The progress of a run. ``done`` are the states that the looks show, the last one forever."""
 
     def __init__(
         self,
@@ -148,7 +148,7 @@ def test_a_job_that_has_done_its_work(time: Time) -> None:
 
 
 def test_an_act_that_ends_between_two_looks_has_started_what_it_starts(time: Time) -> None:
-    """An instance was asked to end; that the next one has started is known no sooner than that the act is over."""
+    """An instance was asked to end; only the end of the act shows that the next one has started."""
 
     class Replaced(Job):
         looks = iter([True, False, False, False])
@@ -286,7 +286,7 @@ def test_an_end_that_was_seen_late_is_dated_back(time: Time) -> None:
     assert choice.since == 0.0
 
 
-# -- behind the end -------------------------------------------------------------------------------------------------
+# -- after the end --------------------------------------------------------------------------------------------------
 
 
 class Instance:
@@ -295,7 +295,7 @@ class Instance:
 
 
 class Instances(Job):
-    """One instance died, and is there again."""
+    """A job with one instance, which died and was restarted."""
 
     def __init__(self) -> None:
         super().__init__(Exit(1, 1))
@@ -312,7 +312,7 @@ class Instances(Job):
 def settled(
     time: Time, progress: Progress, *, settle_s: float | None, job: Job | None = None, peers: Any = None
 ) -> float:
-    """How long it was waited."""
+    """Seconds that were waited."""
     job = job or Job()
     observation = SimpleNamespace(peers=peers or (list))
     arrivals = Arrivals(cast(Any, job), cast(Any, observation), 1)
@@ -353,7 +353,7 @@ def test_a_check_that_says_not_yet_is_asked_as_long_as_the_patience_lasts(time: 
 
 
 def test_a_killed_instance_that_is_on_its_way_is_waited_for(time: Time) -> None:
-    """Right outputs do not end the run: it may write some of them again."""
+    """Correct outputs do not end the run: the instance may write some of them again."""
     looks = chain([[], [], []], repeat(["h:1"]))
     took_s = settled(time, Progress(right=True), settle_s=0.0, job=Instances(), peers=lambda: next(looks))
     assert took_s > 2 * 0.3 + SETTLES_S

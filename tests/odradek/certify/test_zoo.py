@@ -1,6 +1,6 @@
-"""The jobs in examples/certify: those that are right are certified, those that are wrong are found, with the reason.
+"""The jobs in examples/certify: correct jobs are certified, and wrong jobs are found, with the cause.
 
-The certifier knows nothing of them but the command that starts them. Here are those in Python, and what holds for all.
+The certifier knows only the command that starts a job. This file has the jobs in Python, and checks of all jobs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COPIER = "right/copier"
 
 
 QUICK = ("read_uncommitted", "weak_producer")
-"""With each change; all of them in the soak (`tests.odradek.certify.soak`)."""
+"""Wrong jobs that are tested with each change. The soak tests all of them (`tests.odradek.certify.soak`)."""
 
 
 @pytest.mark.parametrize("job", [each for each in OF_PYTHON if each.name in QUICK], ids=lambda job: job.name)
@@ -40,10 +40,10 @@ def test_a_job_that_is_wrong_is_found_with_the_reason(job: Wrong, tmp_path: Path
     ("nodes", "more"), [(1, {"budget_s": 10.0}), (3, {"budget_s": 8.0}), (1, {"budget_s": 5.0, "stages": 2})]
 )
 def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_path: Path) -> None:
-    """So many faults as there is time for: those that lose, double and fence most come first."""
+    """With as many faults as fit into the time: those that are most likely to lose, duplicate and fence come first."""
     certificate = certified(python(COPIER), tmp_path, nodes=nodes, **more).run()
     assert certificate.failures == []
-    assert certificate.runs > 2  # the first plan is tried however busy the machine is
+    assert certificate.runs > 2  # the first plan is tried even on a slow machine
     assert certificate.lints == []
 
 
@@ -69,7 +69,7 @@ def test_what_is_right_can_be_said_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> None:
-    """One of two has struck, and the other one never will: the job is done all the same."""
+    """One of two faults has happened, and the other one never will: the run ends all the same."""
     certifier = certified(python(COPIER), tmp_path)
     of_copier = (("transactional_id", "copier-1"),)
     plan = Plan(
@@ -85,7 +85,7 @@ def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> 
 
 
 def test_no_job_says_what_is_wrong_with_it() -> None:
-    """Found by the tool alone: nothing in a job is meant for it."""
+    """The tool finds the mistakes by itself: the jobs contain no hints for it."""
     for job in JOBS:
         text = (
             job.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""A job in Go in examples/certify/go, with each change; all of them in the soak."""
+"""One Go job of examples/certify/go, which runs with each change. The soak runs all of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Traces as the control port returns them, written by hand."""
+"""Traces made by hand, in the format of the control port."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def produce(
     peer: str = "127.0.0.1:5000",
     error: str = "NONE",
 ) -> dict[str, Any]:
-    """One batch in partition 0, whose first record gets the offset ``base``; ``at_ms`` is the time of its records, too."""
+    """One batch in partition 0, whose first record has the offset ``base``. ``at_ms`` is also the records' timestamp."""
     batch = {"producer_id": producer[0], "producer_epoch": producer[1], "count": count}
     batch["base_timestamp_ms"] = next(_NUMBERS) if at_ms is None else int(at_ms)
     data = [{"name": topic, "partition_data": [{"index": 0, "records": {"batches": [batch]}}]}]
@@ -74,7 +74,7 @@ def fetch(
     count: int = 0,
     peer: str = "127.0.0.1:5000",
 ) -> dict[str, Any]:
-    """``count`` records come with it; 0: what it brings is not known."""
+    """A Fetch whose response has ``count`` records; 0 if the number is unknown."""
     partitions = [{"partition": 0, "fetch_offset": offset}]
     request = {"isolation_level": isolation, "topics": [{"topic_name": topic, "partitions": partitions}]}
     batch = {"base_offset": offset, "last_offset": offset + count - 1, "count": count} if count else {}
@@ -110,7 +110,7 @@ def offsets(
 def init(
     tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000, raises: int = -1
 ) -> dict[str, Any]:
-    """``raises``: the producer id whose epoch the client raises (KIP-360)."""
+    """InitProducerId. ``raises`` is the producer id whose epoch the client raises (KIP-360)."""
     request = {"transaction_timeout_ms": timeout_ms, "producer_id": raises}
     return entry("InitProducerId", request, tx=tx, peer=peer)
 

@@ -1,4 +1,4 @@
-"""The jobs in examples/certify, and what is expected of each: shared by the tests of the languages."""
+"""Runs the jobs in examples/certify and checks the results, for the tests of all languages."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ JOBS: Final = sorted(
 )
 RECORDS: Final = 60
 EMPTY_EVERY: Final = 9
-"""Where a job is to meet empty values: one of so many."""
+"""If a job gets empty values, one of this many records has one."""
 BUDGET_S: Final = 120.0
 AGAIN_MAX: Final = 5
-"""A failure may hang on which of two is quicker: so often is it tried again, as the certifier does."""
+"""Maximum attempts to reproduce a failure that depends on a race, as the certifier itself makes."""
 PATIENT_S: Final = LONG_TEST_S / 2
-"""For what ends at its first failure: only a failure that is not found uses it up."""
+"""Seconds for a search that ends at its first failure: only a failure that is not found uses them up."""
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A job, and what must be found."""
+    """A wrong job, and the expected findings."""
 
     name: str
     kinds: frozenset[str]
-    """One of these at least."""
+    """Kinds of findings; at least one of them is required."""
     diagnosis: str
-    """Nothing where the trace does not show the reason."""
+    """Name of the cause, empty if the trace does not show it."""
     outputs: tuple[str, ...] = ("out",)
     instances: int = 1
     restart: str | None = None
@@ -50,9 +50,9 @@ class Wrong:
     partitions: int = 2
     compare: str = "rows"
     has_empty: bool = False
-    """The input has empty values."""
+    """Whether the input has empty values."""
     is_seldom: bool = False
-    """It hangs on which of two instances is first."""
+    """Whether the failure depends on a race between two instances."""
 
     @property
     def is_failure(self) -> bool:
@@ -60,12 +60,12 @@ class Wrong:
 
 
 def python(name: str) -> list[str]:
-    """The command of a job in Python: ``right/copier``."""
+    """Command of a Python job, such as ``right/copier``."""
     return [sys.executable, str(ZOO / f"{name}.py")]
 
 
 def input_lines(has_empty: bool = False) -> list[str]:
-    """NDJSON."""
+    """The input as lines of NDJSON."""
     values = ["" if has_empty and number % EMPTY_EVERY == 0 else f"v{number}" for number in range(RECORDS)]
     return [f'{{"key": "k{number % 7}", "value": "{value}"}}\n' for number, value in enumerate(values)]
 
@@ -107,7 +107,7 @@ def certified(
 def find(
     job: Wrong, command: Sequence[str], directory: Path, upstream: str | None = None, seed: int = 1
 ) -> Certificate:
-    """It is found with the reason, by one fault, and mostly comes back when this is tried again."""
+    """Check that the job's failure is found with its cause, by a single fault, and can be reproduced most of the time."""
     certifier = certified(
         command,
         directory,

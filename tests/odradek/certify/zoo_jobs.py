@@ -1,6 +1,6 @@
-"""All jobs of examples/certify: how each is started, and what is expected of it.
+"""All jobs of examples/certify: their commands, and the expected results.
 
-Those in Python and Go are short; those on a JVM and on Spark need some seconds of CPU for each start.
+Jobs in Python and Go are quick. Jobs on a JVM and on Spark need some seconds of CPU for each start.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ JVM: Final = (*SHORT_LIVED, "-Xshare:auto", "-Dorg.slf4j.simpleLogger.defaultLog
 SPARK: Final = ("spark.ui.enabled=false", "spark.driver.memory=512m", "spark.sql.shuffle.partitions=1")
 Start = Callable[[], list[str]]
 
-# -- how they are started ------------------------------------------------------------------------------------------------
+# -- commands ------------------------------------------------------------------------------------------------------------
 
 
 def go(name: str) -> list[str]:
@@ -42,7 +42,7 @@ def go(name: str) -> list[str]:
 
 
 def node(name: str) -> list[str]:
-    """``right/copier``; its packages are built elsewhere."""
+    """Command of a Node job, such as ``right/copier``, in a folder with its packages."""
     packages = node_folder(ZOO / "node") / "node_modules"
     program = which("node")
     assert program is not None
@@ -50,7 +50,7 @@ def node(name: str) -> list[str]:
 
 
 def plain_java(name: str) -> list[str]:
-    """``right/Copier``"""
+    """Command of a Java job, such as ``right/Copier``."""
     side, _, main = name.partition("/")
     return [java(), "-Xmx128m", *JVM, "-cp", compiled(ZOO / "java" / side, framework_jars("streams")), main]
 
@@ -60,7 +60,7 @@ def flink(name: str) -> list[str]:
 
 
 def spark(name: str) -> list[str]:
-    """``right/spark_copier``, by spark-submit on two cores of this machine."""
+    """Command of a Spark job, such as ``right/spark_copier``, by spark-submit on two cores of this machine."""
     _prepare_spark()
     submit = Path(pyspark.__path__[0]) / "bin" / "spark-submit"
     jars = ",".join(map(str, environment.connector_jars()))
@@ -70,32 +70,32 @@ def spark(name: str) -> list[str]:
 
 @cache
 def _prepare_spark() -> None:
-    """A job has the environment of this process."""
+    """Set this process's environment, which a job inherits."""
     os.environ["JAVA_HOME"] = str(environment.java().resolve().parents[1])
     os.environ["JDK_JAVA_OPTIONS"] = java_options()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
 
 
-# -- what is expected of them --------------------------------------------------------------------------------------------
+# -- expected results ----------------------------------------------------------------------------------------------------
 
 
 class Right(NamedTuple):
-    """A job, and how it is tried."""
+    """A correct job, and how it is run."""
 
     name: str
     start: Start
     budget_s: float = BUDGET_S
     until: str | None = None
-    """None: the certifier chooses."""
+    """Value of --until; None lets the certifier choose."""
     partitions: int = 2
     nodes: int = 1
     compare: str = "rows"
     instances_max: int = 3
-    """One where a process reads all partitions, or does all that there is to do."""
+    """Maximum number of instances: 1 if a process reads all partitions, or does all the work itself."""
     check: str | None = None
     program: str = ""
-    """Where another job has the name of this one already."""
+    """Name of its program, if another job has the same name."""
 
 
 OF_PYTHON: Final = [
@@ -103,7 +103,7 @@ OF_PYTHON: Final = [
     Wrong("read_uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
     Wrong("weak_producer", frozenset({"duplicated", "lost", "torn"}), "weak-producer", ("out", "journal")),
     Wrong("unawaited", frozenset({"lost"}), "send-not-awaited"),
-    # With its positions beyond those of the group it never brings the lag to 0, also where nothing is lost.
+    # Its committed offsets are ahead of the records, so the lag never becomes 0, even if no record is lost.
     Wrong("reported_early", frozenset({"lost", "stuck"}), "reported-early"),
     Wrong("auto_commit", frozenset({"duplicated", "lost"}), "offsets-outside"),
     Wrong("second_producer", frozenset({"duplicated", "torn"}), "second-producer", ("out", "journal")),
@@ -148,11 +148,12 @@ OF_JAVA: Final = [
 ]
 OF_SPARK: Final = [Wrong("spark_sink", frozenset({"duplicated"}), "spark-sink", until="exit")]
 BY_MORE_THAN_CALLS: Final = ("read_uncommitted", "changing_id", "no_group_metadata")
-"""No fault on a call alone shows what is wrong with them. It takes a transaction on the input that aborts in the midst of a
-run, readers that wait while the clock of transactions stands, or an instance that is frozen and comes back: a proxy stages
-none of these."""
+"""Jobs whose mistake no fault on a single call shows. It takes an input transaction that aborts during the run, a consumer
+that waits while the clock of transactions is stopped, or an instance that is frozen and continues: a proxy can do none of
+these."""
 BY_ANOTHER_FAULT: Final = ("swallowed",)
-"""There an abort that fails is the first to show that they pass over errors, and the trace does not name that reason."""
+"""Jobs that ignore errors. Behind a proxy a failed abort is the first fault that shows it, and the trace does not have the
+cause."""
 RIGHT: Final = [
     Right("copier", partial(python, "right/copier")),
     Right("aio_copier", partial(python, "right/aio_copier"), instances_max=1),
@@ -207,7 +208,7 @@ OF_OTHERS: Final = [
 ]
 
 
-# -- how they are tried --------------------------------------------------------------------------------------------------
+# -- runs ----------------------------------------------------------------------------------------------------------------
 
 
 def is_certified(job: Right, upstream: str | None, seed: int, directory: Path) -> None:
