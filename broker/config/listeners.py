@@ -64,9 +64,7 @@ def listeners_of(
 
 
 def listens_where_it_advertises(listening: Setting | None, advertising: Setting | None) -> bool:
-    """Whether listeners follow from advertised.listeners: without listeners, or with advertised.listeners of a higher
-    rank.
-    """
+    """Whether to derive listeners from advertised.listeners: listeners is not set, or set by a source of lower rank."""
     if advertising is None:
         return False
     if listening is None:

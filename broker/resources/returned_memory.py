@@ -18,7 +18,7 @@ class ReturnedMemory:
     """Callable that must be called for each closed connection; trims the heap after every ``ENDS`` calls."""
 
     def __init__(self, give_back: Callable[[], object] | None = None) -> None:
-        self._give_back = give_back or _system_s()
+        self._give_back = give_back or _malloc_trim()
         self._ends = 0
 
     def __call__(self) -> None:
@@ -28,7 +28,7 @@ class ReturnedMemory:
             self._give_back()
 
 
-def _system_s() -> Callable[[], object]:
+def _malloc_trim() -> Callable[[], object]:
     """glibc's ``malloc_trim``; with other allocators a function that does nothing."""
     try:
         import ctypes

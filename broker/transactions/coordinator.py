@@ -286,9 +286,7 @@ class TransactionCoordinator(MetadataListener):
     # -- administration (KIP-664) -------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> Entry | ErrorCode:
-        """Return the entry of an id, TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition (still loading, no
-        leader).
-        """
+        """Return the entry of an id, TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition."""
         found = self._find(transactional_id)
         return found if isinstance(found, ErrorCode) else found[1] or ErrorCode.transactional_id_not_found
 

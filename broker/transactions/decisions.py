@@ -105,7 +105,7 @@ def init_producer_id(
 
 
 def _may_continue(txn: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether the given producer id belongs to this id. The previous one does too, right after the epochs were exhausted."""
+    """Whether the producer id is the present one, or the previous one right after its epochs were exhausted."""
     return (
         txn.epoch == NO_EPOCH
         or producer_id == txn.producer_id

@@ -1,7 +1,4 @@
-"""ConsumerGroupHeartbeat: a member joins, renews its session, reports its partitions, gets its assignment (KIP-848).
-
-Pure.
-"""
+"""ConsumerGroupHeartbeat: joining, session, reported partitions, assignment (KIP-848). Pure."""
 
 from __future__ import annotations
 

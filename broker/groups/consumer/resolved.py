@@ -6,7 +6,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class ResolvedRegex(NamedTuple):
-    """Topics that match, the metadata version at which they were determined, and the time of that."""
+    """Topics that match, with the metadata version and the time of the resolution."""
 
     topics: frozenset[str]
     version: int

@@ -37,7 +37,7 @@ class TopicsImage(Protocol):
         ...
 
     def topic_hash(self, name: str) -> int | None:
-        """`topic_hash` of a topic; None if it does not exist."""
+        """Hash of a topic (the function `topic_hash`); None if it does not exist."""
         ...
 
 
