@@ -1,8 +1,8 @@
 """One partition of ``__consumer_offsets`` that this node leads: its memory, its log, its timers.
 
-The pure modules decide, this one acts. A record is in memory as soon as it is appended, so that the next request sees it;
-the response is sent once the record is committed. If that never happens, the node no longer leads the partition, and the
-memory is dropped with it.
+The state machine decides, this module acts. A record is in memory as soon as it is appended, so that the next request sees
+it; the response is sent once the record is committed. If that never happens, the node no longer leads the partition, and
+the memory is dropped with it.
 """
 
 from __future__ import annotations
