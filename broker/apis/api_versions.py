@@ -42,7 +42,7 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         context.client.software_name = request.client_software_name
         context.client.software_version = request.client_software_version
     if context.client.authentication is not None:
-        context.client.authentication.heard_versions()
+        context.client.authentication.note_api_versions()
     metadata = context.node.metadata
     hidden = () if context.node.client_metrics.is_announced else CLIENT_METRICS_KEYS
     return ApiVersionsResponse(

@@ -13,7 +13,7 @@ from broker.clock import Clock, Domain
 from broker.logging import get_logger
 from broker.replicas.maintenance.checkpoints import Checkpoints, InBackground
 from broker.replicas.maintenance.removal import remove_retired
-from broker.replicas.stray_partitions import say_damage, set_aside_foreign
+from broker.replicas.stray_partitions import log_damage, set_aside_foreign
 from protocol.named_tuple import NamedTuple
 from storage.config import LogConfig
 from storage.directory import LogDirectory, PartitionKey
@@ -85,7 +85,7 @@ class LogManager:
                 # Checkpoint rows of this name belong to an earlier topic that was deleted while this node was down.
                 self.checkpoints.forget(key)
             recovered = open_log(path, self._options(topic, key, high_watermark))
-            say_damage(key, recovered)
+            log_damage(key, recovered)
             if recovered.doomed:
                 self._in_background(partial(remove_retired, recovered.doomed))
             log, offline = recovered.log, None
@@ -94,7 +94,7 @@ class LogManager:
                 "partition offline", topic=key[0], partition=key[1], file=error.path, reason=str(error)
             )
             log, offline = Log(path, topic.topic_id, self.log_config(topic)), str(error)
-        log.on_snapshot_failed = _say_snapshot_failed
+        log.on_snapshot_failed = _log_snapshot_failed
         return OpenedLog(log, offline)
 
     def _options(self, topic: Topic, key: PartitionKey, high_watermark: int | None) -> OpenOptions:
@@ -151,5 +151,5 @@ class LogManager:
             self._in_background(partial(self._directory.remove, path))
 
 
-def _say_snapshot_failed(error: StorageError) -> None:
+def _log_snapshot_failed(error: StorageError) -> None:
     log_events.warning("producer snapshot not written", file=error.path, reason=str(error))

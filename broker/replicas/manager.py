@@ -26,7 +26,7 @@ from broker.replicas.partition.listeners import PartitionListener, PartitionList
 from broker.replicas.partition.partition import Partition
 from broker.replicas.replication.context import Peers, Truncation
 from broker.replicas.replication.roles import Roles
-from broker.replicas.stray_partitions import say_unknown
+from broker.replicas.stray_partitions import log_unknown
 from protocol.errors import NONE, ErrorCode
 from storage.directory import LogDirectory, PartitionKey
 from storage.files import StorageError
@@ -197,7 +197,7 @@ class ReplicaManager(MetadataListener):
                 unknown.setdefault(key[0], []).append(key[1])
             elif not self._logs.was_clean:
                 self._open_known(*key)
-        say_unknown(self.directory.path, unknown)
+        log_unknown(self.directory.path, unknown)
 
     def _known(self, topic: str, index: int) -> tuple[Topic, PartitionState] | None:
         """Topic and state of a partition in the cluster metadata; None if this node is not one of its replicas."""
@@ -216,7 +216,7 @@ class ReplicaManager(MetadataListener):
         self._partitions[topic, index] = partition
         if partition.offline is None:
             self._listeners.opened(partition)
-            partition.tell_unflushed()
+            partition.notify_unflushed()
         if self._roles is not None:
             self._roles.assume(partition, at_once=True)
         return partition if self._life.alive else None

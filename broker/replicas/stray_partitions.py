@@ -24,7 +24,7 @@ GAP_LINES_MAX: Final = 10
 log_events = get_logger()
 
 
-def say_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
+def log_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
     """Log one line for each topic that has directories here and is not in the cluster metadata.
 
     Kafka renames such directories.
@@ -38,7 +38,7 @@ def say_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
         )
 
 
-def say_damage(key: PartitionKey, recovered: Recovered) -> None:
+def log_damage(key: PartitionKey, recovered: Recovered) -> None:
     """Log what the recovery cut off, rebuilt or found missing in a partition's log."""
     if recovered.cut_bytes:
         log_events.warning(

@@ -97,7 +97,7 @@ class Produce:
             if waiting:
                 await self._await_commit(waiting)
         elif self.context.node.injection.points is not None:
-            await self._await_disk()
+            await self._await_writes()
         return self._phrase(self)
 
     # -- parsing ------------------------------------------------------------------------------------------------
@@ -223,10 +223,10 @@ class Produce:
             node.life,
         )
         if not verified.done():
-            self._keep_batches()
+            self._copy_batches()
             await verified
 
-    def _keep_batches(self) -> None:
+    def _copy_batches(self) -> None:
         """Copy the batches, since the connection reuses its frame buffer while the request waits."""
         for item in self.items:
             if item.batch is not None:
@@ -319,7 +319,7 @@ class Produce:
 
     # -- waiting ------------------------------------------------------------------------------------------------
 
-    async def _await_disk(self) -> None:
+    async def _await_writes(self) -> None:
         """Wait until all appended batches are written: acks=1 while a fault rule is at ``log.write``."""
         appended: list[tuple[Item, Waiter[ErrorCode]]] = []
         for item in self.items:

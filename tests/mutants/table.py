@@ -1533,15 +1533,15 @@ COROUTINES: Final = (
         "a transactional batch is appended once its partition is in the transaction",
         ("tests/broker/transactions/test_killed_while_waiting.py",),
         "broker/requests/producing.py",
-        "            self._keep_batches()\n            await verified\n",
-        "            self._keep_batches()\n",
+        "            self._copy_batches()\n            await verified\n",
+        "            self._copy_batches()\n",
     ),
     _one(
         "batch-of-a-waiting-request-is-read-from-the-next-frame",
         "the bytes of a request stay unchanged, however long it waits",
         ("tests/broker/transactions/test_adding.py", "tests/broker/apis/test_produce.py"),
         "broker/requests/producing.py",
-        "            self._keep_batches()\n            await verified\n",
+        "            self._copy_batches()\n            await verified\n",
         "            await verified\n",
     ),
     _one(

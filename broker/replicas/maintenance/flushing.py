@@ -101,7 +101,7 @@ class Flushing(PartitionListener["Partition"]):
         self._snapshots.forget(partition)
         self._checkpoints.note(partition)
         self._checkpoints.write((RECOVERY_POINTS, LOG_STARTS), _nothing)
-        partition.tell_unflushed()
+        partition.notify_unflushed()
 
     def high_watermark_updated(self, partition: Partition) -> None:
         self._checkpoints.high_watermark_moved(partition)

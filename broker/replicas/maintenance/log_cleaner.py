@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker.clock import NOTHING_DONE, Clock, Domain, Periodic, Timer
 from broker.logging import get_logger
 from broker.replicas.maintenance.cleaner_throttler import Abandoned, CleanerThrottler
-from broker.replicas.maintenance.removal import remove_retired, say_not_removed
+from broker.replicas.maintenance.removal import log_not_removed, remove_retired
 from broker.replicas.partition.listeners import PartitionListener
 from storage.compaction.choice import LogToClean, compactable, first_dirty_offset
 from storage.directory import CLEANER_OFFSETS, LogDirectory, PartitionKey
@@ -386,7 +386,7 @@ def _discard(cleaned: Cleaned) -> None:
     try:
         cleaned.discard()
     except StorageError as error:
-        say_not_removed(error)
+        log_not_removed(error)
 
 
 def _settle(directory: LogDirectory, partition: Path, offsets: Mapping[PartitionKey, int]) -> None:

@@ -13,8 +13,8 @@ log_events = get_logger()
 
 def remove_retired(paths: Iterable[Path]) -> None:
     for error in remove_all(paths):
-        say_not_removed(error)
+        log_not_removed(error)
 
 
-def say_not_removed(error: StorageError) -> None:
+def log_not_removed(error: StorageError) -> None:
     log_events.warning("file cannot be removed", file=error.path, reason=str(error))

@@ -72,7 +72,7 @@ class Partition:
         """Offset of the last read that returned records."""
         self._checked_offset = -1
         """Last offset that was read twice in a row, so that the CRC of its batch was checked."""
-        self._said: tuple[tuple[str, str], ...] = ()
+        self._logged_damage: tuple[tuple[str, str], ...] = ()
         """Damaged places (file, reason) that are already logged."""
         self.topic = topic
         self.index = state.index
@@ -148,7 +148,7 @@ class Partition:
         now_ms = self._clock.now_ms()
         valid = stamp(checked, self.log.config, now_ms)
         if isinstance(valid, Invalid):
-            self._say_refused(valid.error, valid.message)
+            self._log_refused(valid.error, valid.message)
             log_start = self.log.log_start_offset if valid.tells_log_start else -1
             return AppendResult(
                 valid.error,
@@ -236,10 +236,10 @@ class Partition:
         refused = producers.check(batch, origin, guard, self._verification_enabled())
         if refused is None:
             return None
-        self._say_refused(refused.error, refused.message)
+        self._log_refused(refused.error, refused.message)
         return AppendResult(refused.error, log_start_offset=self.log.log_start_offset)
 
-    def _say_refused(self, error: ErrorCode, reason: str) -> None:
+    def _log_refused(self, error: ErrorCode, reason: str) -> None:
         log_events.info(
             "batch refused", topic=self.topic, partition=self.index, error=error.name, reason=reason
         )
@@ -279,7 +279,7 @@ class Partition:
         if held is not None:
             self.unconfirmed.add(held, base_offset, self._decided)
         if not self.unflushed:
-            self.tell_unflushed()
+            self.notify_unflushed()
 
     def append_marker(
         self, producer_id: int, producer_epoch: int, marker: EndTxnMarker, transaction_version: int
@@ -399,7 +399,7 @@ class Partition:
         self.fail_waiting(ErrorCode.kafka_storage_error)
         return AppendResult(ErrorCode.kafka_storage_error)
 
-    def tell_unflushed(self) -> None:
+    def notify_unflushed(self) -> None:
         """Call the listener if there are records that are not fsynced, unless it was called already."""
         if not self.unflushed and self.log.flushed_offset < self.log.log_end_offset:
             self.unflushed = True
@@ -551,7 +551,7 @@ class Partition:
                     found = log.aborted_transactions(offset, span)
                     aborted = [(entry.producer_id, entry.first_offset) for entry in found]
         except DamagedFile as error:
-            self.say_damaged(error.path, offset, str(error))
+            self.log_damaged(error.path, offset, str(error))
             return ReadResult(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)
@@ -571,17 +571,17 @@ class Partition:
             try:
                 batch = RecordBatch.parse(records)
             except CorruptBatch as error:
-                self.say_damaged(str(span.file.path), offset, str(error))
+                self.log_damaged(str(span.file.path), offset, str(error))
                 return
             if not batch.has_valid_crc():
                 reason = f"the CRC of the batch at offset {batch.base_offset} does not match"
-                self.say_damaged(str(span.file.path), offset, reason)
+                self.log_damaged(str(span.file.path), offset, reason)
 
-    def say_damaged(self, file: str, offset: int, reason: str) -> None:
+    def log_damaged(self, file: str, offset: int, reason: str) -> None:
         """Log a damaged batch once, however often it is read."""
-        if (file, reason) in self._said or len(self._said) >= DAMAGE_LINES_MAX:
+        if (file, reason) in self._logged_damage or len(self._logged_damage) >= DAMAGE_LINES_MAX:
             return
-        self._said = (*self._said, (file, reason))
+        self._logged_damage = (*self._logged_damage, (file, reason))
         log_events.error(
             "damaged batch read",
             topic=self.topic,
@@ -660,7 +660,7 @@ class Partition:
         try:
             found = yield from search
         except DamagedFile as error:
-            self.say_damaged(error.path, self.log.log_start_offset, str(error))
+            self.log_damaged(error.path, self.log.log_start_offset, str(error))
             return TimestampOffset(ErrorCode.corrupt_message)
         except StorageError as error:
             self.go_offline(error)

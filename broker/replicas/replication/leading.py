@@ -70,7 +70,7 @@ class Leading:
         self._proposed: tuple[int, ...] | None = None
         """ISR in the pending AlterPartition request, None if there is none. One is sent at a time (KIP-497)."""
         self._feeding = False
-        self._hearing = False
+        self._is_noting_fetch = False
         self._completion: Timer | None = None
         self._retry: Timer | None = None
         self._ended = False
@@ -137,11 +137,11 @@ class Leading:
             records = self._read(asked, end_offset)
         except DamagedFile as damaged:
             # As for a consumer, other parts of the log are still served. Kafka does so for followers, too.
-            partition.say_damaged(damaged.path, asked.fetch_offset, str(damaged))
+            partition.log_damaged(damaged.path, asked.fetch_offset, str(damaged))
             return LeaderResponse(ErrorCode.corrupt_message)
         except StorageError as failed:
             return LeaderResponse(partition.go_offline(failed).error)
-        self._hear(asked, progress)
+        self._note_fetch(asked, progress)
         # The fetch may have moved the high watermark, which the response should contain.
         high_watermark = partition.high_watermark
         if (
@@ -161,7 +161,7 @@ class Leading:
         )
         return span.bytes() if span is not None else b""
 
-    def _hear(self, asked: FollowerFetch, progress: Progress) -> None:
+    def _note_fetch(self, asked: FollowerFetch, progress: Progress) -> None:
         """Record a follower's progress: it has every record before the fetch offset."""
         moved = asked.fetch_offset != progress.log_end_offset
         shortened = asked.log_start_offset != progress.log_start_offset
@@ -173,11 +173,11 @@ class Leading:
         if shortened:
             self._partition.delayed.notify()  # a DeleteRecords may wait for the follower's log start
         if moved and not self._feeding:
-            self._hearing = True
+            self._is_noting_fetch = True
             try:
                 self._partition.advance_high_watermark()
             finally:
-                self._hearing = False
+                self._is_noting_fetch = False
 
     # -- news for followers -------------------------------------------------------------------------------------
 
@@ -253,7 +253,7 @@ class Leading:
         """Complete requests after the high watermark moved: now, or after the turn of the follower whose fetch moved it."""
         partition = self._partition
         partition.note_committed()
-        if not self._hearing:
+        if not self._is_noting_fetch:
             self._complete()
         elif self._completion is None:
             self._completion = self._context.clock.call_later_ms(0, self._complete, Domain.REPLICATION)

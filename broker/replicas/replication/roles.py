@@ -102,16 +102,16 @@ class Roles:
         if leading is None:
             leading = partition.leading = self._leading[partition] = Leading(partition, self._context)
         if leading.epoch < partition.leader_epoch:
-            self._say_if_unclean(partition)
+            self._log_if_unclean(partition)
         leading.assume()
-        self._invite(partition)
+        self._open_on_replicas(partition)
 
     def _is_led_uncleanly(self, partition: Partition) -> bool:
         topic = self._metadata.topic(partition.topic)
         state = topic.partition(partition.index) if topic is not None else None
         return state is not None and state.leader_recovery_state == RECOVERING
 
-    def _say_if_unclean(self, partition: Partition) -> None:
+    def _log_if_unclean(self, partition: Partition) -> None:
         if self._is_led_uncleanly(partition):
             log_events.warning(
                 "unclean leader election: committed records may be lost",
@@ -123,7 +123,7 @@ class Roles:
                 high_watermark=partition.high_watermark,
             )
 
-    def _invite(self, partition: Partition) -> None:
+    def _open_on_replicas(self, partition: Partition) -> None:
         """Open the partition on the other replicas' nodes, which makes them follow."""
         for node_id in partition.replicas:
             if node_id != self.node_id and (peer := self._peers(node_id)) is not None:
@@ -161,7 +161,7 @@ class Roles:
     def look_again(self) -> None:
         """The node is served now: open led partitions on nodes that run by now, and let all fetchers fetch."""
         for partition in tuple(self._leading):
-            self._invite(partition)
+            self._open_on_replicas(partition)
         for fetcher in tuple(self._fetchers.values()):
             fetcher.pull()
 

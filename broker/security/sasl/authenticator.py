@@ -182,7 +182,7 @@ class SaslServerAuthenticator:
 
     # -- the exchange --------------------------------------------------------------------------------------------
 
-    def heard_versions(self) -> None:
+    def note_api_versions(self) -> None:
         """Note that ApiVersions was handled, which is allowed only once before authentication."""
         if self._state is AuthenticationState.INITIAL:
             self._state = AuthenticationState.HANDSHAKE
