@@ -36,7 +36,7 @@ log = get_logger()
 
 
 class Registered(Protocol):
-    """A connection or handshake, as the register uses it."""
+    """The interface of connections and handshakes for the register."""
 
     connection_id: int
     host: str

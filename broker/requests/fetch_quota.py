@@ -1,4 +1,4 @@
-"""The consumer byte rate quota (KIP-13), as the Fetch handler uses it."""
+"""The consumer byte rate quota (KIP-13) of the client of a Fetch."""
 
 from __future__ import annotations
 

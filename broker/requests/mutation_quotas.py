@@ -1,4 +1,4 @@
-"""The controller mutation quota (KIP-599), as the handlers use it."""
+"""The controller mutation quota (KIP-599) of the client of a request."""
 
 from __future__ import annotations
 

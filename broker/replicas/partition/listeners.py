@@ -47,7 +47,7 @@ class PartitionListener(Generic[P]):
         """The broker's settings changed. `configured` is called for each partition as well."""
 
     def removed(self, partition: P) -> None:
-        """The partition was deleted or went offline: do not touch its files any more."""
+        """The partition was deleted, moved to other nodes or went offline: do not touch its files any more."""
 
     def abandon(self) -> None:
         """The node is killed: start no work and replace no file. Work in a thread ends by itself."""
