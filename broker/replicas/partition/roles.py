@@ -21,7 +21,7 @@ class LeaderRole(Protocol):
         ...
 
     def committable(self, end_offset: int) -> int:
-        """The offset, at most ``end_offset``, up to which all replicas have the log that are in the ISR or about to join it."""
+        """The offset, at most ``end_offset``, that all replicas in the ISR, or about to join it, have reached."""
         ...
 
     def committed(self) -> None:
