@@ -151,7 +151,7 @@ def is_yield_to_the_loop(call: ast.Call) -> bool:
     return len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
 
 
-def test_a_function_fits_a_screen():
+def test_a_function_has_a_limited_length():
     too_long = [
         f"{name_of(path)}:{node.lineno} {node.name}: {node.end_lineno - node.lineno + 1} lines"
         for path in sources(*PRODUCT)
@@ -163,12 +163,12 @@ def test_a_function_fits_a_screen():
     assert too_long == []
 
 
-def test_a_module_is_not_a_warehouse():
+def test_a_module_has_a_limited_length():
     lengths = {name_of(path): len(path.read_text("utf-8").splitlines()) for path in sources(*PRODUCT)}
     assert {name for name, lines in lengths.items() if lines > MODULE_LINES_MAX} == {*LONGER}
 
 
-def test_the_product_says_things_through_its_log():
+def test_the_product_does_not_print():
     """Only `odradek`, the user's command, may print. The packages of the broker log."""
     printed = [
         f"{name_of(path)}:{node.lineno}"
@@ -179,7 +179,7 @@ def test_the_product_says_things_through_its_log():
     assert printed == []
 
 
-def test_time_is_an_argument():
+def test_modules_are_given_a_clock():
     looks = [
         f"{name_of(path)}:{line} {owner}.{method}"
         for path in sources(*SERVER)
@@ -497,7 +497,7 @@ def _contracts() -> list[dict[str, object]]:
         return found
 
 
-def test_what_calls_itself_pure_is_held_to_it():
+def test_modules_that_call_themselves_pure_are_in_the_contract():
     """The import contract of pure modules lists them by name, so a module whose docstring says "pure" must be in it."""
     named: set[str] = set()
     for contract in _contracts():
@@ -513,6 +513,6 @@ def test_what_calls_itself_pure_is_held_to_it():
     assert unheld == []
 
 
-def test_the_walls_have_no_door():
+def test_import_contracts_have_no_exceptions():
     """No import contract makes exceptions for single imports."""
     assert [each["name"] for each in _contracts() if "ignore_imports" in each] == []

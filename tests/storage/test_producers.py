@@ -322,7 +322,7 @@ def test_a_lower_sequence_of_an_older_epoch_does_not(log):
     assert log.send(5, epoch=1, txn=True) == 0
 
 
-def test_the_bar_is_set_anew_when_the_epoch_rises(log):
+def test_the_sequence_bar_is_reset_when_the_epoch_rises(log):
     log.ask(0, epoch=0)
     log.ask(3, epoch=1)
     assert log.send(3, epoch=1, txn=True) == 0
@@ -569,7 +569,7 @@ def test_an_open_transaction_does_not_expire(log):
 
 
 @pytest.mark.parametrize(("now_ms", "is_gone"), [(NOW + 99, False), (NOW + 100, True)])
-def test_a_question_that_was_never_answered_expires_by_the_clock(log, now_ms, is_gone):
+def test_a_verification_without_a_response_expires_by_the_clock(log, now_ms, is_gone):
     guard = log.ask(now_ms=NOW)
     assert log.producers.first_expiry_ms(100) == NOW + 100
     log.producers.expire(now_ms, 100)
@@ -643,6 +643,6 @@ def test_what_has_expired_does_not_come_back_unless_it_is_open(log):
     assert list(after.producers.entries) == [OTHER]
 
 
-def test_questions_are_not_kept_over_a_restart(log):
+def test_verifications_are_not_kept_over_a_restart(log):
     guard = log.ask()
     assert not restored(log).producers.is_guard_current(ME, guard)

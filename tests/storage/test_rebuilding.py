@@ -86,7 +86,7 @@ def remove_segment(log: Log, index: int) -> tuple[int, int]:
     return segment.base_offset, following.base_offset - 1
 
 
-def test_a_deleted_segment_is_told_and_readers_go_on_behind_it_as_on_kafka(tmp_path: Path) -> None:
+def test_a_deleted_segment_is_reported_and_reads_continue_behind_it_as_in_kafka(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for _ in range(60):
         append(log)
@@ -118,7 +118,7 @@ def aborted(log: Log) -> list[tuple[int, int, int]]:
     ]
 
 
-def test_a_deleted_transaction_index_is_made_anew(tmp_path: Path) -> None:
+def test_a_deleted_transaction_index_is_rebuilt(tmp_path: Path) -> None:
     log = new_log(tmp_path)
     for number in range(30):
         producer = (number % 3, 0, number // 3)

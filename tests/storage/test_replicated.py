@@ -176,7 +176,7 @@ def test_a_compaction_that_began_before_a_truncation_is_not_installed(follower: 
     assert not follower.holds(sources)
 
 
-def test_a_follower_below_its_leaders_log_start_begins_anew_there(follower: Log):
+def test_a_follower_below_its_leader_s_log_start_restarts_there(follower: Log):
     fill(follower)
     doomed = truncate_fully_and_start_at(follower, 1000, NOW_MS)
     assert (follower.log_start_offset, follower.log_end_offset, follower.flushed_offset) == (1000, 1000, 1000)
@@ -192,7 +192,7 @@ def test_a_follower_below_its_leaders_log_start_begins_anew_there(follower: Log)
     assert (again.log_start_offset, again.log_end_offset) == (1000, 1001)
 
 
-def test_a_log_without_files_begins_anew_without_making_any(follower: Log):
+def test_a_log_without_files_restarts_without_creating_any(follower: Log):
     assert truncate_fully_and_start_at(follower, 7, NOW_MS) == []
     assert not follower.directory.exists()
     append(follower)

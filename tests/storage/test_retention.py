@@ -70,7 +70,7 @@ def counts(log: Ageing[Piece], config: LogConfig, limit: int = LIMIT) -> dict[st
         ((-1, 5, 5), 0),
     ],
 )
-def test_segments_go_when_their_newest_record_is_older_than_retention_ms(ages_ms, expired):
+def test_segments_are_deleted_when_their_newest_record_is_older_than_retention_ms(ages_ms, expired):
     log = log_of(*((100, age_ms) for age_ms in ages_ms))
     assert counts(log, config_of(retention_ms=DAY_MS)) == ({"TIME": expired} if expired else {})
 
@@ -116,7 +116,7 @@ def test_retention_ms_zero_leaves_only_this_millisecond():
         (0, 3),
     ],
 )
-def test_segments_go_while_retention_bytes_remain_without_them(retention_bytes, expired):
+def test_segments_are_deleted_while_retention_bytes_remain_without_them(retention_bytes, expired):
     log = log_of((100, 5), (100, 5), (100, 5))
     assert counts(log, config_of(retention_bytes=retention_bytes)) == ({"SIZE": expired} if expired else {})
 
@@ -132,7 +132,7 @@ def test_a_segment_that_is_too_large_to_go_stops_those_behind_it():
     ("log_start_offset", "expired"), [(0, 0), (9, 0), (10, 1), (19, 1), (20, 2), (30, 2)]
 )
 @pytest.mark.parametrize("policy", [("delete",), ("compact",), ("compact", "delete"), ()])
-def test_segments_below_the_log_start_go_under_every_policy(log_start_offset, expired, policy):
+def test_segments_below_the_log_start_are_deleted_under_every_policy(log_start_offset, expired, policy):
     log = log_of((100, 5), (100, 5), (100, 5), log_start_offset=log_start_offset)
     assert counts(log, config_of(cleanup_policy=policy)) == ({"LOG_START": expired} if expired else {})
 
@@ -172,7 +172,7 @@ def test_nothing_beyond_the_high_watermark_goes(high_watermark, expired, setting
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
-def test_a_limit_gives_a_beginning_of_the_same(limit):
+def test_a_limit_selects_the_first_of_the_same_segments(limit):
     """Repeated with the same limit, it selects the same segments for the same reasons as without a limit."""
     pieces = [(100, 5), (100, 5), (100, 2 * DAY_MS), (100, 2 * DAY_MS), (100, 5)]
     config = config_of(retention_bytes=300, retention_ms=DAY_MS)

@@ -111,7 +111,7 @@ def test_zeros_at_the_end_of_a_segment_hide_its_last_batches_only(log: Log) -> N
     assert (damaged.offset, damaged.next_offset) == (base_offset, base_offset + 2)
 
 
-def test_reading_goes_on_in_the_middle_of_damage(log: Log) -> None:
+def test_reading_continues_in_the_middle_of_damage(log: Log) -> None:
     """A loader reads in slices: damage before the slice is not reported again, and the batches after it are found."""
     path, position, _, base_offset = places(log)[5]
     overwrite(path, position + 8, b"\x7f\xff\xff\xff")

@@ -116,7 +116,7 @@ def test_records_of_the_past_are_refused_where_a_topic_says_so(age_ms: int, vali
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_a_compacted_topic_wants_keys(codec: int):
+def test_a_compacted_topic_requires_keys(codec: int):
     config = LogConfig(cleanup_policy=("compact",))
     records = [(NOW_MS, b"k", b"v"), (NOW_MS, None, b"v"), (NOW_MS, b"", b"v"), (NOW_MS, None, None)]
     found = validate(RecordBatch.parse(build_batch(records, compression=codec)), config, NOW_MS)
@@ -125,7 +125,7 @@ def test_a_compacted_topic_wants_keys(codec: int):
     assert [index for index, _ in found.record_errors] == [1, 3]
 
 
-def test_refusals_have_kafka_s_words():
+def test_errors_have_kafka_s_messages():
     """``LogValidator``: clients show the message of a single record, or the message for all."""
     batch = RecordBatch.parse(build_batch([(NOW_MS, None, b"v")]))
     found = run_check(check(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS, partition="orders-7"))
@@ -313,7 +313,7 @@ def test_compressed_deltas_are_0_1_2(codec: int):
 
 
 @pytest.mark.parametrize("codec", range(5))
-def test_another_codec_gives_offsets_anew(codec: int):
+def test_another_codec_reassigns_offsets(codec: int):
     name = "gzip" if codec != compression.GZIP else "zstd"
     found = validate(with_deltas([0, 0, 7], codec), LogConfig(compression_type=name), NOW_MS)
     assert isinstance(found, Valid)

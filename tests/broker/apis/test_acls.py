@@ -129,7 +129,7 @@ def _entry(acl: Any) -> tuple[str, str, int, int]:
     return acl.principal, acl.host, acl.operation, acl.permission_type
 
 
-async def test_what_cannot_be_created_is_refused_and_the_rest_is_created(cluster: ClusterMetadata) -> None:
+async def test_invalid_acls_fail_alone_and_the_rest_is_created(cluster: ClusterMetadata) -> None:
     invalid = ErrorCode.invalid_request
     assert await create(
         cluster,
@@ -166,7 +166,7 @@ async def test_what_cannot_be_created_is_refused_and_the_rest_is_created(cluster
         {"permission_type": ANY},
     ],
 )
-async def test_what_is_for_filters_fails_all_of_the_request(
+async def test_a_value_that_is_valid_only_in_filters_fails_the_whole_request(
     cluster: ClusterMetadata, wrong: dict[str, int]
 ) -> None:
     failed = (ErrorCode.unknown_server_error, None)
@@ -207,7 +207,7 @@ async def test_a_filter_of_an_unknown_code_finds_nothing_and_deletes_nothing(
     assert len(cluster.image.acls) == 1
 
 
-async def test_without_the_right_nothing_is_told_and_nothing_is_done(cluster: ClusterMetadata) -> None:
+async def test_without_permission_acls_are_neither_listed_nor_changed(cluster: ClusterMetadata) -> None:
     await create(cluster, creation("kept"))
     [(code, text)] = await create(cluster, creation(), denied=(OPERATION_ALTER,))
     assert code == ErrorCode.cluster_authorization_failed

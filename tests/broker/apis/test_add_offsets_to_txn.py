@@ -49,7 +49,7 @@ def test_offsets_and_records_are_one_transaction(world):
         (0, -1, ErrorCode.producer_fenced),
     ],
 )
-def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, producer_id, epoch, error):
+def test_a_fenced_producer_gets_the_error_that_its_version_knows(world, version, producer_id, epoch, error):
     world.init()
     if error is ErrorCode.producer_fenced and version < 2:
         error = ErrorCode.invalid_producer_epoch
@@ -64,5 +64,5 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
         ("unknown", ErrorCode.invalid_producer_id_mapping),
     ],
 )
-def test_a_name_must_be_known(world, transactional_id, error):
+def test_an_unknown_transactional_id_is_an_error(world, transactional_id, error):
     assert world.add_offsets(transactional_id, 0, 0) == error

@@ -58,7 +58,7 @@ def ask(world: World, *transactions, version: int = 5) -> list[tuple[str, dict[t
 
 
 @pytest.mark.parametrize("version", CLIENTS)
-def test_a_client_hears_of_each_partition(world, version):
+def test_a_client_gets_a_result_for_each_partition(world, version):
     producer_id, epoch = world.init()
     keys = [("t", 1), ("t", 0), ("s", 0)]
     assert world.add("tx", producer_id, epoch, *keys, version=version) == dict.fromkeys(keys, OK)
@@ -77,21 +77,21 @@ def test_a_client_hears_of_each_partition(world, version):
         (("__transaction_state", 0), ErrorCode.topic_authorization_failed),
     ],
 )
-def test_one_bad_partition_and_none_is_added(world, version, strange, error):
+def test_if_one_partition_fails_none_is_added(world, version, strange, error):
     producer_id, epoch = world.init()
     answer = world.add("tx", producer_id, epoch, ("t", 0), strange, ("s", 0), version=version)
     assert answer == {("t", 0): NOT_TRIED, strange: error, ("s", 0): NOT_TRIED}
     assert world.briefs() == [(0, 0)]
 
 
-def test_partitions_are_looked_at_before_the_transaction(world):
+def test_partitions_are_checked_before_the_transaction(world):
     answer = world.add("unknown", 7, 3, ("t", 0), ("t", 9))
     assert answer == {("t", 0): NOT_TRIED, ("t", 9): ErrorCode.unknown_topic_or_partition}
     assert world.add("", 7, 3, ("t", 9)) == {("t", 9): ErrorCode.unknown_topic_or_partition}
 
 
 @pytest.mark.parametrize("transactional_id", ["", None])
-def test_the_name_may_not_be_empty(world, transactional_id):
+def test_the_transactional_id_may_not_be_empty(world, transactional_id):
     assert world.add(transactional_id, 7, 3, ("t", 0)) == {("t", 0): ErrorCode.invalid_request}
 
 
@@ -104,14 +104,14 @@ def test_the_name_may_not_be_empty(world, transactional_id):
         (0, -1, ErrorCode.producer_fenced),
     ],
 )
-def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, producer_id, epoch, error):
+def test_a_fenced_producer_gets_the_error_that_its_version_knows(world, version, producer_id, epoch, error):
     world.init()
     if error is ErrorCode.producer_fenced and version < 2:
         error = ErrorCode.invalid_producer_epoch
     assert world.add("tx", producer_id, epoch, ("t", 0), version=version) == {("t", 0): error}
 
 
-def test_an_unknown_name_has_no_mapping(world):
+def test_an_unknown_transactional_id_has_no_mapping(world):
     assert world.add("unknown", 7, 3, ("t", 0)) == {("t", 0): ErrorCode.invalid_producer_id_mapping}
 
 
@@ -143,7 +143,7 @@ def test_a_broker_may_add_the_offsets_topic(world, version):
 
 
 @pytest.mark.parametrize("version", BROKERS)
-def test_verification_tells_for_each_partition_and_adds_none(world, version):
+def test_verification_has_a_result_for_each_partition_and_adds_none(world, version):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, ("t", 0))
     before = world.memory()
@@ -159,17 +159,17 @@ def test_verification_tells_for_each_partition_and_adds_none(world, version):
     ("producer_id", "epoch", "error"),
     [(9, 0, ErrorCode.invalid_producer_id_mapping), (0, 5, ErrorCode.producer_fenced)],
 )
-def test_a_broker_hears_of_fences_by_their_new_name(world, verify_only, producer_id, epoch, error):
+def test_a_broker_gets_producer_fenced(world, verify_only, producer_id, epoch, error):
     world.init()
     question = transaction("tx", producer_id, epoch, ("t", 0), verify_only=verify_only)
     assert ask(world, question) == [("tx", {("t", 0): error})]
 
 
 @pytest.mark.parametrize("verify_only", [True, False])
-def test_a_broker_must_name_the_transaction(world, verify_only):
+def test_a_broker_must_send_a_transactional_id(world, verify_only):
     question = transaction("", 0, 0, ("t", 0), verify_only=verify_only)
     assert ask(world, question) == [("", {("t", 0): ErrorCode.invalid_request})]
 
 
-def test_a_request_without_transactions_gets_an_answer_without_results(world):
+def test_a_request_without_transactions_has_no_results(world):
     assert ask(world) == []

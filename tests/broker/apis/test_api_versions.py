@@ -19,7 +19,7 @@ def request(name: str = "client", version: str = "1.0") -> ApiVersionsRequest:
 
 
 @pytest.mark.parametrize("version", range(5))
-async def test_it_lists_the_registry_in_order(cluster, version):
+async def test_the_served_apis_are_listed_in_order(cluster, version):
     discover()
     response = api_versions(request(), context_of(cluster, version))
     assert response.error_code == 0
@@ -34,7 +34,7 @@ async def test_it_lists_the_registry_in_order(cluster, version):
     assert len(again.api_keys) == len(announced)
 
 
-async def test_clients_are_told_of_metrics_where_something_takes_them(cluster):
+async def test_client_metrics_are_listed_if_an_exporter_is_configured(cluster):
     discover()
     context = context_of(cluster, 4, odradek_client_telemetry_exporter="log")
     keys = {one.api_key for one in api_versions(request(), context).api_keys}
@@ -64,7 +64,7 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
     assert response.zk_migration_ready is False
 
 
-async def test_levels_of_what_is_not_built_are_not_told(cluster):
+async def test_levels_of_features_that_are_not_implemented_are_not_listed(cluster):
     await cluster.update_features({"transaction.version": 0, "group.version": 0})
     await cluster._writer.commit([schema.FeatureLevelRecord(name="share.version", feature_level=1)])
     response = api_versions(request(), context_of(cluster, 4))
@@ -89,7 +89,7 @@ async def test_old_versions_have_no_software(cluster):
     assert api_versions(request("", ""), context_of(cluster, 2)).error_code == 0
 
 
-def test_an_unknown_version_is_told_the_known_ones():
+def test_a_request_of_an_unknown_version_gets_the_supported_versions():
     response = unsupported_version_response()
     assert b"".join(bytes(chunk) for chunk in request_codec(18, 0).encode(response)) == bytes.fromhex(
         "0023 00000001 0012 0000 0004"

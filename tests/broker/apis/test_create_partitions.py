@@ -31,7 +31,7 @@ async def ask(cluster, version, *topics, validate_only=False, **options):
 
 
 @pytest.mark.parametrize("version", range(4))
-async def test_growth_and_its_mistakes(cluster, version):
+async def test_partitions_are_added_and_invalid_counts_rejected(cluster, version):
     await cluster.replication_control.create_topics([NewTopic("a", 3), NewTopic("b", 3), NewTopic("c", 3)])
     assert await ask(
         cluster,
@@ -80,5 +80,5 @@ async def test_rights(cluster):
     ]
 
 
-async def test_no_topics_no_answers(cluster):
+async def test_a_request_without_topics_has_no_results(cluster):
     assert await ask(cluster, 3) == []

@@ -39,7 +39,7 @@ def errors(answers) -> list[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_a_topic_is_made_and_told_of(cluster, version):
+async def test_a_topic_is_created_and_described_in_the_response(cluster, version):
     request = CreateTopicsRequest(topics=[topic("a", 2, retention_ms=" 77 ")])
     response = await create_topics(request, context_of(cluster, version))
     encoded = b"".join(bytes(chunk) for chunk in request_codec(19, version).encode(response))
@@ -59,19 +59,19 @@ async def test_a_topic_is_made_and_told_of(cluster, version):
         assert [one.name for one in answer.configs] == sorted(values)
 
 
-async def test_numbers_left_to_the_broker(cluster):
+async def test_partitions_and_replicas_default_to_the_broker_s_settings(cluster):
     [answer] = await ask(cluster, 5, topic("a", -1, -1))
     assert (answer.error_code, answer.num_partitions, answer.replication_factor) == (0, 1, 1)
 
 
-async def test_validation_has_an_id_and_makes_nothing(cluster):
+async def test_validate_only_returns_an_id_and_creates_nothing(cluster):
     [answer] = await ask(cluster, 7, topic("a"), validate_only=True)
     assert answer.error_code == 0
     assert answer.topic_id is not None
     assert dict(cluster.topics) == {}
 
 
-async def test_the_good_ones_are_made_beside_the_bad_ones(cluster):
+async def test_valid_topics_are_created_beside_invalid_ones(cluster):
     await cluster.replication_control.create_topics([NewTopic("old")])
     answers = await ask(
         cluster,
@@ -118,7 +118,7 @@ async def test_a_request_that_is_too_large_fails_as_a_whole(cluster):
     assert dict(cluster.topics) == {}
 
 
-async def test_no_topics_no_answers(cluster):
+async def test_a_request_without_topics_has_no_results(cluster):
     assert await ask(cluster, 7) == []
 
 
@@ -147,7 +147,7 @@ async def test_the_last_of_two_values_counts(cluster):
     assert cluster.topic("a").configs == {"segment.ms": "2"}
 
 
-async def test_a_setting_of_the_brokers_is_a_source(tmp_path):
+async def test_a_broker_setting_is_a_config_source(tmp_path):
     cluster = open_cluster(tmp_path, log_retention_hours="1", log_segment_bytes="2000000")
     [answer] = await ask(cluster, 5, topic("a"))
     values = {one.name: (one.value, one.config_source) for one in answer.configs}

@@ -93,7 +93,7 @@ def times_of(answer: Any) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
-async def test_a_token_and_all_that_is_done_with_it(cluster, version):
+async def test_a_token_is_created_described_renewed_and_expired(cluster, version):
     older = min(version, 2)
     created = await ask(cluster, "create", version, renewers=["User:carol"])
     assert created.error_code == 0
@@ -130,7 +130,7 @@ async def test_a_token_and_all_that_is_done_with_it(cluster, version):
         ({"protocol": "SASL_SSL", "by_token": True}, False),
     ],
 )
-async def test_a_client_must_have_proved_who_it_is_and_not_by_a_token(cluster, circumstances, allowed):
+async def test_a_client_must_be_authenticated_and_not_by_a_token(cluster, circumstances, allowed):
     created = await ask(cluster, "create", 3, **circumstances)
     described = await ask(cluster, "describe", 3, **circumstances)
     changed = [await ask(cluster, what, 2, **circumstances) for what in ("renew", "expire")]
@@ -159,7 +159,7 @@ async def test_without_a_key_there_are_no_tokens(tmp_path):
     await cluster.close()
 
 
-async def test_a_token_for_another(cluster):
+async def test_a_token_for_another_owner(cluster):
     created = await ask(cluster, "create", 3, **OF_BOB)
     assert (created.error_code, created.principal_name) == (0, "bob")
     assert created.token_requester_principal_name == "alice"
@@ -172,7 +172,7 @@ async def test_a_token_for_another(cluster):
     assert (await ask(cluster, "renew", 2, hmac=created.hmac, principal=BOB)).error_code == 0
 
 
-async def test_a_token_for_another_needs_the_right(cluster):
+async def test_a_token_for_another_owner_needs_permission(cluster):
     denied = (("CREATE_TOKENS", "USER", BOB),)
     refused = await ask(cluster, "create", 3, denied=denied, **OF_BOB, renewers=["Group:g"])
     assert refused.error_code == ErrorCode.delegation_token_authorization_failed
@@ -200,7 +200,7 @@ async def test_only_users_renew(cluster):
     assert cluster.image.tokens == {}
 
 
-async def test_who_is_told_of_which_tokens(cluster):
+async def test_which_clients_may_describe_which_tokens(cluster):
     own = (await ask(cluster, "create", 3, renewers=["User:carol"])).token_id
     other = (await ask(cluster, "create", 3, principal=BOB)).token_id
 
@@ -221,7 +221,7 @@ async def test_who_is_told_of_which_tokens(cluster):
     assert await seen(denied=of_bob, owners=["User:bob"]) == set()
 
 
-async def test_the_secret_key_is_told_to_no_client(cluster):
+async def test_the_secret_key_is_shown_to_no_client(cluster):
     [setting] = [each for each in cluster.settings.of_broker() if each.name == "delegation.token.secret.key"]
     assert (setting.value, setting.sensitive) == (None, True)
     assert [each.value for each in setting.synonyms] == [None]

@@ -64,7 +64,7 @@ def results_of(response) -> list[DeleteRecordsPartitionResult]:
         pytest.param(7, 0, 7, 7, id="inside a batch"),
     ],
 )
-def test_where_the_log_starts_then(world, offset, error, low_watermark, log_start_offset):
+def test_the_new_log_start_offset(world, offset, error, low_watermark, log_start_offset):
     response = delete_records(ask((0, offset)), world.context(2, 21))
     assert results_of(response) == [result(0, error, low_watermark)]
     assert world.partitions["t", 0].log_start_offset == log_start_offset
@@ -82,7 +82,7 @@ def test_where_the_log_starts_then(world, offset, error, low_watermark, log_star
         pytest.param("both", 0, ErrorCode.none, id="compacted and deleted"),
     ],
 )
-def test_which_topics_lose_records(world, topic, index, error):
+def test_which_topics_allow_deletion(world, topic, index, error):
     world.add_topic(CONSUMER_OFFSETS)
     world.add_topic("compacted", cleanup_policy=("compact",))
     world.add_topic("both", cleanup_policy=("compact", "delete"))
@@ -96,7 +96,7 @@ def test_which_topics_lose_records(world, topic, index, error):
     assert results_of(response) == [result(index, error, 1 if error is ErrorCode.none else -1)]
 
 
-def test_each_partition_has_its_own_answer(world):
+def test_each_partition_has_its_own_result(world):
     world.add_topic("u", 2)
     world.produce(topic="u", index=1)
     response = delete_records(ask((0, 5), (1, 1), topic="u"), world.context(2, 21))
@@ -116,7 +116,7 @@ def slow(world, monkeypatch):
     return lagging
 
 
-async def test_the_answer_waits_for_replicas_that_lag(world, slow):
+async def test_the_response_waits_for_lagging_replicas(world, slow):
     waiting = delete_records(ask((0, 5)), world.context(2, 21))
     assert isinstance(waiting, asyncio.Future)
     slow[0] = 4
@@ -130,7 +130,7 @@ async def test_the_answer_waits_for_replicas_that_lag(world, slow):
     assert (world.watchers, world.clock.timers) == (0, [])
 
 
-async def test_replicas_that_lag_too_long_are_a_timeout(world, slow):
+async def test_replicas_that_lag_too_long_cause_a_timeout(world, slow):
     waiting = delete_records(ask((0, 5)), world.context(2, 21))
     world.clock.advance(TIMEOUT_MS)
     assert results_of(waiting.result()) == [result(0, ErrorCode.request_timed_out, 2)]

@@ -71,7 +71,7 @@ async def test_by_id(cluster):
     assert list(cluster.topics) == ["c"]
 
 
-async def test_one_topic_by_name_and_by_id_stays(cluster):
+async def test_a_topic_that_is_given_by_name_and_by_id_is_not_deleted(cluster):
     a, b, _ = await three(cluster)
     message = "The provided topic name maps to an ID that was already supplied."
     assert await ask(cluster, 6, (None, a), ("a", None)) == [("a", a, ErrorCode.invalid_request, message)]
@@ -80,7 +80,7 @@ async def test_one_topic_by_name_and_by_id_stays(cluster):
     assert list(cluster.topics) == ["a", "b", "c"]
 
 
-async def test_nothing_asked_nothing_done(cluster):
+async def test_a_request_without_topics_deletes_nothing(cluster):
     assert await ask(cluster, 6) == []
 
 

@@ -38,7 +38,7 @@ async def test_the_cluster(cluster, version):
     )
 
 
-async def test_fenced_brokers_are_told_to_those_who_ask(cluster):
+async def test_fenced_brokers_are_listed_on_request(cluster):
     away(cluster, 2, fenced=True)
     assert [one.broker_id for one in ask(cluster, 2).brokers] == [1]
     found = ask(cluster, 2, include_fenced_brokers=True).brokers
@@ -56,7 +56,7 @@ async def test_fenced_brokers_are_told_to_those_who_ask(cluster):
         (7, ErrorCode.unsupported_endpoint_type, "Unsupported endpoint type 7"),
     ],
 )
-async def test_controllers_are_not_here(cluster, endpoint_type, error, message):
+async def test_controllers_are_not_served_here(cluster, endpoint_type, error, message):
     answer = ask(cluster, 1, endpoint_type=endpoint_type)
     assert (answer.error_code, answer.error_message) == (error, message)
     assert (answer.cluster_id, answer.controller_id, list(answer.brokers)) == ("", -1, [])

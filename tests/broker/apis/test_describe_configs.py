@@ -93,7 +93,7 @@ async def test_all_33_settings_of_a_topic(cluster):
 
 
 @pytest.mark.parametrize("version", range(1, 5))
-async def test_a_topics_own_values_come_first(cluster, version):
+async def test_a_topic_s_own_values_take_precedence(cluster, version):
     await cluster.replication_control.create_topics(
         [NewTopic("t", configs={"retention.ms": " 77 ", "cleanup.policy": "compact, delete"})]
     )
@@ -124,7 +124,7 @@ async def test_internal_settings_are_listed_where_the_broker_was_started_with_th
     assert "server.max.startup.time.ms" not in found
 
 
-async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
+async def test_broker_settings_rank_between_topic_settings_and_defaults(tmp_path):
     cluster = open_cluster(
         tmp_path, log_segment_bytes="2000000", log_retention_hours="1", log_flush_interval_ms="9"
     )
@@ -143,7 +143,7 @@ async def test_settings_of_the_broker_stand_between_topic_and_default(tmp_path):
     await cluster.close()
 
 
-async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
+async def test_dynamic_settings_of_all_brokers_and_of_one_broker(cluster):
     await cluster.replication_control.create_topics([NewTopic("t")])
     await cluster.change_config(BROKER, "", {"min.insync.replicas": "2", "log.retention.ms": "8"})
     await cluster.change_config(BROKER, "1", {"log.retention.ms": "7"})
@@ -171,7 +171,7 @@ async def test_what_is_set_at_run_time_for_all_or_for_one_broker(cluster):
     }
 
 
-async def test_internal_settings_are_told_to_who_has_set_them(cluster):
+async def test_internal_settings_are_listed_if_they_are_set(cluster):
     await cluster.replication_control.create_topics(
         [NewTopic("t", configs={"internal.segment.bytes": "100"})]
     )
@@ -184,18 +184,18 @@ async def test_internal_settings_are_told_to_who_has_set_them(cluster):
 
 
 @pytest.mark.parametrize("keys", [None, []])
-async def test_no_keys_are_all_keys(cluster, keys):
+async def test_without_keys_all_settings_are_returned(cluster, keys):
     await cluster.replication_control.create_topics([NewTopic("t")])
     assert len(settings(cluster, TOPIC, "t", keys=keys)) == 33
 
 
-async def test_keys_choose_and_unknown_ones_are_passed_over(cluster):
+async def test_keys_select_settings_and_unknown_ones_are_skipped(cluster):
     await cluster.replication_control.create_topics([NewTopic("t")])
     assert list(settings(cluster, TOPIC, "t", keys=["flush.ms", "nope"])) == ["flush.ms"]
     assert list(settings(cluster, TOPIC, "t", keys=["nope"])) == []
 
 
-async def test_synonyms_and_documentation_only_for_those_who_ask(cluster):
+async def test_synonyms_and_documentation_are_returned_on_request(cluster):
     await cluster.replication_control.create_topics([NewTopic("t")])
     plain = settings(cluster, TOPIC, "t", synonyms=False)["cleanup.policy"]
     assert (list(plain.synonyms), plain.documentation) == ([], None)
@@ -283,7 +283,7 @@ async def test_groups(cluster):
         (GROUP, "", ErrorCode.invalid_request, "Group name must not be empty"),
     ],
 )
-async def test_resources_that_are_not_there(cluster, kind, name, error, message):
+async def test_resources_that_do_not_exist(cluster, kind, name, error, message):
     await cluster.replication_control.create_topics([NewTopic("t")])
     bad, good = ask(cluster, (kind, name), (TOPIC, "t"))
     assert (bad.error_code, bad.error_message, list(bad.configs)) == (error, message, [])
@@ -291,7 +291,7 @@ async def test_resources_that_are_not_there(cluster, kind, name, error, message)
     assert good.error_code == 0
 
 
-async def test_an_unknown_kind_spoils_the_request(cluster):
+async def test_an_unknown_resource_type_fails_the_request(cluster):
     await cluster.replication_control.create_topics([NewTopic("t")])
     results = ask(cluster, (7, "q"), (TOPIC, "t"))
     assert [(one.resource_type, one.error_code) for one in results] == [(7, 42), (TOPIC, 42)]

@@ -37,7 +37,7 @@ async def sizes(world: World, topics: dict[str, list[int]] | None) -> dict[tuple
     }
 
 
-async def test_what_is_open_and_what_has_no_files(world):
+async def test_sizes_of_open_partitions_and_of_partitions_without_files(world):
     one, two = (batch.size for batch in world.batches("t", 0))
     (three,) = (batch.size for batch in world.batches("t", 1))
     asked = {"t": [0, 1, 2]}
@@ -55,7 +55,7 @@ async def test_unopened_partitions_are_measured_and_stay_closed(world):
     assert list(world.node.replicas.opened()) == []
 
 
-async def test_what_is_not_here_is_left_out(world):
+async def test_partitions_without_a_local_replica_are_omitted(world):
     state = world.cluster.topics["t"].partitions[1]
     others = (OTHER_NODE_ID,)
     world.cluster.topics["t"].partitions[1] = type(state)(1, others, others, OTHER_NODE_ID, 0, 0)
@@ -64,7 +64,7 @@ async def test_what_is_not_here_is_left_out(world):
     assert await sizes(world, {}) == {}
 
 
-async def test_a_client_that_may_not_see_the_cluster(world, monkeypatch):
+async def test_a_client_without_permission_gets_an_error(world, monkeypatch):
     context = world.context(5)
     monkeypatch.setattr(type(context), "authorize", lambda self, *what, **how: False)
     answer = await describe_log_dirs(DescribeLogDirsRequest(topics=None), context)

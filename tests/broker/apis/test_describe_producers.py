@@ -98,13 +98,13 @@ def test_an_idempotent_producer_has_no_transaction(world):
         ("t", -1, ErrorCode.unknown_topic_or_partition, False),
     ],
 )
-def test_what_does_not_exist(world, topic, index, error, says):
+def test_topics_and_partitions_that_do_not_exist(world, topic, index, error, says):
     answer = described(world, topic, index)
     assert (answer.error_code, answer.error_message is not None) == (error, says)
     assert list(answer.active_producers) == []
 
 
-def test_a_replica_that_does_not_lead_answers_too(world):
+def test_a_follower_responds_too(world):
     producer_id, _ = begin(world)
     world.cluster.move("t", 0, OTHER_NODE_ID)
     (producer,) = described(world).active_producers

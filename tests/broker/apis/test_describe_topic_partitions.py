@@ -75,7 +75,7 @@ async def test_pages(cluster):
     assert page(ask(cluster, "a", "zz", limit=3)) == ([("a", 0, [0, 1, 2])], ("zz", 0))
 
 
-async def test_a_page_has_room_for_one_at_least_and_for_what_is_set_at_most(cluster):
+async def test_a_page_has_at_least_one_partition_and_at_most_the_limit(cluster):
     await cluster.replication_control.create_topics([NewTopic("a", 3)])
     for limit in (0, -5, 1):
         assert page(ask(cluster, limit=limit)) == ([("a", 0, [0])], ("a", 1))
@@ -92,7 +92,7 @@ async def test_cursors(cluster):
     assert page(ask(cluster, cursor=("b", 1))) == ([("c", 0, [0])], None)
 
 
-async def test_an_empty_name_is_more_than_kafka_can_bear(cluster):
+async def test_an_empty_topic_name_is_an_unknown_server_error_as_in_kafka(cluster):
     await cluster.replication_control.create_topics([NewTopic("a")])
     failed = ErrorCode.unknown_server_error
     assert page(ask(cluster, "a", "")) == ([("a", failed, []), ("", failed, [])], None)

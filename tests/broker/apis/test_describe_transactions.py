@@ -60,7 +60,7 @@ def test_an_id_before_between_and_after_transactions(world):
     assert partitions(ended) == []
 
 
-def test_while_it_ends_only_partitions_without_a_marker_are_told(world):
+def test_during_completion_only_partitions_without_a_marker_are_listed(world):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, ("t", 0), ("t", 1))
     world.cluster.move("t", 1, OTHER_NODE_ID)
@@ -83,21 +83,21 @@ def test_an_unknown_id_and_an_empty_one(world):
         assert (state.error_code, state.transaction_state, state.producer_id) == (error, "", 0)
 
 
-def test_another_node_coordinates_it(world):
+def test_an_id_of_another_coordinator(world):
     world.init()
     for state in list(world.cluster.topics[TRANSACTION_STATE].partitions):
         world.cluster.move(TRANSACTION_STATE, state.index, OTHER_NODE_ID)
     assert described(world).error_code == ErrorCode.not_coordinator
 
 
-def test_a_forgotten_id_is_not_found(world):
+def test_an_expired_id_is_not_found(world):
     world.init()
     world.clock.advance(8 * 24 * 3600 * 1000)
     world.node.transactions.cleanup.remove_expired()
     assert described(world).error_code == ErrorCode.transactional_id_not_found
 
 
-def test_topics_that_the_caller_may_not_see_are_left_out(world, monkeypatch):
+def test_topics_without_describe_permission_are_omitted(world, monkeypatch):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, ("t", 0), ("u", 0))
     context = world.context(0)

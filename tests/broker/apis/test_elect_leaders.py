@@ -44,7 +44,7 @@ def leaders(cluster: ClusterMetadata) -> list[int]:
 
 
 @pytest.mark.parametrize("version", range(3))
-async def test_the_preferred_one_leads_again(three, version):
+async def test_the_preferred_replica_is_elected(three, version):
     await three.cluster_control.fence(2)
     assert leaders(three) == [1, 1]
     error, found = await ask(three, [0, 1], version=version)
@@ -64,7 +64,7 @@ async def test_the_preferred_one_leads_again(three, version):
     assert three.topics["t"].partitions[0].leader_epoch == state.leader_epoch + 1
 
 
-async def test_everything_at_once_tells_only_of_what_changed_or_could_not(three):
+async def test_an_election_of_all_partitions_lists_only_changes_and_failures(three):
     await three.cluster_control.fence(2)
     assert await ask(three, None) == (OK, {("t", 0): ErrorCode.preferred_leader_not_available})
 
@@ -92,13 +92,13 @@ async def test_an_unclean_election_with_no_live_replica(three):
     }
 
 
-async def test_what_is_not_there(three):
+async def test_unknown_topics_and_partitions(three):
     missing = ErrorCode.unknown_topic_or_partition
     assert (await ask(three, [2, -1]))[1] == {("t", 2): missing, ("t", -1): missing}
     assert (await ask(three, [0], topic="missing"))[1] == {("missing", 0): missing}
 
 
-async def test_an_unknown_kind_and_an_unauthorized_client(three):
+async def test_an_unknown_election_type_and_an_unauthorized_client(three):
     for refusal, options in (
         (ErrorCode.invalid_request, {"kind": 7}),
         (ErrorCode.cluster_authorization_failed, {"denied": {("ALTER", "CLUSTER", "kafka-cluster")}}),

@@ -29,7 +29,7 @@ def begin(world: World) -> tuple[int, int]:
 
 @pytest.mark.parametrize("committed", [True, False])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_from_version_5_on_the_answer_names_the_next_epoch(world, version, committed):
+def test_since_version_5_the_response_has_the_next_epoch(world, version, committed):
     producer_id, epoch = begin(world)
     answer = world.end("tx", producer_id, epoch, committed=committed, version=version)
     assert answer[0] == OK
@@ -50,7 +50,7 @@ def test_every_version_goes_over_the_wire(version):
 
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("transactional_id", ["", None])
-def test_the_name_may_not_be_empty(world, transactional_id, version):
+def test_the_transactional_id_may_not_be_empty(world, transactional_id, version):
     answer = world.end(transactional_id, 0, 0, committed=True, version=version)
     assert answer == (ErrorCode.invalid_request, -1, -1)
 
@@ -64,7 +64,7 @@ def test_the_name_may_not_be_empty(world, transactional_id, version):
         (0, -1, ErrorCode.producer_fenced),
     ],
 )
-def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, producer_id, epoch, error):
+def test_a_fenced_producer_gets_the_error_that_its_version_knows(world, version, producer_id, epoch, error):
     begin(world)
     if error is ErrorCode.producer_fenced and version < 2:
         error = ErrorCode.invalid_producer_epoch
@@ -73,13 +73,13 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_unknown_name_has_no_mapping(world, version):
+def test_an_unknown_transactional_id_has_no_mapping(world, version):
     answer = world.end("unknown", 0, 0, committed=True, version=version)
     assert answer == (ErrorCode.invalid_producer_id_mapping, -1, -1)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_there_is_nothing_to_commit_before_anything_was_added(world, version):
+def test_a_commit_without_partitions_is_an_invalid_state(world, version):
     producer_id, epoch = world.init()
     answer = world.end("tx", producer_id, epoch, committed=True, version=version)
     assert answer == (ErrorCode.invalid_txn_state, -1, -1)
@@ -88,12 +88,12 @@ def test_there_is_nothing_to_commit_before_anything_was_added(world, version):
 @pytest.mark.parametrize(
     ("version", "expected"), [(4, (ErrorCode.invalid_txn_state, -1, -1)), (5, (OK, 0, 1))]
 )
-def test_an_abort_of_nothing_is_something_for_version_5_only(world, version, expected):
+def test_an_abort_without_partitions_is_accepted_since_version_5(world, version, expected):
     assert world.end("tx", *world.init(), committed=False, version=version) == expected
 
 
 @pytest.mark.parametrize("committed", [True, False])
-def test_a_repeated_end_of_version_5_is_told_where_it_stands(world, committed):
+def test_a_repeated_end_of_version_5_gets_the_current_epoch(world, committed):
     producer_id, epoch = begin(world)
     for _ in range(3):
         assert world.end("tx", producer_id, epoch, committed=committed) == (OK, producer_id, 1)

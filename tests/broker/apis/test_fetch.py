@@ -74,7 +74,7 @@ def test_an_empty_partition_does_not_use_up_the_whole_first_batch(world):
     assert partitions_of(response)["t", 1].records == batch
 
 
-def test_the_broker_limits_what_a_client_may_ask_for(world):
+def test_fetch_max_bytes_limits_the_client_s_max_bytes(world):
     topic = world.add_topic("t", 2)
     world.node.config.fetch_max_bytes = 100
     for index in (0, 1):
@@ -83,7 +83,7 @@ def test_the_broker_limits_what_a_client_may_ask_for(world):
     assert [bool(each.records) for each in partitions_of(response).values()] == [True, False]
 
 
-def test_what_slow_readers_have_not_taken_limits_what_others_are_given(world, monkeypatch):
+def test_unsent_bytes_of_slow_clients_limit_other_responses(world, monkeypatch):
     topic = world.add_topic("t", 3)
     sizes = [len(world.produce(index=index, size=1000)) for index in range(3)]
     monkeypatch.setattr(UNSENT, "limit_bytes", 10_000)
@@ -237,7 +237,7 @@ def test_an_unknown_partition_is_3(world, version):
     assert answer.error_code == ErrorCode.unknown_topic_or_partition
 
 
-def test_who_may_not_read_gets_29(world):
+def test_a_client_without_read_permission_gets_error_29(world):
     topic = world.add_topic("t")
     world.unauthorized.add("t")
     answer = partitions_of(read(world, (topic, [asked()])))["t", 0]
@@ -252,13 +252,13 @@ def test_who_may_not_read_gets_29(world):
         (5, ErrorCode.not_leader_or_follower, ErrorCode.not_leader_or_follower),
     ],
 )
-def test_old_clients_know_no_storage_error(world, version, error, answered):
+def test_old_versions_get_another_error_for_a_storage_error(world, version, error, answered):
     world.add_topic("t")
     world.errors["t", 0] = error
     assert read_one(world, version=version).error_code == answered
 
 
-def test_a_topic_made_anew_is_not_the_one_of_the_session(world):
+def test_a_recreated_topic_is_not_the_one_in_the_session(world):
     topic = world.add_topic("t")
     session_id = read(world, (topic, [asked()]), version=13, session_epoch=0).session_id
     world.add_topic("t")
@@ -266,7 +266,7 @@ def test_a_topic_made_anew_is_not_the_one_of_the_session(world):
     assert [each.error_code for each in response.responses[0].partitions] == [ErrorCode.inconsistent_topic_id]
 
 
-def test_a_session_learns_the_name_of_an_id_it_met_too_early(world):
+def test_a_session_resolves_an_id_once_the_topic_exists(world):
     topic = Topic("t", uuid.uuid4())
     first = read(world, (topic, [asked()]), version=13, session_epoch=0)
     assert first.responses[0].partitions[0].error_code == ErrorCode.unknown_topic_id
@@ -277,7 +277,7 @@ def test_a_session_learns_the_name_of_an_id_it_met_too_early(world):
     assert partitions_of(second)["t", 0].records
 
 
-def test_errors_of_the_lookup_come_behind_what_was_read(world):
+def test_partitions_with_errors_come_last_in_the_response(world):
     topic = world.add_topic("t", 1)
     response = read(world, (Topic("none", uuid.uuid4()), [asked()]), (topic, [asked()]))
     assert [each.topic for each in response.responses] == ["t", "none"]
@@ -295,7 +295,7 @@ def test_errors_of_the_lookup_come_behind_what_was_read(world):
         (6, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_the_clients_view_of_the_leader_must_be_ours(world, epoch, error):
+def test_the_client_s_leader_epoch_must_be_the_current_one(world, epoch, error):
     world.add_topic("t", epoch=5)
     assert read_one(world, current_leader_epoch=epoch).error_code == error
 
@@ -322,7 +322,7 @@ def world_of_three_epochs(world: World) -> None:
         pytest.param(-1, 6, 0, None, id="none"),
     ],
 )
-def test_a_reader_whose_log_has_left_ours_hears_where(world, last_fetched_epoch, offset, error, diverging):
+def test_a_diverged_follower_gets_the_diverging_epoch(world, last_fetched_epoch, offset, error, diverging):
     world_of_three_epochs(world)
     answer = read_one(world, offset=offset, last_fetched_epoch=last_fetched_epoch)
     assert answer.error_code == error
@@ -333,7 +333,7 @@ def test_a_reader_whose_log_has_left_ours_hears_where(world, last_fetched_epoch,
         assert answer.diverging_epoch == EpochEndOffset()
 
 
-def test_below_the_log_start_divergence_is_not_looked_for(world):
+def test_below_the_log_start_divergence_is_not_checked(world):
     world_of_three_epochs(world)
     world.partitions["t", 0].delete_records(3)
     assert read_one(world, offset=2, last_fetched_epoch=1).error_code == ErrorCode.offset_out_of_range
@@ -344,7 +344,7 @@ def test_below_the_log_start_divergence_is_not_looked_for(world):
 
 @pytest.mark.parametrize("version", [15, 16])
 @pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch])
-def test_the_new_leader_comes_with_the_error_from_v16_on(world, version, error):
+def test_since_v16_the_error_comes_with_the_new_leader(world, version, error):
     topic = world.add_topic("t")
     topic.partitions[0] = PartitionState(0, (NODE_ID, OTHER_NODE_ID), (OTHER_NODE_ID,), OTHER_NODE_ID, 8, 0)
     world.errors["t", 0] = error
@@ -358,7 +358,7 @@ def test_the_new_leader_comes_with_the_error_from_v16_on(world, version, error):
         assert response.node_endpoints == [NodeEndpoint(node_id=2, host="node-2", port=9092, rack="r2")]
 
 
-def test_other_errors_name_no_leader(world):
+def test_other_errors_come_without_a_leader(world):
     world.add_topic("t", epoch=5)
     assert read_one(world, version=16, current_leader_epoch=6).current_leader == LeaderIdAndEpoch()
 
@@ -394,13 +394,13 @@ def test_consumers_and_debuggers_are_no_replicas(world, replica_id):
     ("session_id", "session_epoch", "error"),
     [(5, 1, ErrorCode.fetch_session_id_not_found), (0, 1, ErrorCode.fetch_session_id_not_found)],
 )
-def test_a_session_error_is_the_whole_answer(world, session_id, session_epoch, error):
+def test_a_session_error_has_no_partitions(world, session_id, session_epoch, error):
     topic = world.add_topic("t")
     response = read(world, (topic, [asked()]), session_id=session_id, session_epoch=session_epoch)
     assert response == FetchResponse(error_code=error)
 
 
-def test_a_wrong_epoch_ends_the_answer_and_not_the_session(world):
+def test_a_wrong_session_epoch_is_an_error_but_keeps_the_session(world):
     topic = world.add_topic("t")
     session_id = read(world, (topic, [asked()]), session_epoch=0).session_id
     assert session_id > 0
@@ -421,7 +421,7 @@ def test_below_v7_there_are_no_sessions(world):
     assert read(world, (topic, [asked()]), version=6).session_id == 0
 
 
-def test_a_session_reads_all_its_partitions_and_tells_what_is_new(world):
+def test_a_session_reads_all_its_partitions_and_returns_changed_ones(world):
     topic = world.add_topic("t", 2)
     session_id = read(world, (topic, [asked(0), asked(1)]), session_epoch=0).session_id
     world.produce(index=1)
@@ -431,7 +431,7 @@ def test_a_session_reads_all_its_partitions_and_tells_what_is_new(world):
 
 
 @pytest.mark.parametrize("version", [12, 13])
-def test_forgotten_partitions_are_read_no_more(world, version):
+def test_forgotten_partitions_are_no_longer_read(world, version):
     topic = world.add_topic("t", 2)
     session_id = read(world, (topic, [asked(0), asked(1)]), version=version, session_epoch=0).session_id
     world.produce(index=0)
@@ -451,7 +451,7 @@ def test_partitions_of_a_topic_share_an_entry_only_side_by_side(world):
     assert layout == [("a", [0]), ("b", [0]), ("a", [1])]
 
 
-def test_nothing_asked_is_nothing_answered(world):
+def test_a_request_without_partitions_has_no_responses(world):
     assert read(world, max_wait_ms=1000, min_bytes=1) == FetchResponse(responses=[], node_endpoints=[])
 
 

@@ -65,7 +65,7 @@ async def test_a_waiting_fetch_is_one_timer_and_a_watch_on_each_partition(world)
     assert world.watchers == 3
 
 
-async def test_time_ends_the_wait_with_what_there_is(world):
+async def test_after_max_wait_the_available_data_is_returned(world):
     topic = world.add_topic("t", 2)
     waiting = park(world, (topic, [asked(0), asked(1)]), min_bytes=10_000)
     world.produce(index=1)
@@ -97,20 +97,20 @@ async def test_bytes_beyond_a_partitions_own_limit_do_not_count(world):
     assert len(partitions_of(waiting.result())["t", 0].records) == size
 
 
-async def test_more_than_all_that_may_be_read_is_not_waited_for(world):
+async def test_min_bytes_above_max_bytes_is_capped(world):
     topic = world.add_topic("t")
     size = len(world.produce())
     assert isinstance(ask(world, (topic, [asked()]), min_bytes=1 << 30, max_bytes=size), FetchResponse)
 
 
 @pytest.mark.parametrize("more", [{"max_wait_ms": 0}, {"max_wait_ms": -1}])
-async def test_who_does_not_wait_is_answered(world, more):
+async def test_without_max_wait_the_response_is_immediate(world, more):
     topic = world.add_topic("t")
     response = fetch(request((topic, [asked()]), min_bytes=1, **more), world.context(12))
     assert isinstance(response, FetchResponse)
 
 
-async def test_no_minimum_is_no_wait(world):
+async def test_without_min_bytes_there_is_no_wait(world):
     topic = world.add_topic("t")
     assert isinstance(ask(world, (topic, [asked()]), min_bytes=0), FetchResponse)
 
@@ -188,7 +188,7 @@ async def test_an_offset_beyond_what_may_be_read_is_answered_at_once(world):
     assert partitions_of(response)["t", 0].records == b""
 
 
-async def test_an_older_segment_is_answered_at_once_however_little_is_left_of_it(world):
+async def test_a_read_from_an_older_segment_never_waits(world):
     topic = world.add_topic("t", segment_bytes=1000)
     first = world.produce(size=900)
     world.produce(size=900)
@@ -207,7 +207,7 @@ async def test_a_lost_leader_ends_the_wait(world):
     assert_nothing_left(world)
 
 
-async def test_a_new_leader_epoch_ends_the_wait_of_those_who_name_the_old(world):
+async def test_a_new_leader_epoch_ends_waits_with_the_old_epoch(world):
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked(current_leader_epoch=0)]))
     partition = world.partitions["t", 0]
@@ -228,7 +228,7 @@ async def test_a_log_start_that_passes_the_reader_ends_the_wait(world):
     assert partitions_of(waiting.result())["t", 0].error_code == ErrorCode.offset_out_of_range
 
 
-async def test_many_appends_of_one_turn_cost_one_look(world):
+async def test_many_appends_in_one_turn_cause_one_read(world):
     topic = world.add_topic("t")
     park(world, (topic, [asked()]), min_bytes=100_000)
     looks = 0
@@ -254,7 +254,7 @@ def parked(world: World):
 
 
 @pytest.mark.parametrize("moved", [False, True])
-async def test_a_client_that_goes_leaves_no_watch_and_no_timer(world, moved):
+async def test_a_disconnected_client_leaves_no_watch_and_no_timer(world, moved):
     topic = world.add_topic("t", 2)
     waiting = park(world, (topic, [asked(0), asked(1)]))
     if moved:
@@ -284,7 +284,7 @@ async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, looks, moved
 
 
 @pytest.mark.parametrize("gives_way", [False, True])
-async def test_it_gives_way_with_what_there_is(world, gives_way):
+async def test_a_fetch_that_gives_way_returns_the_available_data(world, gives_way):
     topic = world.add_topic("t")
     world.node.config.fetch_gives_way = gives_way
     waiting = park(world, (topic, [asked()]), min_bytes=100_000)
@@ -296,7 +296,7 @@ async def test_it_gives_way_with_what_there_is(world, gives_way):
         assert_nothing_left(world)
 
 
-async def test_a_failure_while_looking_is_the_requests_and_not_the_appends(world):
+async def test_a_failed_read_fails_the_fetch_and_not_the_append(world):
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]))
     world.partitions["t", 0].check_epoch = None
@@ -308,7 +308,7 @@ async def test_a_failure_while_looking_is_the_requests_and_not_the_appends(world
     assert_nothing_left(world)
 
 
-async def test_time_and_data_together_answer_once(world):
+async def test_a_timeout_and_data_in_one_turn_cause_one_response(world):
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]))
     world.produce()

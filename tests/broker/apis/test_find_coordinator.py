@@ -49,7 +49,7 @@ async def test_once_the_topic_is_there_no_task_is_needed(cluster):
     assert [(one.key, one.error_code) for one in response.coordinators] == [("g", 0), ("h", 0), ("g", 0)]
 
 
-async def test_no_keys_no_answers(cluster):
+async def test_a_request_without_keys_has_no_results(cluster):
     assert await ask(cluster, 6) == []
 
 
@@ -57,7 +57,7 @@ async def test_no_keys_no_answers(cluster):
     ("version", "key_type", "message"),
     [(1, 9, MALFORMED), (3, 2, MALFORMED), (4, 9, MALFORMED), (4, 2, ""), (6, 2, ""), (6, -1, MALFORMED)],
 )
-async def test_other_kinds_of_keys(cluster, version, key_type, message):
+async def test_unknown_key_types(cluster, version, key_type, message):
     assert await ask(cluster, version, "g", key_type=key_type) == [
         (ErrorCode.invalid_request, message, NOWHERE)
     ]
@@ -76,7 +76,7 @@ async def test_other_kinds_of_keys(cluster, version, key_type, message):
         ),
     ],
 )
-async def test_who_may_not_know(cluster, key_type, resource, error, message):
+async def test_clients_without_describe_permission(cluster, key_type, resource, error, message):
     denied = {("DESCRIBE", resource, "g")}
     assert await ask(cluster, 3, "g", key_type=key_type, denied=denied) == [(error, message, NOWHERE)]
     assert not cluster.topics, "no internal topic is created for it"

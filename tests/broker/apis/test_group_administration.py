@@ -85,7 +85,7 @@ async def test_describe(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_describe_what_is_not_there(world: World, version: int):
+async def test_describe_groups_that_do_not_exist(world: World, version: int):
     (group,) = world.ask("describe_groups", version, groups=["unknown"]).groups
     assert (group.group_id, group.group_state) == ("unknown", "Dead")
     if version >= 6:
@@ -181,7 +181,7 @@ async def test_many_groups_are_described_in_slices(world: World):
     assert [group.group_id for group in (await answer).groups] == ["simple", *names]
 
 
-async def test_a_deleted_group_s_transaction_brings_nothing_back(world: World):
+async def test_a_transaction_s_marker_does_not_restore_a_deleted_group(world: World):
     offsets = [OffsetToCommit("t", 0, 7), OffsetToCommit("t", 1, 7)]
     await world.groups.commit_transactional("simple", "", -1, None, 1, 0, offsets, 3, verified=True)
     world.ask("delete_groups", 2, groups_names=["simple"])

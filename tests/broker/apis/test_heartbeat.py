@@ -34,7 +34,7 @@ async def test_an_instance_with_another_id(world: World, version: int):
     assert world.ask("heartbeat", version, member_id="unknown", **fields).error_code == E.fenced_instance_id
 
 
-async def test_silence_ends_a_session(world: World):
+async def test_a_session_times_out_without_heartbeats(world: World):
     member = await world.member()
     world.clock.advance(9_999)
     assert world.heartbeat(member) is E.none

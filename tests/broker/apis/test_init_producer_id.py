@@ -43,13 +43,13 @@ def test_every_version_goes_over_the_wire(world, version):
 
 @pytest.mark.parametrize("timeout_ms", [60_000, 0, -1, 900_001])
 @pytest.mark.parametrize("version", VERSIONS)
-def test_without_a_name_every_producer_gets_a_new_id_and_nothing_is_stored(world, version, timeout_ms):
+def test_idempotent_producers_get_new_ids_and_nothing_is_stored(world, version, timeout_ms):
     for producer_id in (0, 1):
         assert outcome(world.ask_init(None, timeout_ms=timeout_ms, version=version)) == (OK, producer_id, 0)
     assert world.states() == []
 
 
-def test_without_a_name_what_is_given_is_ignored(world):
+def test_without_a_transactional_id_the_given_identity_is_ignored(world):
     assert outcome(world.ask_init(None, producer_id=77, epoch=5)) == (OK, 0, 0)
 
 
@@ -61,7 +61,7 @@ def test_producer_id_and_epoch_come_together_or_not_at_all(world, transactional_
 
 
 @pytest.mark.parametrize("timeout_ms", [60_000, 0])
-def test_the_name_may_not_be_empty(world, timeout_ms):
+def test_the_transactional_id_may_not_be_empty(world, timeout_ms):
     assert outcome(world.ask_init("", timeout_ms=timeout_ms)) == (ErrorCode.invalid_request, -1, -1)
 
 
@@ -79,19 +79,19 @@ def test_the_timeout_has_its_limits(world, timeout_ms, expected):
     assert world.ask_init(timeout_ms=timeout_ms).error_code == expected
 
 
-def test_the_timeout_is_looked_at_before_the_coordinator(world):
+def test_the_timeout_is_checked_before_the_coordinator(world):
     del world.cluster.topics["__transaction_state"]
     assert world.ask_init(timeout_ms=0).error_code == ErrorCode.invalid_transaction_timeout
     assert world.ask_init().error_code == ErrorCode.not_coordinator
 
 
-def test_an_unknown_name_may_come_with_any_identity(world):
+def test_an_unknown_transactional_id_accepts_any_identity(world):
     assert outcome(world.ask_init(producer_id=77, epoch=5)) == (OK, 0, 0)
 
 
 @pytest.mark.parametrize("version", [3, 4, 5])
 @pytest.mark.parametrize(("producer_id", "epoch"), [(0, 0), (0, 9), (99, 2)])
-def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, producer_id, epoch):
+def test_a_fenced_producer_gets_the_error_that_its_version_knows(world, version, producer_id, epoch):
     for _ in range(3):
         world.init()
     answer = world.ask_init(producer_id=producer_id, epoch=epoch, version=version)
@@ -99,7 +99,7 @@ def test_a_fence_is_called_by_the_name_that_the_version_knows(world, version, pr
     assert outcome(answer) == (expected, -1, -1)
 
 
-def test_a_lost_answer_is_given_again_without_a_bump(world):
+def test_a_retry_after_a_lost_response_bumps_no_epoch(world):
     world.init()
     for _ in range(3):
         assert world.init(producer_id=0, epoch=0) == (0, 1)

@@ -83,7 +83,7 @@ async def test_a_static_member_that_comes_back(world: World, version: int):
     assert old.error_code == E.fenced_instance_id
 
 
-async def test_two_members_and_the_leader_alone_knows_both(world: World):
+async def test_only_the_leader_gets_the_list_of_members(world: World):
     leader = await world.member()
     pending = world.join().member_id
     joining = world.join(pending)
@@ -104,14 +104,14 @@ async def test_a_full_group():
     assert (answer.error_code, answer.member_id) == (E.group_max_size_reached, "")
 
 
-async def test_a_group_speaks_one_protocol(world: World):
+async def test_members_need_a_common_protocol(world: World):
     await world.member()
     assert world.join(protocol_type="connect").error_code == E.inconsistent_group_protocol
     assert world.join(protocols=[offer("sticky", b"")]).error_code == E.inconsistent_group_protocol
 
 
 @pytest.mark.parametrize("version", [0, 9])
-async def test_who_may_not_read_the_group(world: World, version: int):
+async def test_a_client_without_read_permission(world: World, version: int):
     world.denied.add(("READ", "GROUP", "g"))
     answer = world.join(version=version)
     assert (answer.error_code, answer.protocol_name) == (

@@ -24,7 +24,7 @@ def outcome(answer, version: int) -> tuple[int, int | None]:
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_a_member_goes(world: World, version: int):
+async def test_a_member_leaves(world: World, version: int):
     member = await world.member()
     assert outcome(leave(world, version, member), version) == (E.none, E.none if version >= 3 else None)
     assert world.groups.find("g").state == "Empty"
@@ -32,7 +32,7 @@ async def test_a_member_goes(world: World, version: int):
 
 @pytest.mark.parametrize("version", range(6))
 @pytest.mark.parametrize("group", ["g", "unknown"])
-async def test_an_unknown_one_cannot(world: World, version: int, group: str):
+async def test_an_unknown_member_cannot_leave(world: World, version: int, group: str):
     await world.member()
     answer = leave(world, version, "unknown", group)
     unknown = E.unknown_member_id
@@ -47,7 +47,7 @@ async def test_the_empty_group_id(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-async def test_an_administrator_names_the_instance_alone(world: World, version: int):
+async def test_an_administrator_sends_only_the_instance_id(world: World, version: int):
     await world.member(group_instance_id="i")
     assert (
         outcome(leave(world, version, "unknown", group_instance_id="i"), version)[1] == E.fenced_instance_id
@@ -64,6 +64,6 @@ async def test_no_member_leaves(world: World):
 
 
 @pytest.mark.parametrize("version", range(6))
-async def test_who_may_not_read_the_group(world: World, version: int):
+async def test_a_client_without_read_permission(world: World, version: int):
     world.denied.add(("READ", "GROUP", "g"))
     assert leave(world, version, "m").error_code == E.group_authorization_failed

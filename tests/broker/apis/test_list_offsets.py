@@ -80,7 +80,7 @@ def found(world: World, timestamp: int, isolation: int = 0, version: int = 11) -
         pytest.param(NOW_MS + 41, NOTHING, NOTHING, id="after all records"),
     ],
 )
-def test_what_is_found(world, timestamp, uncommitted, committed):
+def test_offsets_found_by_timestamp(world, timestamp, uncommitted, committed):
     assert found(world, timestamp) == uncommitted
     assert found(world, timestamp, isolation=1) == committed
 
@@ -120,7 +120,7 @@ def test_replicas_see_the_whole_log(world, replica_id):
         (-(2**63), None),
     ],
 )
-def test_a_negative_timestamp_is_known_from_its_version_on(world, timestamp, first_version):
+def test_each_special_timestamp_is_supported_since_its_version(world, timestamp, first_version):
     for version in range(1, 12):
         answer = answer_of(world, ask((0, timestamp)), version)
         known = first_version is not None and version >= first_version
@@ -138,7 +138,7 @@ def test_a_negative_timestamp_is_known_from_its_version_on(world, timestamp, fir
         (6, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_the_clients_view_of_the_leader_must_be_ours(world, epoch, error):
+def test_the_client_s_leader_epoch_must_be_the_current_one(world, epoch, error):
     answer = answer_of(world, ask((0, LATEST), epoch=epoch))
     assert answer.error_code == error
     if error is not ErrorCode.none:
@@ -157,7 +157,7 @@ def test_an_unknown_partition(world, topic, index):
     assert answer.error_code == ErrorCode.unknown_topic_or_partition
 
 
-def test_who_may_not_describe(world):
+def test_a_client_without_describe_permission(world):
     world.unauthorized.add("t")
     assert answer_of(world, ask((0, LATEST))).error_code == ErrorCode.topic_authorization_failed
 
@@ -165,7 +165,7 @@ def test_who_may_not_describe(world):
 @pytest.mark.parametrize(
     ("version", "error"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
 )
-def test_a_new_leader_that_does_not_know_yet(world, version, error):
+def test_a_new_leader_without_a_valid_high_watermark(world, version, error):
     """A new leader's high watermark may be below the start of its epoch: the offset is not available yet (KIP-207)."""
     partition = world.partitions["t", 0]
     partition.latest = lambda read_committed: TimestampOffset(ErrorCode.offset_not_available)
@@ -193,7 +193,7 @@ async def test_many_records_are_searched_in_slices(world, codec):
     assert [each.offset for each in topic.partitions] == [first + 2999, -1]
 
 
-async def test_a_leader_that_moves_while_its_records_are_searched_answers_so(world):
+async def test_a_leader_that_changes_during_the_search_is_an_error(world):
     world.append("t", 0, build_batch([(NOW_MS + 100 + number, b"", b"") for number in range(3000)]))
     answer = list_offsets(ask((0, NOW_MS + 100 + 2999)), world.context(11, 2))
     world.errors["t", 0] = ErrorCode.not_leader_or_follower
@@ -201,7 +201,7 @@ async def test_a_leader_that_moves_while_its_records_are_searched_answers_so(wor
     assert topic.partitions[0].error_code == ErrorCode.not_leader_or_follower
 
 
-def test_a_log_that_is_closed_is_searched_no_more(world):
+def test_a_closed_log_is_not_searched_further(world):
     """A log that is closed during the search is not read further: the record is in the second of two candidate batches."""
     partition = world.partitions["t", 0]
     first = partition.log_end_offset

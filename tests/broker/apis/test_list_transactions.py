@@ -112,7 +112,7 @@ def test_by_pattern_the_whole_id_must_match(world, pattern, found):
 
 
 @pytest.mark.parametrize("pattern", ["(", "a{1001}", "a++", r"(a)\1", "(?=a)", "[z-a]"])
-def test_a_pattern_that_re2_does_not_take(world, pattern):
+def test_a_pattern_that_re2_rejects(world, pattern):
     answer = ask(world, transactional_id_pattern=pattern, state_filters=["Nonsense"])
     assert answer.error_code == ErrorCode.invalid_regular_expression
     assert (list(answer.unknown_state_filters), list(answer.transaction_states)) == ([], [])
@@ -131,13 +131,13 @@ def test_filters_are_joined_by_and(world):
     assert names(world, **filters, transactional_id_pattern="q.*") == set()
 
 
-def test_only_what_is_coordinated_here(world):
+def test_only_ids_of_this_coordinator_are_listed(world):
     for state in list(world.cluster.topics[TRANSACTION_STATE].partitions):
         world.cluster.move(TRANSACTION_STATE, state.index, OTHER_NODE_ID)
     assert names(world) == set()
 
 
-def test_nothing_is_told_while_a_partition_is_being_read(world):
+def test_during_loading_the_result_is_an_error(world):
     world.injection.points = gate = Gate("coordinator.load")
     world.cluster.move(TRANSACTION_STATE, 2, NODE_ID)
     answer = ask(world)

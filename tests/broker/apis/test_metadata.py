@@ -87,7 +87,7 @@ async def test_all_topics_or_none(cluster, version, topics, found):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_names_that_are_not_there(cluster, version):
+async def test_unknown_topic_names(cluster, version):
     response = metadata(quiet("nope", "a/b", "", "__transaction_state"), context_of(cluster, version))
     assert summary(response) == [
         ("nope", ErrorCode.unknown_topic_or_partition, 0),
@@ -137,7 +137,7 @@ async def test_topics_are_not_made_where_the_broker_does_not(cluster):
     assert dict(cluster.topics) == {}
 
 
-async def test_a_name_that_collides_is_never_made(cluster):
+async def test_a_colliding_name_is_never_created(cluster):
     await cluster.replication_control.create_topics([NewTopic("a.b")])
     for _ in range(2):
         response = metadata(named("a_b"), context_of(cluster, 12))
@@ -168,7 +168,7 @@ async def test_topics_by_id(cluster):
         (13, named(None, "a"), ErrorCode.unknown_server_error, ["", "a"]),
     ],
 )
-async def test_requests_that_make_no_sense(cluster, version, request_, error, names):
+async def test_invalid_requests(cluster, version, request_, error, names):
     response = metadata(request_, context_of(cluster, version))
     assert [(one.name, one.error_code) for one in response.topics] == [(name, error) for name in names]
     assert (list(response.brokers), response.cluster_id, response.controller_id) == ([], None, -1)
@@ -192,7 +192,7 @@ async def test_authorized_operations(cluster, version):
     assert silent.topics[0].topic_authorized_operations == -(2**31)
 
 
-async def test_rights_that_are_missing(cluster):
+async def test_missing_permissions(cluster):
     await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     denied = {("DESCRIBE", "TOPIC", "a"), ("WRITE", "TOPIC", "b"), ("DESCRIBE", "CLUSTER", "kafka-cluster")}
     context = context_of(cluster, 8, denied=denied)
@@ -218,7 +218,7 @@ async def test_rights_that_are_missing(cluster):
     )
 
 
-async def test_who_may_not_create_gets_nothing_created(cluster):
+async def test_without_create_permission_no_topic_is_created(cluster):
     denied = {("CREATE", "CLUSTER", "kafka-cluster"), ("CREATE", "TOPIC", "no")}
     metadata(named("yes", "no"), context_of(cluster, 12, denied=denied))
     await settled(cluster)
@@ -237,7 +237,7 @@ async def test_a_partition_without_a_leader(cluster):
     ]
 
 
-async def test_other_brokers_are_told_by_their_endpoint_on_the_same_listener(cluster):
+async def test_other_brokers_are_listed_with_their_endpoint_on_the_same_listener(cluster):
     away(cluster, 2, fenced=False)
     away(cluster, 3, fenced=True)
     await cluster.replication_control.create_topics([NewTopic("a", assignments=[(0, [2, 1])])])
@@ -265,7 +265,7 @@ async def test_many_names_are_looked_up_over_many_turns(cluster):
     assert summary(answer.result()) == [(name, 3, 0) for name in names] + [("there", 0, 3)]
 
 
-async def test_all_of_many_topics_one_of_them_deleted_meanwhile(cluster):
+async def test_a_topic_is_deleted_while_many_are_listed(cluster):
     names = [f"t{number}" for number in range(2 * ELEMENTS_PER_SLICE)]
     await cluster.replication_control.create_topics([NewTopic(name) for name in names])
     answer = metadata(MetadataRequest(topics=None), context_of(cluster, 12))
@@ -274,7 +274,7 @@ async def test_all_of_many_topics_one_of_them_deleted_meanwhile(cluster):
     assert [one.name for one in (await answer).topics][-1] in names[-2:]
 
 
-async def test_what_many_names_have_missed_is_created_a_few_at_a_time(cluster):
+async def test_many_missing_topics_are_created_a_few_at_a_time(cluster):
     names = [f"t{number}" for number in range(5 * AUTO_CREATED_AT_ONCE)]
     answer = metadata(named(*names), context_of(cluster, 12))
     sizes = set()

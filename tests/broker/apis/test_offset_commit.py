@@ -48,7 +48,7 @@ async def test_members(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", range(7, 11))
-async def test_another_incarnation_s_instance(world: World, version: int):
+async def test_a_fenced_instance_id(world: World, version: int):
     member = await world.member(group_instance_id="i")
     who = generation(version, 1, "unknown") | {"group_instance_id": "i"}
     assert world.commit(5, version=version, **who) is E.fenced_instance_id
@@ -78,7 +78,7 @@ def all_errors(response) -> dict[tuple[object, int], int]:
 
 
 @pytest.mark.parametrize("version", range(2, 10))
-async def test_what_does_not_exist_does_not_hold_up_the_rest(world: World, version: int):
+async def test_unknown_topics_do_not_fail_the_others(world: World, version: int):
     rows = [Row(partition_index=index, committed_offset=5) for index in (0, 3, -1)]
     topics = [Rows(name="t", partitions=rows), Rows(name="nowhere", partitions=rows[:1])]
     response = world.ask("offset_commit", version, group_id="g", topics=topics)
@@ -91,7 +91,7 @@ async def test_what_does_not_exist_does_not_hold_up_the_rest(world: World, versi
     assert world.fetch() == (5, E.none)
 
 
-async def test_an_id_that_does_not_exist(world: World):
+async def test_an_unknown_topic_id(world: World):
     stranger = uuid.UUID(int=9)
     rows = [Row(partition_index=0, committed_offset=5)]
     topics = [Rows(topic_id=stranger, partitions=rows), Rows(topic_id=world.topic.topic_id, partitions=rows)]
@@ -100,7 +100,7 @@ async def test_an_id_that_does_not_exist(world: World):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_nothing_is_nothing(world: World, version: int):
+async def test_a_request_without_topics_has_no_results(world: World, version: int):
     assert tuple(world.ask("offset_commit", version, group_id="g", topics=[]).topics) == ()
     assert world.groups.all_groups() == []
 
@@ -114,7 +114,7 @@ async def test_a_group_s_error_is_every_partition_s(world: World):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-async def test_who_may_not(world: World, version: int):
+async def test_clients_without_permission(world: World, version: int):
     world.denied.add(("READ", "TOPIC", "t"))
     assert world.commit(5, version=version) is E.topic_authorization_failed
     world.denied.add(("READ", "GROUP", "g"))

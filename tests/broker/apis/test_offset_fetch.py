@@ -50,7 +50,7 @@ def name(world: World, version: int) -> object:
 
 
 @pytest.mark.parametrize("version", [*OLD, *NEW])
-async def test_what_was_committed_and_what_was_not(world: World, version: int):
+async def test_committed_and_missing_offsets(world: World, version: int):
     world.commit(5, metadata="m")
     topic = name(world, version)
     assert fetch(world, version, 0, 1) == (E.none, {(topic, 0): (5, -1, "m", E.none), (topic, 1): NOTHING})
@@ -58,7 +58,7 @@ async def test_what_was_committed_and_what_was_not(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", [*range(2, 8), *NEW])
-async def test_everything(world: World, version: int):
+async def test_all_offsets_of_a_group(world: World, version: int):
     assert fetch(world, version, everything=True) == (E.none, {})
     world.commit(5)
     world.commit(6, partition=2)
@@ -68,7 +68,7 @@ async def test_everything(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", [7, *NEW])
-async def test_a_stable_offset_is_not_there_while_a_transaction_is_open(world: World, version: int):
+async def test_an_offset_is_unstable_while_a_transaction_is_open(world: World, version: int):
     world.commit(5)
     offsets = [OffsetToCommit("t", index, 7) for index in (0, 1)]
     await world.groups.commit_transactional("g", "", -1, None, 1, 0, offsets, 3, verified=True)
@@ -92,7 +92,7 @@ async def test_the_error_of_a_group(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", [*OLD, *NEW])
-async def test_who_may_not_describe_the_group(world: World, version: int):
+async def test_a_client_without_describe_permission_for_the_group(world: World, version: int):
     world.denied.add(("DESCRIBE", "GROUP", "g"))
     error, partitions = fetch(world, version, 0)
     codes = {error, *(row[3] for row in partitions.values())}
@@ -100,7 +100,7 @@ async def test_who_may_not_describe_the_group(world: World, version: int):
 
 
 @pytest.mark.parametrize("version", [*OLD, *NEW])
-async def test_who_may_not_describe_the_topic(world: World, version: int):
+async def test_a_client_without_describe_permission_for_the_topic(world: World, version: int):
     world.commit(5)
     world.denied.add(("DESCRIBE", "TOPIC", "t"))
     topic = name(world, version)
@@ -118,7 +118,7 @@ async def test_many_groups_each_with_its_own_answer():
     assert [group.topics[0].partitions[0].committed_offset for group in answer.groups] == [0, 1, 2, -1]
 
 
-async def test_many_groups_of_which_one_has_to_wait():
+async def test_one_of_many_groups_has_to_wait():
     world = World(offsets_partitions=3)
     for number, group in enumerate("abc"):
         world.commit(number, group=group)
@@ -138,7 +138,7 @@ async def test_many_groups_of_which_one_has_to_wait():
 
 
 @pytest.mark.parametrize("version", [9, 10])
-async def test_a_classic_group_does_not_look_at_members(world: World, version: int):
+async def test_classic_groups_do_not_check_the_member(world: World, version: int):
     world.commit(5)
     named = {"topic_id": world.topic.topic_id} if version >= 10 else {"name": "t"}
     topics = [AskedTopic(**named, partition_indexes=[0])]
@@ -147,7 +147,7 @@ async def test_a_classic_group_does_not_look_at_members(world: World, version: i
     assert (answer.error_code, answer.topics[0].partitions[0].committed_offset) == (E.none, 5)
 
 
-async def test_an_id_that_does_not_exist(world: World):
+async def test_an_unknown_topic_id(world: World):
     stranger = uuid.UUID(int=9)
     groups = [Group(group_id="g", topics=[AskedTopic(topic_id=stranger, partition_indexes=[0])])]
     (answer,) = world.ask("offset_fetch", 10, groups=groups).groups
@@ -156,7 +156,7 @@ async def test_an_id_that_does_not_exist(world: World):
     assert [(row.committed_offset, row.error_code) for row in topic.partitions] == [(-1, E.unknown_topic_id)]
 
 
-async def test_a_topic_made_anew_has_no_offsets_under_its_id_but_the_old_ones_under_its_name(world: World):
+async def test_a_recreated_topic_has_its_old_offsets_by_name_but_none_by_id(world: World):
     world.commit(5)
     world.topic = world.metadata.topics["t"] = Topic("t", uuid.UUID(int=9), world.topic.partitions)
     assert fetch(world, 10, 0) == (E.none, {(world.topic.topic_id, 0): NOTHING})

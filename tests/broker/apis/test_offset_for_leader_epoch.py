@@ -55,7 +55,7 @@ def answer_of(world: World, request: OffsetForLeaderEpochRequest) -> EpochEndOff
         pytest.param(1, (1, 0), id="older than the oldest: as asked, where the oldest begins"),
     ],
 )
-def test_where_an_epoch_ends(world, epoch, answer):
+def test_the_end_offset_of_an_epoch(world, epoch, answer):
     assert answer_of(world, ask(epoch)) == EpochEndOffset(
         partition=0, leader_epoch=answer[0], end_offset=answer[1]
     )
@@ -70,7 +70,7 @@ def test_where_an_epoch_ends(world, epoch, answer):
         (7, ErrorCode.unknown_leader_epoch),
     ],
 )
-def test_the_clients_view_of_the_leader_must_be_ours(world, current, error):
+def test_the_client_s_leader_epoch_must_be_the_current_one(world, current, error):
     answer = answer_of(world, ask(4, current=current))
     assert answer.error_code == error
     assert (answer.leader_epoch, answer.end_offset) == ((4, 4) if error is ErrorCode.none else (-1, -1))
@@ -86,7 +86,7 @@ def test_the_clients_view_of_the_leader_must_be_ours(world, current, error):
         ("secret", 0, ErrorCode.topic_authorization_failed),
     ],
 )
-def test_errors_stand_alone(world, topic, index, error):
+def test_errors_come_without_an_offset(world, topic, index, error):
     world.errors["lost", 0] = ErrorCode.not_leader_or_follower
     world.errors["broken", 0] = ErrorCode.kafka_storage_error
     world.unauthorized.add("secret")

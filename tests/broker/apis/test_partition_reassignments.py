@@ -71,7 +71,7 @@ def state_of(cluster, index=0):
 
 
 @pytest.mark.parametrize("version", range(2))
-async def test_a_move_is_under_way_until_the_last_new_replica_is_in_sync(three, version):
+async def test_a_reassignment_ends_when_the_last_new_replica_is_in_sync(three, version):
     assert await move(three, {0: [3, 1], 1: [2, 1]}, version=version) == (OK, [OK, OK])
     assert moving(three) == {("t", 0): ([3, 1, 2], [3], [2])}
     assert moving(three, {"t": [0, 1, 7], "missing": [0]}) == moving(three)
@@ -83,14 +83,14 @@ async def test_a_move_is_under_way_until_the_last_new_replica_is_in_sync(three, 
     assert state_of(three).leader == 1
 
 
-async def test_a_move_is_given_up(three):
+async def test_a_reassignment_is_cancelled(three):
     await move(three, {0: [3]})
     assert moving(three) == {("t", 0): ([3, 1, 2], [3], [1, 2])}
     assert await move(three, {0: None, 1: None}) == (OK, [OK, ErrorCode.no_reassignment_in_progress])
     assert (moving(three), set(state_of(three).replicas)) == ({}, {1, 2})
 
 
-async def test_an_order_that_changes_takes_no_time(three):
+async def test_a_changed_order_of_replicas_is_applied_at_once(three):
     assert await move(three, {0: [2, 1]}) == (OK, [OK])
     assert (moving(three), state_of(three).replicas) == ({}, (2, 1))
 
@@ -104,7 +104,7 @@ async def test_an_order_that_changes_takes_no_time(three):
         (None, ErrorCode.no_reassignment_in_progress),
     ],
 )
-async def test_moves_that_cannot_be(three, target, error):
+async def test_invalid_reassignments(three, target, error):
     assert await move(three, {0: target}) == (OK, [error])
     assert await move(three, {7: target}) == (OK, [ErrorCode.unknown_topic_or_partition])
     assert await move(three, {0: target}, topic="missing") == (OK, [ErrorCode.unknown_topic_or_partition])

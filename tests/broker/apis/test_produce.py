@@ -60,13 +60,13 @@ def ask(world: World, batches, *, version: int = 12, **more):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_transactional_batch_needs_a_name_or_the_whole_request_is_refused(world, version):
+def test_a_transactional_batch_without_a_transactional_id_fails_the_request(world, version):
     answer = ask(world, {T0: of(7, 0), T1: batch(), ("t", 9): batch()}, version=version)
     assert set(outcome(answer).values()) == {ErrorCode.transactional_id_authorization_failed}
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_name_is_looked_at_before_the_topics(world, version):
+def test_the_transactional_id_is_checked_before_the_topics(world, version):
     answer = ask(world, {("missing", 0): of(7, 0), T1: batch()}, version=version)
     assert set(outcome(answer).values()) == {ErrorCode.transactional_id_authorization_failed}
 
@@ -103,7 +103,7 @@ def old_format() -> bytes:
         pytest.param(batch() + batch(), id="two batches"),
     ],
 )
-def test_a_partition_takes_exactly_one_whole_batch(world, records):
+def test_each_partition_must_have_exactly_one_complete_batch(world, records):
     answer = only(ask(world, {T0: records}))
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (
         ErrorCode.invalid_record,
@@ -160,7 +160,7 @@ def test_files_that_failed_are_a_storage_error(world):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_who_leads_now_is_told_from_version_10_on(world, version):
+def test_since_version_10_the_response_has_the_new_leader(world, version):
     world.cluster.move("t", 0, OTHER_NODE_ID)
     answer = ask(world, {T0: batch(), T1: batch()}, version=version)
     moved, stayed = answer.responses[0].partition_responses
@@ -189,7 +189,7 @@ def test_partitions_succeed_and_fail_by_themselves(world):
     }
 
 
-def test_bad_records_are_named_and_explained(world):
+def test_invalid_records_are_listed_with_messages(world):
     world.create("compacted", **{"cleanup.policy": "compact"})
     records = build_batch([(NOW_MS, None, b"v"), (NOW_MS, b"k", b"v"), (NOW_MS, None, b"v")])
     answer = only(ask(world, {("compacted", 0): records}))
@@ -206,7 +206,7 @@ def test_bad_records_are_named_and_explained(world):
         ((">b", 65, 9), ErrorCode.corrupt_message),
     ],
 )
-def test_other_errors_are_not_explained(world, change, error):
+def test_other_errors_have_no_message(world, change, error):
     bad = bytearray(batch())
     pack_into(change[0], bad, *change[1:])
     answer = only(ask(world, {T0: bytes(bad)}))
@@ -225,7 +225,7 @@ def test_an_append_is_answered_with_its_offset(world, version, acks):
         assert (answer.log_append_time_ms, answer.log_start_offset) == (-1, 0)
 
 
-def test_a_repeat_is_answered_with_its_old_offset_and_its_own_time(world):
+def test_a_duplicate_gets_its_old_offset_and_its_own_timestamp(world):
     for _ in range(2):
         answer = only(ask(world, {T0: of(7, 0, txn=False)}))
     assert (answer.error_code, answer.base_offset, answer.log_append_time_ms) == (OK, 0, NOW_MS)
@@ -233,7 +233,7 @@ def test_a_repeat_is_answered_with_its_old_offset_and_its_own_time(world):
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_acks_0_is_not_answered(world, version):
+def test_acks_0_gets_no_response(world, version):
     assert ask(world, {T0: batch(), T1: batch()}, acks=0, version=version) is NO_RESPONSE
     assert len(world.batches("t", 0)) == len(world.batches("t", 1)) == 1
 
@@ -275,7 +275,7 @@ def test_acks_1_waits_for_nothing(world):
     assert only(ask(world, {T0: batch()}, acks=1)).base_offset == 0
 
 
-async def test_who_has_waited_long_enough_is_told_so_and_the_data_stays(world):
+async def test_a_timed_out_request_gets_an_error_and_its_data_stays(world):
     release = hold(world)
     waiting = ask(world, {T0: batch(), T1: batch()}, timeout_ms=500)
     world.clock.advance(499)
@@ -286,14 +286,14 @@ async def test_who_has_waited_long_enough_is_told_so_and_the_data_stays(world):
     assert len(world.batches("t")) == 1
 
 
-async def test_who_waits_is_told_when_the_leader_changes(world):
+async def test_a_waiting_request_fails_when_the_leader_changes(world):
     hold(world)
     waiting = ask(world, {T0: batch()})
     world.cluster.move("t", 0, OTHER_NODE_ID)
     assert outcome(await waiting) == {T0: ErrorCode.not_leader_or_follower}
 
 
-async def test_a_repeat_waits_for_the_original(world):
+async def test_a_duplicate_waits_for_the_original(world):
     release = hold(world)
     first = ask(world, {T0: of(7, 0, txn=False)})
     second = ask(world, {T0: of(7, 0, txn=False)})
@@ -346,7 +346,7 @@ def test_within_the_open_transaction_there_is_no_second_verification(world):
     ("identity", "error"),
     [((9, 0), ErrorCode.invalid_producer_id_mapping), ((0, 5), ErrorCode.invalid_producer_epoch)],
 )
-def test_what_the_coordinator_says_of_a_stranger_is_passed_on(world, version, identity, error):
+def test_the_coordinator_s_error_for_an_unknown_producer_is_returned(world, version, identity, error):
     world.init()
     answer = only(ask(world, {T0: of(*identity)}, transactional_id="tx", version=version))
     assert answer.error_code == error
@@ -360,7 +360,7 @@ def test_an_old_epoch_is_refused_without_asking_the_coordinator(world, version):
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_a_coordinator_that_is_not_there_makes_the_client_come_again(world, version):
+def test_an_unavailable_coordinator_is_a_retriable_error(world, version):
     del world.cluster.topics[TRANSACTION_STATE]
     answer = only(ask(world, {T0: of(7, 0)}, transactional_id="tx", version=version))
     assert answer.error_code == ErrorCode.not_enough_replicas
@@ -403,7 +403,7 @@ async def test_a_request_that_waits_keeps_its_batches(tmp_path):
     world.abandon()
 
 
-async def test_the_leader_does_not_wait_for_ever(tmp_path):
+async def test_the_leader_waits_only_for_a_limited_time(tmp_path):
     world, producer_id = slow(tmp_path, 5_000)
     waiting = ask(world, {T0: of(producer_id, 1)}, transactional_id="tx")
     world.clock.advance(99)
@@ -415,7 +415,7 @@ async def test_the_leader_does_not_wait_for_ever(tmp_path):
 
 
 @pytest.mark.parametrize("version", [9, 11])
-def test_old_versions_come_again_while_the_transaction_before_is_completed(tmp_path, version):
+def test_old_versions_get_a_retriable_error_during_completion(tmp_path, version):
     world, producer_id = slow(tmp_path, 5_000)
     answer = only(ask(world, {T1: of(producer_id, 1)}, transactional_id="tx", version=version))
     assert answer.error_code == ErrorCode.not_enough_replicas
@@ -432,7 +432,7 @@ def test_a_partition_that_was_added_and_not_written_stays_in_the_transaction(wor
 
 
 @pytest.mark.parametrize("version", [9, 11, 12])
-def test_what_comes_after_the_end_of_its_transaction_is_refused(world, version):
+def test_a_batch_after_the_end_of_its_transaction_is_rejected(world, version):
     producer_id, epoch = world.init()
     world.add("tx", producer_id, epoch, T0)
     ask(world, {T0: of(producer_id, epoch)}, transactional_id="tx", version=version)

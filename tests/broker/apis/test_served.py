@@ -12,12 +12,12 @@ from tests.support.deadlines import HANG_S
 ROOT = Path(__file__).parents[3]
 
 
-def test_it_is_what_the_modules_say() -> None:
+def test_the_generated_table_is_up_to_date() -> None:
     """The table is up to date. Otherwise run ``python -m broker.requests.index > broker/requests/served.py``."""
     assert (ROOT / "broker" / "requests" / "served.py").read_text() == text()
 
 
-def test_a_module_is_imported_for_its_first_request_and_one_that_is_not_written_down_at_once() -> None:
+def test_a_listed_module_is_imported_on_its_first_request_and_others_at_once() -> None:
     program = (
         "import sys\n"
         "from broker.requests import served\n"

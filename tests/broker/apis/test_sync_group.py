@@ -52,14 +52,14 @@ async def test_errors(world: World, version: int, changes: dict, error: E):
         {"protocol_name": "sticky"},
     ],
 )
-async def test_since_v5_the_protocol_must_be_named_and_be_the_group_s(world: World, changes: dict):
+async def test_since_v5_the_request_must_have_the_group_s_protocol(world: World, changes: dict):
     member = await world.member()
     answer = world.sync(member, version=5, **names(5, **changes))
     assert answer.error_code == E.inconsistent_group_protocol
 
 
 @pytest.mark.parametrize("version", range(3, 6))
-async def test_another_incarnation_s_instance(world: World, version: int):
+async def test_a_fenced_instance_id(world: World, version: int):
     member = await world.member(group_instance_id="i")
     answer = world.sync("unknown", version=version, group_instance_id="i", **names(version))
     assert answer.error_code == E.fenced_instance_id
@@ -79,6 +79,6 @@ async def test_followers_wait_for_the_leader(world: World):
     assert (own.assignment, (await waiting).assignment) == (b"l", b"f")
 
 
-async def test_who_may_not_read_the_group(world: World):
+async def test_a_client_without_read_permission(world: World):
     world.denied.add(("READ", "GROUP", "g"))
     assert world.sync("m").error_code == E.group_authorization_failed

@@ -13,13 +13,13 @@ async def ask(cluster, broker_id):
     return answer.error_code, answer.error_message
 
 
-async def test_a_broker_that_is_gone_is_forgotten(cluster):
+async def test_a_stopped_broker_is_unregistered(cluster):
     away(cluster, 2, fenced=True)
     assert await ask(cluster, 2) == (ErrorCode.none, "")
     assert list(cluster.image.brokers) == [1]
     assert (await ask(cluster, 2))[0] == ErrorCode.broker_id_not_registered
 
 
-async def test_a_broker_that_is_alive_is_not(cluster):
+async def test_a_running_broker_is_not_unregistered(cluster):
     assert (await ask(cluster, 1))[0] == ErrorCode.invalid_request
     assert list(cluster.image.brokers) == [1]

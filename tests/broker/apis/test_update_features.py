@@ -33,7 +33,7 @@ UNSUPPORTED = "Unsupported metadata.version downgrade from 30 to {1}. "
         ),
     ],
 )
-async def test_refusals_have_kafka_s_words(cluster, name, level, kind, reason):
+async def test_errors_have_kafka_s_messages(cluster, name, level, kind, reason):
     update = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=kind)
     answer = await update_features(UpdateFeaturesRequest(feature_updates=(update,)), context_of(cluster, 2))
     assert answer.error_code == ErrorCode.invalid_update_version

@@ -48,7 +48,7 @@ def test_a_marker_ends_the_transaction_in_its_partition(world, version, committe
     assert world.committed_values("t") == ([b"v"] if committed else [])
 
 
-def test_a_tool_that_aborts_with_the_open_epoch_is_let_through_and_the_coordinator_is_not_told(world):
+def test_a_tool_may_abort_with_the_open_epoch_without_the_coordinator(world):
     producer_id, epoch = begin(world)
     assert world.write_markers(producer_id, epoch, T0) == {T0: OK}
     assert world.briefs()[-1] == (1, 0)
@@ -72,7 +72,7 @@ def test_the_transaction_version_decides_how_strict_the_epoch_is(world, epoch, t
     assert answer == {T0: error}
 
 
-def test_version_1_cannot_say_its_transaction_version():
+def test_version_1_has_no_transaction_version():
     codec, client = request_codec(27, 1), client_codec(27, 1)
     marker = WritableTxnMarker(producer_id=7, producer_epoch=3, transaction_version=2)
     back = codec.decode(b"".join(client.encode(WriteTxnMarkersRequest(markers=[marker]))), 0)
@@ -103,34 +103,34 @@ def test_a_producer_that_never_wrote_there_gets_its_marker(world):
 
 
 @pytest.mark.parametrize("key", [("t", 9), ("missing", 0)])
-def test_what_is_not_here_is_unknown(world, key):
+def test_partitions_without_a_local_replica_are_unknown(world, key):
     assert world.write_markers(77, 4, key, T0) == {key: ErrorCode.unknown_topic_or_partition, T0: OK}
 
 
-def test_what_is_not_online_is_unknown_too(world):
+def test_offline_partitions_are_unknown_too(world):
     world.partition("t").offline = "the disk is gone"
     assert world.write_markers(77, 4, T0) == {T0: ErrorCode.unknown_topic_or_partition}
 
 
-def test_what_another_broker_leads_is_not_ours(world):
+def test_partitions_of_another_leader_are_an_error(world):
     world.partition("t")
     world.cluster.move("t", 0, OTHER_NODE_ID)
     assert world.write_markers(77, 4, T0) == {T0: ErrorCode.not_leader_or_follower}
 
 
-def test_too_few_replicas_come_before_the_epoch(world):
+def test_the_isr_is_checked_before_the_epoch(world):
     producer_id, epoch = begin(world)
     partition = world.partition("t")
     partition.replicas, partition.isr = (1, 2), ()
     assert world.write_markers(producer_id, epoch - 1, T0) == {T0: ErrorCode.not_enough_replicas}
 
 
-def test_nothing_asked_nothing_answered(world):
+def test_a_request_without_markers_has_no_results(world):
     answer = handled(write_txn_markers, WriteTxnMarkersRequest(markers=[]), world.context(1))
     assert list(answer.markers) == []
 
 
-def test_markers_of_one_producer_are_answered_together(world):
+def test_results_are_grouped_by_producer(world):
     def marker(producer_id: int, index: int, topic: str = "t") -> WritableTxnMarker:
         return WritableTxnMarker(
             producer_id=producer_id,
@@ -166,7 +166,7 @@ def test_a_marker_in_the_offsets_topic_settles_the_offsets(world, committed):
     assert bool(offsets["committed"]) is committed
 
 
-async def test_what_is_not_committed_in_time_is_answered_request_timed_out(world):
+async def test_a_marker_that_is_not_committed_in_time_is_a_request_timeout(world):
     partition = world.partition("t", 0)
     advance = partition.advance_high_watermark
     partition.advance_high_watermark = lambda: None

@@ -61,7 +61,7 @@ def node() -> Node:
     return Node()
 
 
-def test_a_client_is_asked_for_what_its_subscriptions_say(node: Node):
+def test_a_client_gets_the_metrics_of_its_subscriptions(node: Node):
     one = uuid4()
     node.subscribe("others", metrics="never", match="client_id=other.*")
     node.subscribe("slow", metrics="a,b", interval_ms="600000")
@@ -81,7 +81,7 @@ def test_a_client_that_is_too_early_is_refused_until_its_interval_is_over(node: 
     assert node.exporter.pushes == [(one, b"m")] * 2
 
 
-def test_a_changed_subscription_is_told_at_once(node: Node):
+def test_a_changed_subscription_applies_at_once(node: Node):
     one = uuid4()
     assert node.get(one) == (ErrorCode.none, 300_000)
     assert node.get(one)[0] == ErrorCode.throttling_quota_exceeded
@@ -89,7 +89,7 @@ def test_a_changed_subscription_is_told_at_once(node: Node):
     assert node.get(one) == (ErrorCode.none, 200)
 
 
-def test_a_client_is_forgotten_with_its_connection_or_when_it_is_silent(node: Node):
+def test_a_client_instance_expires_with_its_connection_or_without_pushes(node: Node):
     one, two = uuid4(), uuid4()
     node.subscribe("quick", metrics="*", interval_ms="200")
     node.get(one, connection=1)
@@ -136,7 +136,7 @@ def metrics_data(**gauges: float) -> bytes:
     return data.SerializeToString()
 
 
-def test_metrics_are_a_line_of_the_log(lines: list[dict[str, object]]):
+def test_pushed_metrics_are_logged(lines: list[dict[str, object]]):
     data = compress(GZIP, metrics_data(latency=1.5))
     LogExporter().export(uuid4(), ETL, Push(1, True, GZIP, len(data)), data, BYTES_MAX)
     [line] = lines
@@ -145,7 +145,7 @@ def test_metrics_are_a_line_of_the_log(lines: list[dict[str, object]]):
     assert line["metrics"] == {"latency{node_id=1}": 1.5, "sent": 7.0, "took": 2.5}
 
 
-def test_a_line_has_so_many_metrics_at_most(lines: list[dict[str, object]]):
+def test_a_log_line_has_a_limited_number_of_metrics(lines: list[dict[str, object]]):
     data = metrics_data(**{f"m{number}": 1.0 for number in range(POINTS_MAX)})
     LogExporter().export(uuid4(), ETL, Push(1, False, 0, len(data)), data, BYTES_MAX)
     [line] = lines
@@ -155,7 +155,7 @@ def test_a_line_has_so_many_metrics_at_most(lines: list[dict[str, object]]):
 
 
 @pytest.mark.parametrize("compression", [0, 1, 2, 3, 4])
-def test_what_is_no_metrics_is_refused_and_said(compression: int, lines: list[dict[str, object]]):
+def test_invalid_metrics_are_rejected_and_logged(compression: int, lines: list[dict[str, object]]):
     node = Node()
     manager = ClientMetricsManager(node.image, node.clock, uuid4, BYTES_MAX, LogExporter())
     one = uuid4()
@@ -165,7 +165,7 @@ def test_what_is_no_metrics_is_refused_and_said(compression: int, lines: list[di
     assert [line["event"] for line in lines] == ["client metrics not read"]
 
 
-def test_a_start_says_what_an_exporter_needs(monkeypatch: pytest.MonkeyPatch):
+def test_a_start_without_the_exporter_s_packages_fails_with_their_names(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("broker.client_metrics.exporting.find_spec", lambda name: None)
     check_exporter(broker_config({}))
     with pytest.raises(MissingPackage, match=r"pip install 'odradek\[telemetry\]'"):

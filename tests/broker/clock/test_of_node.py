@@ -24,7 +24,9 @@ def cluster(real: FakeClock) -> VirtualClock:
 
 
 @pytest.mark.parametrize("skew_ms", [5 * MINUTE_MS, -30_000])
-def test_it_moves_what_is_written_and_what_is_compared_with_it(cluster: VirtualClock, skew_ms: int) -> None:
+def test_a_skew_moves_written_timestamps_and_the_time_they_are_compared_with(
+    cluster: VirtualClock, skew_ms: int
+) -> None:
     node = NodeClock(cluster, skew_ms=skew_ms)
     assert node.now_ms() == NOW_MS + skew_ms
     assert {domain: node.now_ms(domain) - NOW_MS for domain in SKEWED} == dict.fromkeys(SKEWED, skew_ms)
@@ -32,7 +34,7 @@ def test_it_moves_what_is_written_and_what_is_compared_with_it(cluster: VirtualC
     assert node.cluster_ms() == cluster.now_ms() == NOW_MS
 
 
-def test_a_skew_that_is_taken_away_leaves_nothing(cluster: VirtualClock) -> None:
+def test_a_removed_skew_has_no_effect_any_more(cluster: VirtualClock) -> None:
     node = NodeClock(cluster, skew_ms=MINUTE_MS)
     node.skew(0)
     assert node.now_ms() == node.now_ms(Domain.RETENTION) == NOW_MS
@@ -41,7 +43,7 @@ def test_a_skew_that_is_taken_away_leaves_nothing(cluster: VirtualClock) -> None
 
 
 @pytest.mark.parametrize("skew_ms", [HOUR_MS, -HOUR_MS])
-def test_timers_run_as_before(cluster: VirtualClock, real: FakeClock, skew_ms: int) -> None:
+def test_timers_are_not_affected(cluster: VirtualClock, real: FakeClock, skew_ms: int) -> None:
     node, fired = NodeClock(cluster, skew_ms=skew_ms), []
     node.call_later_ms(100, lambda: fired.append(real.now - NOW_MS), Domain.GROUPS)
     node.skew(-skew_ms)

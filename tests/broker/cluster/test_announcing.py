@@ -37,7 +37,7 @@ def started(**more: Any) -> Started:
     return Started(**{**facts, **more})
 
 
-def test_the_block_names_what_a_person_needs() -> None:
+def test_the_block_has_addresses_and_commands() -> None:
     text = "\n".join(block(started()))
     assert f"2 nodes ({described()})" in text
     assert "bootstrap.servers  [::1]:9092,[::1]:9094" in text
@@ -49,7 +49,7 @@ def test_the_block_names_what_a_person_needs() -> None:
     assert "deleted at the end" in text
 
 
-def test_the_block_names_the_certificates_and_no_command_that_would_need_them() -> None:
+def test_the_block_has_the_certificates_and_no_command_that_would_need_them() -> None:
     listeners = (Listener("SSL", "::", 1, "::1", 9092, "SSL"),)
     text = "\n".join(block(started(listeners=listeners, authority=Path("/data/tls"))))
     assert (

@@ -53,7 +53,7 @@ async def test_leaders_are_spread_and_every_node_serves_its_own(tmp_path: Path) 
             assert (tmp_path / f"node-{leader}" / f"orders-{partition}").is_dir()
 
 
-async def test_a_month_of_three_idle_nodes_is_a_few_instants(
+async def test_three_idle_nodes_have_few_timers_in_a_month(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Idle nodes skip their periodic work: connections, groups, producers, leadership and checkpoints cost few timers."""
@@ -234,7 +234,7 @@ async def test_the_first_node_may_be_killed_like_any_other(tmp_path: Path) -> No
         assert sorted(leaders(cluster, "orders")) == [1, 2, 3]
 
 
-async def test_what_a_node_does_not_do_is_refused_with_a_sentence(tmp_path: Path) -> None:
+async def test_invalid_node_operations_fail_with_a_message(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         with pytest.raises(NoSuchNode, match="there is no node 7: this cluster has the nodes 1 to 3"):
             cluster.kill_node(7)
@@ -252,7 +252,7 @@ async def test_the_node_that_is_asked_first_has_the_first_producer_ids(tmp_path:
         assert given == [0, 1000, 2000]
 
 
-async def test_producer_ids_of_nodes_never_meet(tmp_path: Path) -> None:
+async def test_producer_ids_of_nodes_never_overlap(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         given = []
         for _ in range(1100):
@@ -277,7 +277,7 @@ async def test_every_directory_is_complete(tmp_path: Path) -> None:
     assert len({path.read_bytes() for path in logs}) == 1
 
 
-async def test_a_node_that_starts_has_the_metadata_of_now(tmp_path: Path) -> None:
+async def test_a_starting_node_has_the_current_metadata(tmp_path: Path) -> None:
     async with running(tmp_path, "--topic", "orders:3") as cluster:
         cluster.kill_node(2)
         await cluster.settled()
@@ -307,7 +307,7 @@ class Fetches:
         return True
 
 
-async def test_a_consumer_that_waits_for_data_hears_of_other_things_at_once(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_does_not_delay_other_requests(tmp_path: Path) -> None:
     """A waiting Fetch ends when another request follows it on the connection. In Kafka that request waits for the Fetch,
     which cost a small Spark read half a second."""
     async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:

@@ -18,7 +18,7 @@ def denied(path: Path) -> PermissionError:
     return PermissionError(errno.EACCES, "Permission denied", str(path))
 
 
-def test_a_directory_of_another_user_is_named_with_what_to_do(
+def test_the_error_for_another_user_s_directory_suggests_a_fix(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     owner = tmp_path.stat()
@@ -42,7 +42,7 @@ def test_a_directory_of_another_user_is_named_with_what_to_do(
         ),
     ],
 )
-def test_a_directory_in_use_is_told_in_a_pod_with_the_strategy(
+def test_the_error_for_a_directory_in_use_in_a_pod_suggests_the_strategy(
     variables: dict[str, str], said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
@@ -51,13 +51,15 @@ def test_a_directory_in_use_is_told_in_a_pod_with_the_strategy(
     assert start_refusal(DirectoryInUse("/data is in use by another broker")) == said
 
 
-def test_a_directory_of_its_own_is_named_with_its_mode(tmp_path: Path) -> None:
+def test_the_error_for_an_own_directory_has_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
     assert "the broker's own: its mode is 500" in start_refusal(denied(tmp_path / "data"))
     assert start_refusal(OSError(errno.ENOSPC, "No space")) == "[Errno 28] No space"
 
 
-def test_in_a_pod_the_cure_is_one_of_the_pod(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_a_pod_the_error_suggests_a_change_of_the_pod(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     owner = tmp_path.stat()
     monkeypatch.setattr(os, "geteuid", lambda: 1000660000)
     monkeypatch.setattr(os, "getegid", lambda: 1000660000)
@@ -68,7 +70,7 @@ def test_in_a_pod_the_cure_is_one_of_the_pod(tmp_path: Path, monkeypatch: pytest
     assert "docker" not in said
 
 
-def test_a_file_of_another_user_in_a_folder_of_ours_is_told_in_the_same_way(
+def test_another_user_s_file_in_our_directory_gets_the_same_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The volume belongs to our group, but another user wrote its files for that user alone."""
@@ -81,7 +83,7 @@ def test_a_file_of_another_user_in_a_folder_of_ours_is_told_in_the_same_way(
 @pytest.mark.parametrize(
     ("variables", "cure"), [({}, "--tmpfs /data"), ({"KUBERNETES_SERVICE_HOST": "1"}, "emptyDir")]
 )
-def test_a_read_only_root_is_told_with_what_to_mount(
+def test_the_error_for_a_read_only_root_suggests_a_mount(
     variables: dict[str, str], cure: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in variables.items():
@@ -118,7 +120,9 @@ def test_files_are_the_group_s_too_where_the_next_user_is_another_of_it(
         os.umask(before)
 
 
-def test_a_folder_that_cannot_be_made_is_told_with_what_to_mount(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_for_a_directory_that_cannot_be_created_suggests_a_mount(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The text does not suggest a `chown` of the parent directory, which is the root of the file system."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     said = start_refusal(denied(Path("/no-such-folder/data")))
@@ -126,7 +130,7 @@ def test_a_folder_that_cannot_be_made_is_told_with_what_to_mount(monkeypatch: py
     assert "chown" not in said
 
 
-def test_of_a_file_the_folder_is_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_fix_for_a_file_is_for_its_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lock = tmp_path / ".lock"
     lock.touch()
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)

@@ -70,7 +70,7 @@ def test_topics_without_a_value_of_their_own_follow_the_brokers_at_once(cluster:
 
 
 @pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
-def test_they_outlive_a_node(cluster: InProcess, clean: bool) -> None:
+def test_dynamic_settings_survive_a_restart(cluster: InProcess, clean: bool) -> None:
     change(cluster, BROKER, "2", at=2, log_retention_ms="6000")
     change(cluster, BROKER, "", max_connections="77")
     if clean:
@@ -105,7 +105,7 @@ def test_the_largest_batch_is_that_of_the_brokers(cluster: InProcess) -> None:
     assert cluster.call(limits) == {100}
 
 
-def test_each_node_says_what_holds_for_it(cluster: InProcess) -> None:
+def test_each_node_describes_its_own_settings(cluster: InProcess) -> None:
     change(cluster, BROKER, "2", at=2, log_cleaner_threads="2")
     found = {}
     for node_id in (1, 2):
@@ -122,7 +122,7 @@ def test_each_node_says_what_holds_for_it(cluster: InProcess) -> None:
     }
 
 
-def test_the_log_shows_more_and_less(cluster: InProcess) -> None:
+def test_the_log_level_changes(cluster: InProcess) -> None:
     before = level()
     try:
         change(cluster, LOGGER, "1", root="ERROR")
@@ -134,7 +134,7 @@ def test_the_log_shows_more_and_less(cluster: InProcess) -> None:
         set_level(before)
 
 
-def test_the_cleaner_looks_as_often_as_it_is_told(cluster: InProcess) -> None:
+def test_log_cleaner_backoff_ms_changes(cluster: InProcess) -> None:
     """A changed ``log.cleaner.backoff.ms`` is in effect: the topic is compacted long before the default of 15 seconds."""
     change(cluster, TOPIC, "own", cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0")
     change(cluster, BROKER, "", log_cleaner_backoff_ms="20")

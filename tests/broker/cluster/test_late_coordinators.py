@@ -63,7 +63,7 @@ class World:
             listener.on_leader_changed(Topic(topic), None)
 
 
-def test_without_its_topic_none_is_made() -> None:
+def test_without_its_topic_no_coordinator_is_created() -> None:
     world = World()
     world.late.start()
     world.elect("orders")

@@ -61,7 +61,7 @@ def leader_of(cluster: Cluster, topic: str, key: str) -> int:
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-async def test_an_open_transaction_outlives_its_coordinator(tmp_path: Path, way: str) -> None:
+async def test_an_open_transaction_survives_its_coordinator(tmp_path: Path, way: str) -> None:
     async with running(tmp_path, "--topic", f"orders:{PARTITIONS}", *REPLICATED) as cluster:
         servers = bootstrap(cluster)
         async with AIOKafkaProducer(
@@ -81,7 +81,7 @@ async def test_an_open_transaction_outlives_its_coordinator(tmp_path: Path, way:
 
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
-async def test_a_group_outlives_its_coordinator(tmp_path: Path, way: str) -> None:
+async def test_a_group_survives_its_coordinator(tmp_path: Path, way: str) -> None:
     async with running(tmp_path, "--topic", "orders:1", *REPLICATED) as cluster:
         servers = bootstrap(cluster)
         async with AIOKafkaProducer(bootstrap_servers=servers, acks="all", retry_backoff_ms=20) as producer:

@@ -254,7 +254,7 @@ def test_variables_are_named_as_in_the_apache_kafka_image(variable: str, name: s
     assert variable_name(name) == f"KAFKA_{variable}"
 
 
-def test_variables_that_are_no_settings_are_passed_over_in_silence():
+def test_variables_that_are_no_settings_are_ignored_without_a_warning():
     environ = dict.fromkeys(
         (
             "KAFKA_OPTS",
@@ -290,14 +290,14 @@ def test_every_variable_that_odradek_reads_is_a_setting_or_passed_over():
 
 
 @pytest.mark.parametrize("variable", ["CLUSTER_ID", "KAFKA_CLUSTER_ID", "ODRADEK_CLUSTER_ID"])
-def test_the_cluster_id_comes_by_variable(variable: str):
+def test_the_cluster_id_can_be_set_by_a_variable(variable: str):
     config, warnings = load_config(None, {variable: "5L6g3nShT-eMCtK--X86sw"}, {})
     assert config.cluster_id == "5L6g3nShT-eMCtK--X86sw"
     assert warnings == []
     assert broker_config().cluster_id is None
 
 
-def test_our_own_settings_come_by_variable_too():
+def test_our_own_settings_can_be_set_by_variables():
     config, _ = load_config(None, {"ODRADEK_COMMIT_ORDER": "kafka", "ODRADEK_CRASH_POINTS": "a:3"}, {})
     assert (config.commit_order, config.crash_points, config.commit_marker_delay_ms) == ("kafka", "a:3", 0)
 
@@ -575,7 +575,7 @@ def test_listeners_that_cannot_be_are_refused_with_a_reason(settings: dict[str, 
         ({"log.retention.minutes": "-5"}, -1),
     ],
 )
-def test_the_finest_unit_of_retention_wins(settings: dict[str, str], retention_ms: int):
+def test_the_setting_with_the_smallest_unit_of_retention_wins(settings: dict[str, str], retention_ms: int):
     assert broker_config(settings).log_defaults.retention_ms == retention_ms
 
 

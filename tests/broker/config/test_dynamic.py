@@ -40,7 +40,7 @@ from storage.config_def import ConfigError
         ),
     ],
 )
-def test_what_cannot_be_set_is_refused_in_kafka_s_words(
+def test_settings_that_cannot_change_are_rejected_with_kafka_s_messages(
     wanted: dict[str, str], per_broker: bool, refusal: str
 ) -> None:
     with pytest.raises(ConfigError) as refused:
@@ -58,7 +58,7 @@ def test_what_cannot_be_set_is_refused_in_kafka_s_words(
         ({"of.a.plugin": "1"}, False),
     ],
 )
-def test_what_can_be_set_is_taken(wanted: dict[str, str], per_broker: bool) -> None:
+def test_dynamic_settings_are_accepted(wanted: dict[str, str], per_broker: bool) -> None:
     check(wanted, per_broker=per_broker)
 
 
@@ -79,7 +79,7 @@ def test_a_later_layer_puts_out_the_synonyms_of_an_earlier_one() -> None:
     assert config.get("log.roll.hours") == kafka_configs()["log.roll.hours"].default
 
 
-def test_what_an_earlier_release_let_in_is_passed_over() -> None:
+def test_invalid_settings_that_an_earlier_release_accepted_are_ignored() -> None:
     static = broker_config()
     config = with_dynamic(static, Layers({"log.retention.ms": "x", "node.id": "9"}, {"of.a.plugin": "1"}))
     assert config == static
@@ -114,16 +114,14 @@ def test_threads_change_by_half_or_double_at_most(threads: str, reason: str) -> 
         ("metric.reporters", "no.such.Class", "Validation of dynamic config update of Set"),
     ],
 )
-def test_what_would_leave_a_broker_unfit_is_refused_in_kafka_s_words(
-    name: str, value: str, reason: str
-) -> None:
+def test_invalid_combinations_are_rejected_with_kafka_s_messages(name: str, value: str, reason: str) -> None:
     static = broker_config({"metric.reporters": "of.the.Users"})
     with pytest.raises(ConfigError, match=re.escape(reason)):
         check_change(static, with_dynamic(static, Layers({name: value}, {})))
     check_change(static, with_dynamic(static, Layers({"listeners": "PLAINTEXT://:1,CONTROLLER://:2"}, {})))
 
 
-def test_all_who_have_a_configuration_see_it_change() -> None:
+def test_a_configuration_changes_in_place() -> None:
     config = broker_config()
     follow(config, with_dynamic(config, Layers({"max.connections": "7"}, {})))
     assert (config.max_connections, config.get("max.connections")) == (7, 7)

@@ -48,13 +48,13 @@ def test_groups_cost_nothing():
 
 
 @pytest.mark.parametrize("pattern", ["(a+a+)+y", "((a*)*)*b", "(a|aa)+b", "(.*a){1,50}b", "(a|a?)+b"])
-def test_matching_does_not_go_back(pattern):
+def test_matching_does_not_backtrack(pattern):
     """A backtracking engine such as Python's would practically never finish some of these."""
     matches = full_match(pattern)
     assert not any(matches("a" * 249) for _ in range(100))
 
 
-def test_few_patterns_are_kept():
+def test_the_cache_of_patterns_is_bounded():
     import re2
 
     assert full_match("order-[0-9]+") is full_match("order-[0-9]+")

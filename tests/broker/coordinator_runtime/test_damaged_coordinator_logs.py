@@ -60,7 +60,7 @@ LENGTH, MAGIC, CRC, CODEC, RECORDS_COUNT, IN_THE_VALUE = 8, 16, 18, 22, 57, 90
 
 
 @pytest.mark.parametrize("field", [LENGTH, MAGIC, CRC, RECORDS_COUNT, IN_THE_VALUE])
-def test_one_damaged_state_costs_one_state(world: World, field: int) -> None:
+def test_one_damaged_batch_loses_the_state_of_one_id(world: World, field: int) -> None:
     first, second, third = world.init(FIRST), world.init(SECOND), world.init(THIRD)
     path, offset = flip(world, TRANSACTION_STATE, 1, field)
     (line,) = moved(world, TRANSACTION_STATE)
@@ -73,7 +73,7 @@ def test_one_damaged_state_costs_one_state(world: World, field: int) -> None:
     assert world.init(SECOND) != second
 
 
-def test_an_id_that_cannot_be_read_any_more_is_one_of_those_without_a_later_record(world: World) -> None:
+def test_an_unreadable_id_is_one_of_those_without_a_later_record(world: World) -> None:
     for name in (FIRST, SECOND, THIRD):
         world.init(name)
     world.init(SECOND)
@@ -151,7 +151,7 @@ def committed_offset(world: World, group: str) -> int | None:
 
 
 @pytest.mark.parametrize("field", [LENGTH, CRC, IN_THE_VALUE])
-def test_one_damaged_commit_costs_one_commit(world: World, field: int) -> None:
+def test_one_damaged_batch_loses_one_commit(world: World, field: int) -> None:
     index = world.node.groups.partition_for("g")
     commit(world, FIRST, 5, group="g", committed=True)
     commit(world, FIRST, 6, group="g", committed=True)

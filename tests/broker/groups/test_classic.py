@@ -23,7 +23,7 @@ def lab_in(state: str, **changes: Any) -> tuple[Lab, list[str]]:
 
 @pytest.mark.parametrize("origin", ClassicGroupState)
 @pytest.mark.parametrize("target", ClassicGroupState)
-def test_every_move_is_legal_or_a_mistake_of_ours(origin: ClassicGroupState, target: ClassicGroupState):
+def test_invalid_state_transitions_raise(origin: ClassicGroupState, target: ClassicGroupState):
     group = ClassicGroup("g", Lab().config, state=origin)
     if origin in LEGAL_ORIGINS[target]:
         group.move_to(target, NOW_MS)
@@ -74,7 +74,7 @@ def test_followers_wait_for_the_leader_s_assignments():
     assert SYNC_TIMER not in lab.timers
 
 
-def test_they_are_written_before_a_member_gets_them():
+def test_assignments_are_written_before_a_member_gets_them():
     lab = Lab()
     leader, follower = lab.completing()
     lab.hold = True
@@ -91,7 +91,7 @@ def test_they_are_written_before_a_member_gets_them():
     assert [lab.synced(token).assignment for token in tokens] == [b"f", b"l"]
 
 
-def test_whom_the_leader_forgot_gets_nothing_and_strangers_are_ignored():
+def test_members_without_an_assignment_get_none_and_unknown_members_are_ignored():
     lab = Lab()
     leader, follower = lab.completing()
     waiting = lab.sync(follower)
@@ -179,7 +179,7 @@ def test_a_pending_member_has_no_heartbeat():
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing", "stable"])
-def test_every_heartbeat_that_is_heard_starts_the_session_anew(state: str):
+def test_every_heartbeat_restarts_the_session(state: str):
     lab, ids = lab_in(state)
     lab.advance(500)
     lab.heartbeat(ids[1])
@@ -274,7 +274,7 @@ def test_a_pending_id_may_leave():
 
 
 @pytest.mark.parametrize("state", ["preparing", "completing"])
-def test_what_a_leaving_member_waits_for_is_answered(state: str):
+def test_waiting_requests_of_a_leaving_member_get_a_response(state: str):
     lab, ids = lab_in(state)
     token = lab.join(ids[1]) if state == "preparing" else lab.sync(ids[1])
     lab.leave(MemberIdentity(member_id=ids[1]))
@@ -351,7 +351,7 @@ def test_the_new_id_is_written_before_it_is_answered():
     assert lab.error(token) == E.none
 
 
-def test_other_metadata_is_no_reason_but_another_protocol_is():
+def test_changed_metadata_causes_no_rebalance_but_another_protocol_does():
     lab, *_ = static_pair()
     other = (("range", b"other"), ("roundrobin", b"rr"))
     assert lab.error(lab.join(group_instance_id="if", api_version=9, protocols=other)) == E.none
@@ -415,7 +415,7 @@ def test_the_order_of_members_outlives_a_replacement():
     assert [each.group_instance_id for each in lab.group.members] == ["il", "if"]
 
 
-def test_a_member_that_has_not_synced_yet_hands_that_on():
+def test_a_replacement_of_a_member_that_has_not_synced_has_to_sync():
     lab = Lab()
     leader, _ = lab.enter(group_instance_id="il")
     lab.enter(group_instance_id="if")
@@ -482,7 +482,7 @@ def test_a_commit_keeps_the_session_alive(state: str, kept: bool):
     assert lab.session(ids[1]) == (SESSION_MS if kept else before)
 
 
-def test_a_dead_group_takes_no_commit():
+def test_a_dead_group_rejects_commits():
     lab = Lab()
     lab.group.move_to(ClassicGroupState.DEAD, NOW_MS)
     assert lab.commit("", -1) == E.coordinator_not_available
@@ -513,7 +513,7 @@ def test_a_dead_group_is_not_there():
 
 
 @pytest.mark.parametrize("state", STATES)
-def test_a_buried_group_leaves_no_timer_and_no_waiting_request(state: str):
+def test_a_removed_group_leaves_no_timer_and_no_waiting_request(state: str):
     lab, ids = lab_in(state)
     waiting = [lab.join()] if state == "empty" else []
     if state == "preparing":
@@ -625,7 +625,7 @@ def test_a_replacement_that_a_rebalance_overtakes_joins_it():
     assert lab.group.state is ClassicGroupState.COMPLETING_REBALANCE
 
 
-def test_a_group_whose_first_record_cannot_be_written_never_was():
+def test_a_group_whose_first_record_cannot_be_written_does_not_exist():
     lab = Lab()
     lab.append_error = E.not_coordinator
     group, effects = classic.create("g", lab.config, lab.now_ms)

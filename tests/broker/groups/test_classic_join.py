@@ -52,7 +52,7 @@ def test_a_static_member_joins_at_once_under_the_name_of_its_instance(version: i
     assert "i-u1" in lab.group.members
 
 
-def test_a_pending_id_is_forgotten_after_one_session():
+def test_a_pending_id_expires_after_one_session_timeout():
     lab = Lab()
     pending = lab.joined(lab.join()).member_id
     lab.advance(SESSION_MS)
@@ -116,7 +116,7 @@ def test_a_full_group_takes_no_member(state: str):
     assert (answer.error_code, answer.member_id) == (E.group_max_size_reached, "")
 
 
-def test_while_members_rejoin_the_last_to_come_are_let_go():
+def test_during_a_rebalance_the_last_members_of_a_full_group_are_rejected():
     lab = Lab()
     first, second = lab.stable(2)
     lab.group.config = type(lab.config)(group_size_max=1)
@@ -250,7 +250,7 @@ def test_static_members_stay_for_as_long_as_their_session():
     assert static in [each.member_id for each in lab.joined(token).members]
 
 
-def test_with_absent_static_members_only_it_goes_on_waiting():
+def test_with_only_static_members_absent_the_join_phase_continues():
     lab = Lab()
     static, _ = lab.enter(group_instance_id="i", session_timeout_ms=3 * REBALANCE_MS)
     lab.advance(DELAY_MS)
@@ -368,7 +368,7 @@ def test_the_next_leader_is_one_who_has_joined():
 # -- sessions -------------------------------------------------------------------------------------------------------
 
 
-def test_a_new_member_s_join_does_not_wait_for_ever():
+def test_a_new_member_s_join_times_out():
     """Its client may be gone, and cannot send heartbeats without a member id, so the waiting JoinGroup times out."""
     lab = Lab(new_member_join_timeout_ms=5 * SESSION_MS)
     lab.stable(1, session_timeout_ms=10 * SESSION_MS)
@@ -389,14 +389,14 @@ def test_a_member_whose_join_waits_does_not_expire():
     assert lab.session(follower) == SESSION_MS
 
 
-def test_the_join_phase_starts_sessions_anew():
+def test_the_join_phase_restarts_sessions():
     lab = Lab()
     ids = [lab.enter()[0] for _ in range(2)]
     lab.advance(2 * DELAY_MS)
     assert [lab.session(member_id) for member_id in ids] == [SESSION_MS] * 2
 
 
-def test_timers_of_a_member_that_leaves_go_with_it():
+def test_timers_of_a_member_that_leaves_are_cancelled():
     lab = Lab()
     lab.emptied()
     assert lab.timers == {}

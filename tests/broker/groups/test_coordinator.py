@@ -89,7 +89,7 @@ async def test_a_commit_of_the_broker_itself_waits_as_a_client_s(world: World):
     assert (await answer).topics[0].partitions[0].error_code == E.none
 
 
-async def test_and_at_once_if_that_is_at_once(world: World):
+async def test_a_commit_of_the_broker_returns_at_once_if_it_is_committed_at_once(world: World):
     assert world.commit(5) is E.none
     assert world.fetch() == (5, E.none)
 
@@ -213,7 +213,7 @@ async def test_the_empty_group_is_written_before_its_last_member_may_go(world: W
         (E.invalid_producer_epoch, E.invalid_producer_epoch),
     ],
 )
-async def test_a_refused_append_is_told_in_words_that_clients_know(world: World, refusal: E, error: E):
+async def test_a_failed_append_is_mapped_to_an_error_that_clients_know(world: World, refusal: E, error: E):
     member = await world.member(group="h")
     world.partition.refuse = refusal
     assert world.commit(5) is error
@@ -227,7 +227,7 @@ async def test_a_refused_append_is_told_in_words_that_clients_know(world: World,
     assert "g" not in {group.group_id for group in world.groups.all_groups()}
 
 
-async def test_a_commit_that_takes_too_long_is_given_up_but_may_still_come_true(world: World):
+async def test_a_commit_that_times_out_may_still_be_committed(world: World):
     world.partition.hold = True
     answer = world.commit(5)
     world.clock.advance(4_999)
@@ -239,7 +239,7 @@ async def test_a_commit_that_takes_too_long_is_given_up_but_may_still_come_true(
     assert world.fetch() == (5, E.none)
 
 
-async def test_a_client_that_has_gone_hurts_no_other(world: World):
+async def test_a_disconnected_client_affects_no_other(world: World):
     joining = world.join(version=3)
     joining.cancel()
     await turn()
@@ -266,14 +266,14 @@ async def test_a_plain_commit_is_version_4_with_the_topic_s_id(world: World):
     assert not batch.is_transactional
 
 
-async def test_one_with_a_retention_of_its_own_is_version_1(world: World):
+async def test_a_commit_with_a_retention_time_is_version_1(world: World):
     world.commit(5, version=3, retention_time_ms=1_000)
     (record,) = last_batch(world).records()
     assert record.value[:2] == b"\0\1"
     assert decode_value(decode_key(record.key), record.value).expire_timestamp_ms == world.clock.now + 1_000
 
 
-async def test_a_transactional_one_has_its_producer_and_sequence_0(world: World):
+async def test_a_transactional_commit_has_its_producer_and_sequence_0(world: World):
     commit_transactional(world)
     batch = last_batch(world)
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 0, 0)
@@ -360,7 +360,7 @@ async def test_transactional_commits_to_an_unknown_group(world: World, fields: d
 @pytest.mark.parametrize(
     ("version", "error"), [(1, E.coordinator_not_available), (2, E.coordinator_load_in_progress)]
 )
-async def test_old_producers_are_not_told_of_loading(world: World, version: int, error: E):
+async def test_old_producers_get_another_error_during_loading(world: World, version: int, error: E):
     world.groups._runtime._shards[0].refusal = E.coordinator_load_in_progress
     assert commit_transactional(world, api_version=version) == [error]
 
@@ -368,7 +368,7 @@ async def test_old_producers_are_not_told_of_loading(world: World, version: int,
 # -- loading --------------------------------------------------------------------------------------------------------
 
 
-async def test_everything_is_there_after_a_restart(world: World):
+async def test_the_state_is_the_same_after_a_restart(world: World):
     member = await world.member()
     world.commit(5, generation_id_or_member_epoch=1, member_id=member)
     before = world.groups.memory()
@@ -436,7 +436,7 @@ async def test_a_partition_is_loaded_when_it_is_first_needed():
     assert list(world.groups.memory()) == [partition_for("g", 4)]
 
 
-async def test_a_group_lives_where_the_hash_of_its_name_says():
+async def test_a_group_s_partition_is_the_hash_of_its_id():
     world = World(offsets_partitions=4)
     assert world.groups.partition_for("group") == partition_for("group", 4) == 3
 
@@ -528,7 +528,7 @@ async def test_without_its_topic_there_is_no_coordinator(world: World):
 # -- topics and time ------------------------------------------------------------------------------------------------
 
 
-async def test_the_offsets_of_a_deleted_topic_go_with_it(world: World):
+async def test_the_offsets_of_a_deleted_topic_are_deleted(world: World):
     world.commit(5)
     world.groups.on_topic_deleted(Topic("t", uuid.UUID(int=9)))
     assert world.fetch() == (5, E.none)  # the deleted topic had the same name but another id
@@ -539,7 +539,7 @@ async def test_the_offsets_of_a_deleted_topic_go_with_it(world: World):
     assert world.fetch() == (-1, E.none)
 
 
-async def test_if_the_broker_dies_in_between_they_go_at_the_next_start(world: World):
+async def test_after_a_kill_they_are_deleted_at_the_next_start(world: World):
     world.commit(5)
     world.metadata.topics["t"] = Topic("t", uuid.UUID(int=9), world.topic.partitions)
     world.restart()

@@ -65,7 +65,7 @@ def test_the_last_commit_counts(log: Log):
     assert log.get() == -7
 
 
-def test_what_was_written_with_it_is_kept(log: Log):
+def test_a_commit_keeps_its_metadata_and_leader_epoch(log: Log):
     where = log.commit(5, leader_epoch=3, metadata="m", commit_timestamp_ms=9, topic_id=TOPIC_ID)
     committed = log.offsets.find("g", "t", 0, require_stable=True).committed
     assert (committed.leader_epoch, committed.metadata, committed.commit_timestamp_ms) == (3, "m", 9)
@@ -117,7 +117,7 @@ def test_what_is_above_the_high_watermark_is_not_found_yet(log: Log):
 # -- transactions ---------------------------------------------------------------------------------------------------
 
 
-def test_a_pending_offset_is_not_seen_and_makes_the_spot_unstable(log: Log):
+def test_a_pending_offset_is_invisible_and_makes_the_partition_unstable(log: Log):
     log.commit(5)
     log.commit(7, producer=1)
     assert log.get() == 5
@@ -125,7 +125,7 @@ def test_a_pending_offset_is_not_seen_and_makes_the_spot_unstable(log: Log):
 
 
 @pytest.mark.parametrize(("committed", "offset"), [(True, 7), (False, 5)])
-def test_a_marker_decides(log: Log, committed: bool, offset: int):
+def test_a_marker_commits_or_drops_a_pending_offset(log: Log, committed: bool, offset: int):
     log.commit(5)
     log.commit(7, producer=1)
     log.marker(1, committed)
@@ -146,7 +146,7 @@ def test_a_later_plain_commit_beats_the_marker(log: Log):
     assert log.get() == 3
 
 
-def test_an_earlier_plain_commit_does_not(log: Log):
+def test_an_earlier_plain_commit_does_not_beat_the_marker(log: Log):
     log.commit(3)
     log.commit(7, producer=1)
     log.marker(1, True)
@@ -178,7 +178,7 @@ def test_a_marker_reaches_every_group_of_the_partition(log: Log):
     assert (log.get(group="g"), log.get(group="h")) == (7, 9)
 
 
-def test_a_marker_told_late_leaves_the_next_transaction_alone(log: Log):
+def test_a_late_marker_does_not_affect_the_next_transaction(log: Log):
     log.commit(7, producer=1)
     marker = log.next
     log.next += 1
@@ -216,13 +216,13 @@ def test_a_tombstone_leaves_the_rest_of_the_transaction(log: Log):
     assert log.offsets.committed_spots("g") == [("t", 1)]
 
 
-def test_a_tombstone_for_nothing_is_nothing(log: Log):
+def test_a_tombstone_without_an_offset_has_no_effect(log: Log):
     log.delete()
     log.delete(group="other")
     assert log.offsets.image() == GroupOffsets().image()
 
 
-def test_what_is_only_pending_is_to_be_buried_but_is_not_listed(log: Log):
+def test_a_pending_offset_gets_a_tombstone_but_is_not_listed(log: Log):
     log.commit(5, partition=1)
     log.commit(7, producer=1)
     assert log.offsets.committed_spots("g") == [("t", 1)]

@@ -30,7 +30,7 @@ def lead(world: World, leader: int, epoch: int) -> None:
     world.groups.on_leader_changed(world.metadata.topics[CONSUMER_OFFSETS], state)
 
 
-async def test_a_commit_that_is_held_is_nowhere_until_it_is_let_go(world: World) -> None:
+async def test_a_held_commit_is_not_written_until_it_is_released(world: World) -> None:
     world.injection.points = gate = Gate("group.append")
     committing = world.commit(5)
     await turn()
@@ -54,7 +54,7 @@ async def test_a_commit_that_is_refused_failed(world: World) -> None:
     assert world.fetch() == (-1, E.none)
 
 
-async def test_who_waits_at_a_rule_is_told_when_the_leadership_goes(world: World) -> None:
+async def test_a_held_request_fails_when_the_leadership_ends(world: World) -> None:
     world.injection.points = gate = Gate("group.append")
     committing = world.commit(5)
     await turn()
@@ -65,7 +65,7 @@ async def test_who_waits_at_a_rule_is_told_when_the_leadership_goes(world: World
     assert world.fetch() == (-1, E.none), "the next leadership of this node does not write it either"
 
 
-async def test_a_rebalance_whose_record_is_held_goes_on_when_it_is_let_go(world: World) -> None:
+async def test_a_rebalance_whose_record_is_held_continues_when_it_is_released(world: World) -> None:
     joining = world.join(version=3)
     world.clock.advance(0)
     member = (await joining).member_id
@@ -100,7 +100,7 @@ async def test_a_load_that_is_held_answers_14(world: World) -> None:
     assert world.fetch() == (5, E.none)
 
 
-async def test_a_load_that_is_let_go_after_the_next_one_does_nothing(world: World) -> None:
+async def test_a_load_that_is_released_after_the_next_load_does_nothing(world: World) -> None:
     world.commit(5)
     world.injection.points = gate = Gate("coordinator.load")
     lead(world, NODE_ID, 1)
@@ -127,7 +127,7 @@ async def test_a_new_leader_loads_before_the_first_request(world: World) -> None
     assert list(world.groups.memory()) == [0]
 
 
-async def test_of_a_killed_node_no_client_hears_and_no_timer_is_left(world: World) -> None:
+async def test_a_killed_node_sends_no_response_and_leaves_no_timer(world: World) -> None:
     await world.member(group="h")
     joining = world.join(version=3)
     world.partition.hold = True

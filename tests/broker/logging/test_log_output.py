@@ -61,7 +61,7 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes]) -> N
     ("output", "number"),
     [(reader_gone, signal.SIGTERM), (never_read, signal.SIGINT), (disk_full, signal.SIGTERM)],
 )
-def test_a_log_that_cannot_be_written_reaches_neither_clients_nor_the_end(
+def test_a_log_that_cannot_be_written_blocks_neither_clients_nor_the_stop(
     output: object, number: signal.Signals, tmp_path: Path
 ) -> None:
     port = _free_port()

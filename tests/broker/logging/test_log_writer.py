@@ -36,7 +36,7 @@ def say(event: str, fields: dict[str, object]) -> bytes:
     return f"{event} {fields}\n".encode()
 
 
-def test_lines_leave_in_their_order() -> None:
+def test_lines_are_written_in_their_order() -> None:
     sink = Sink()
     writer = LogWriter(sink, say)
     for number in range(20_000):
@@ -101,7 +101,7 @@ def test_lines_that_cannot_be_written_are_counted_as_soon_as_one_can() -> None:
     assert sink.written == b"log lines dropped {'lines': 5}\nafter\n"
 
 
-def test_what_a_rate_limit_has_left_out_is_said_though_no_line_follows() -> None:
+def test_suppressed_lines_are_counted_even_if_no_line_follows() -> None:
     sink = Sink()
     left_out: list[tuple[str, dict[str, object]]] = [("suppressed", {"lines": 7})]
 
@@ -153,7 +153,7 @@ def test_a_descriptor_that_does_not_block_is_waited_for(pipe: tuple[int, int]) -
     assert taken == data
 
 
-def test_behind_a_line_that_was_cut_off_the_next_one_begins_anew(
+def test_after_a_truncated_line_the_next_line_is_complete(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path_factory.mktemp("log") / "log"

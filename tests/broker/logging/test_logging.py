@@ -129,7 +129,7 @@ class Unspeakable:
 
 
 @pytest.mark.parametrize("log_format", ["json", "human"])
-def test_a_line_that_cannot_be_made_a_text_does_not_reach_who_logs(log_format: str):
+def test_a_line_that_cannot_be_formatted_raises_no_error_in_the_caller(log_format: str):
     stream = io.StringIO()
     configure(log_format, stream=stream)
     get_logger().info("odd", value=Unspeakable())
@@ -168,7 +168,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("log_format", ["json", "human"])
 @pytest.mark.parametrize("name", HOSTILE.values(), ids=HOSTILE)
-def test_what_a_client_sends_reaches_no_terminal_raw(log_format: str, name: str):
+def test_control_characters_of_clients_are_escaped(log_format: str, name: str):
     """Control characters are escaped in values, in lists of values, in the event and in the text of an exception."""
     stream = io.StringIO()
     configure(log_format, stream=stream)

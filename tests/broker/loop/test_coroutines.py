@@ -58,7 +58,7 @@ def test_the_first_call_counts_before_the_wait_too():
     assert start(wait(waiter), NodeLife()) == "out of time"
 
 
-async def test_one_that_waits_several_times_is_one_future():
+async def test_a_coroutine_that_waits_several_times_is_one_future():
     first, second = Waiter(), Waiter()
 
     async def both():
@@ -156,13 +156,13 @@ class TestTheEndOfALife:
         life.end()
         assert order == ["a", "b", "c"]
 
-    async def test_a_future_of_it_stays_open_as_its_client_gets_no_response(self):
+    async def test_the_future_of_a_dead_node_s_coroutine_stays_pending(self):
         life = NodeLife()
         future = start(wait(Waiter()), life)
         life.end()
         assert not future.done()
 
-    async def test_what_was_running_then_ends_at_its_next_wait(self):
+    async def test_a_coroutine_that_runs_when_its_node_dies_is_closed_at_its_next_wait(self):
         life, seen = NodeLife(), []
 
         async def walk():
@@ -172,7 +172,7 @@ class TestTheEndOfALife:
         start_in_background(walk(), life)
         assert seen == ["left"]
 
-    async def test_nothing_is_started_behind_it(self):
+    async def test_no_coroutine_starts_after_the_node_s_death(self):
         life, seen = NodeLife(), []
         life.end()
         start_in_background(wait(Waiter(), seen), life)
@@ -194,7 +194,7 @@ class TestTheEndOfALife:
         waiter.wake(None)
         assert seen == ["left"]
 
-    async def test_to_resume_it_is_a_fault_of_ours(self, monkeypatch):
+    async def test_resuming_a_coroutine_of_a_dead_node_is_a_programming_error(self, monkeypatch):
         found = []
         monkeypatch.setattr(coroutines, "misused", lambda event, coroutine: found.append(event))
         life = NodeLife()
@@ -223,6 +223,6 @@ async def test_a_failure_in_the_background_is_logged_and_hurts_no_request(capsys
     assert "a coroutine failed, and no request waits for it" in capsys.readouterr().out
 
 
-def test_one_that_is_dropped_without_being_started_is_a_warning_and_so_a_failure():
+def test_a_coroutine_that_is_never_started_is_a_warning_and_so_a_failure():
     with pytest.warns(RuntimeWarning, match="never awaited"):
         give(1)

@@ -132,7 +132,7 @@ def test_a_filter_finds_entries() -> None:
         assert not EVERYTHING._replace(**{name: other}).finds(acl())  # type: ignore[arg-type]
 
 
-def test_what_two_filters_find_goes_once_and_is_told_twice() -> None:
+def test_an_acl_that_two_filters_match_is_deleted_once_and_listed_twice() -> None:
     existing = held(acl("a"), acl("b"))
     records, results = acls.delete(
         existing, [EVERYTHING._replace(resource_name="a"), EVERYTHING, EVERYTHING._replace(operation=4)]
@@ -159,7 +159,7 @@ def test_a_filter_of_an_unknown_code_is_refused_and_the_others_count(
     assert (len(records), found) == (1, [acl()])
 
 
-def test_too_much_is_not_deleted_in_part() -> None:
+def test_too_many_matches_delete_nothing() -> None:
     existing = held(*(acl(str(number)) for number in range(10_001)))
     with pytest.raises(
         ApiError, match=r"^Cannot remove more than 10000 acls in a single delete operation\.$"
@@ -191,7 +191,7 @@ class Follower(MetadataListener):
         self.told.append((list(removed), list(added)))
 
 
-async def test_acls_outlive_a_restart_and_listeners_learn_of_them(tmp_path: Path) -> None:
+async def test_acls_survive_a_restart_and_listeners_get_them(tmp_path: Path) -> None:
     cluster = open_cluster(tmp_path)
     follower = Follower()
     cluster.subscribe(follower)

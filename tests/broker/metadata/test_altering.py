@@ -38,7 +38,7 @@ def change(
     return altered(image, CONFIG, resource, named, full_match)
 
 
-def test_what_differs_is_set_and_unset(image: Image) -> None:
+def test_only_differing_values_are_set_and_unset(image: Image) -> None:
     assert change(image, ORDERS, retention_ms=(SET, "2"), cleanup_policy=(DELETE, None)) == {
         "retention.ms": "2",
         "cleanup.policy": None,
@@ -46,7 +46,7 @@ def test_what_differs_is_set_and_unset(image: Image) -> None:
     assert change(image, ORDERS, retention_ms=(SET, "1"), flush_ms=(DELETE, None)) == {}
 
 
-def test_of_brokers_what_stays_is_written_too(image: Image) -> None:
+def test_unchanged_values_of_brokers_are_written_too(image: Image) -> None:
     everywhere = Resource(BROKER_RESOURCE, "")
     assert change(image, everywhere, log_cleaner_threads=(SET, "2")) == {"log.cleaner.threads": "2"}
 
@@ -60,7 +60,7 @@ def test_of_brokers_what_stays_is_written_too(image: Image) -> None:
         (SUBTRACT, "delete", None),
     ],
 )
-def test_lists_get_more_and_fewer_members(
+def test_append_and_subtract_change_lists(
     image: Image, operation: Operation, value: str, result: str | None
 ) -> None:
     expected = {} if result is None else {"cleanup.policy": result}
@@ -72,7 +72,7 @@ def test_a_list_that_is_not_set_begins_with_its_default(image: Image) -> None:
     assert change(image, ORDERS, cleanup_policy=(APPEND, "compact")) == {"cleanup.policy": "delete,compact"}
 
 
-def test_what_is_not_named_is_unset_by_a_replacement(image: Image) -> None:
+def test_a_replacement_unsets_values_that_it_does_not_contain(image: Image) -> None:
     wanted = {"retention.ms": "1", "flush.ms": "5"}
     assert replaced(image, CONFIG, ORDERS, wanted, bool) == {"flush.ms": "5", "cleanup.policy": None}
 
@@ -164,7 +164,7 @@ def test_what_is_not_named_is_unset_by_a_replacement(image: Image) -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused_in_kafka_s_words(
+def test_invalid_values_are_rejected_with_kafka_s_messages(
     image: Image,
     resource: Resource,
     name: str,

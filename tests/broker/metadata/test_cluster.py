@@ -81,7 +81,7 @@ async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
     assert cluster.brokers[1].epoch == 4
 
 
-async def test_each_start_registers_anew(tmp_path):
+async def test_each_start_registers_the_broker_again(tmp_path):
     first = open_cluster(tmp_path)
     await first.close()
     second = open_cluster(tmp_path, seed=2)
@@ -90,7 +90,7 @@ async def test_each_start_registers_anew(tmp_path):
     await second.close()
 
 
-async def test_who_leaves_is_fenced_until_the_next_start(tmp_path):
+async def test_a_broker_that_leaves_is_fenced_until_the_next_start(tmp_path):
     """After a controlled shutdown the controller fences the broker at once, without waiting for its session, as in Kafka."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("a")])
@@ -223,7 +223,7 @@ async def test_validation_alone_creates_nothing(tmp_path):
     await cluster.close()
 
 
-async def test_of_two_that_want_one_name_at_once_one_gets_it(tmp_path):
+async def test_of_two_concurrent_creations_of_a_topic_one_succeeds(tmp_path):
     cluster = open_cluster(tmp_path)
     answers = await asyncio.gather(
         *(
@@ -324,7 +324,7 @@ async def test_an_internal_topic_is_made_once_however_many_ask(tmp_path):
     await cluster.close()
 
 
-async def test_one_that_gives_up_does_not_spoil_it_for_the_others(tmp_path):
+async def test_a_cancelled_caller_does_not_fail_the_others(tmp_path):
     cluster = open_cluster(tmp_path)
     first, second = (
         asyncio.ensure_future(cluster.auto_topic_creation.ensure_internal_topic("__consumer_offsets"))
@@ -360,7 +360,7 @@ async def test_kafkas_own_defaults_need_kafkas_own_cluster(tmp_path):
     await cluster.close()
 
 
-async def test_listeners_hear_of_each_commit_when_the_image_has_it(tmp_path):
+async def test_listeners_are_called_for_each_commit_after_the_image(tmp_path):
     cluster = open_cluster(tmp_path)
     recorder = Recorder()
     cluster.subscribe(recorder)
@@ -382,7 +382,7 @@ async def test_listeners_hear_of_each_commit_when_the_image_has_it(tmp_path):
     await cluster.close()
 
 
-async def test_a_listener_hears_of_new_leaders(tmp_path):
+async def test_a_listener_is_called_for_new_leaders(tmp_path):
     cluster = open_cluster(tmp_path)
     recorder = Recorder()
     await cluster.replication_control.create_topics([NewTopic("a", 2)])
@@ -428,7 +428,7 @@ async def test_a_caller_that_goes_away_leaves_its_change_behind(tmp_path):
     await cluster.close()
 
 
-async def test_nothing_is_answered_when_the_disk_fails(tmp_path):
+async def test_no_change_succeeds_when_the_disk_fails(tmp_path):
     gate = Gate()
     cluster = open_cluster(tmp_path, sync=gate)
     gate.failure = OSError(5, "Input/output error")
@@ -453,7 +453,7 @@ async def test_ten_thousand_partitions_survive_restarts(tmp_path):
     assert list((tmp_path / LOG_DIRECTORY).glob("*.checkpoint"))
 
 
-def test_ids_do_not_look_like_options():
+def test_generated_ids_do_not_begin_with_a_dash():
     rng = Random(1)
     drawn = iter((0xFB << 120, 0x12 << 120))
     rng.getrandbits = lambda _: next(drawn)

@@ -99,13 +99,13 @@ def test_an_unclean_election_makes_the_new_leader_the_only_one_in_sync() -> None
     assert recovered.leader_recovery_state == 0
 
 
-def test_who_was_the_last_in_sync_leads_when_it_is_back() -> None:
+def test_the_last_replica_in_sync_becomes_leader_when_it_returns() -> None:
     alone = image(isr=(1,), leader=-1, fenced=[1])
     after = apply(alone, records_for_returned_broker(alone, 1, never))
     assert (after.leader, after.isr, after.leader_epoch) == (1, (1,), 6)
 
 
-def test_who_was_not_in_sync_does_not_lead_when_it_is_back() -> None:
+def test_a_replica_outside_the_isr_does_not_become_leader_when_it_returns() -> None:
     alone = image(isr=(1,), leader=-1, fenced=[1, 2])
     assert list(records_for_returned_broker(alone, 2, never)) == []
     after = apply(alone, records_for_returned_broker(alone, 2, always))
@@ -156,7 +156,7 @@ def test_leadership_goes_back_only_to_preferred_leaders_that_can_have_it() -> No
         assert list(records_for_balance(kept)) == []
 
 
-def test_a_leader_says_who_is_in_sync() -> None:
+def test_a_leader_changes_the_isr() -> None:
     before = image()
     topic = before.topics["t"]
     assert record_for_isr(before, topic, state(before), 5, [3, 2, 1]) is None
@@ -173,7 +173,7 @@ def test_a_leader_says_who_is_in_sync() -> None:
         (5, [2], ErrorCode.ineligible_replica),  # the leader is not in the list
     ],
 )
-def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) -> None:
+def test_replicas_that_may_not_join_the_isr(epoch: int, isr: list[int], error: ErrorCode) -> None:
     before = image(fenced=[3])
     with pytest.raises(ApiError) as refused:
         record_for_isr(before, before.topics["t"], state(before), epoch, isr)
@@ -183,7 +183,7 @@ def test_who_may_not_be_in_sync(epoch: int, isr: list[int], error: ErrorCode) ->
 # -- reassignments ----------------------------------------------------------------------------------------------
 
 
-def test_a_partition_moves_by_growing_first() -> None:
+def test_a_reassignment_adds_replicas_first() -> None:
     before = image((1, 2))
     topic = before.topics["t"]
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])
@@ -202,7 +202,7 @@ def test_a_partition_moves_by_growing_first() -> None:
     assert done.directories == (uuid.UUID(int=3), uuid.UUID(int=4))
 
 
-def test_a_move_takes_the_place_of_one_that_is_under_way() -> None:
+def test_a_reassignment_replaces_one_that_is_under_way() -> None:
     before = image((1, 2))
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [1, 3])])
@@ -218,7 +218,7 @@ def test_a_move_takes_the_place_of_one_that_is_under_way() -> None:
     assert (both.replicas, both.adding_replicas, both.removing_replicas) == ((1, 2, 3, 4), (4,), (2, 3))
 
 
-def test_a_move_is_given_up() -> None:
+def test_a_reassignment_is_cancelled() -> None:
     before = image((1, 2))
     topic = before.topics["t"]
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [2, 3])])
@@ -229,7 +229,7 @@ def test_a_move_is_given_up() -> None:
     assert refused.value.error is ErrorCode.no_reassignment_in_progress
 
 
-def test_what_is_there_already_needs_no_move() -> None:
+def test_a_reassignment_to_the_current_replicas_changes_nothing() -> None:
     before = image((1, 2))
     assert record_for_reassignment(before, before.topics["t"], state(before), [1, 2]) is None
 
@@ -247,14 +247,14 @@ def test_fewer_replicas_are_fewer_at_once() -> None:
 
 
 @pytest.mark.parametrize("target", [[], [1, 1], [9]])
-def test_targets_that_cannot_be(target: list[int]) -> None:
+def test_invalid_targets(target: list[int]) -> None:
     before = image((1, 2))
     with pytest.raises(ApiError) as refused:
         record_for_reassignment(before, before.topics["t"], state(before), target)
     assert refused.value.error is ErrorCode.invalid_replica_assignment
 
 
-def test_who_loses_a_replica_begins_a_new_epoch_also_under_the_same_leader() -> None:
+def test_removing_a_replica_bumps_the_leader_epoch() -> None:
     """The new leader epoch prevents removed replicas from fetching (PartitionChangeBuilder)."""
     before = image((1, 2, 3))
     after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [1, 3])])
@@ -278,7 +278,7 @@ def test_fewer_replicas_wait_until_all_that_stay_are_in_sync() -> None:
     assert (done.replicas, done.isr, done.removing_replicas) == ((1, 2), (1, 2), ())
 
 
-def test_what_comes_and_goes_is_told_in_order_of_the_brokers() -> None:
+def test_adding_and_removing_replicas_are_sorted_by_id() -> None:
     before = image((2, 1), nodes=5)
     moving = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [5, 4])])
     assert (moving.replicas, moving.adding_replicas, moving.removing_replicas) == (
@@ -288,7 +288,7 @@ def test_what_comes_and_goes_is_told_in_order_of_the_brokers() -> None:
     )
 
 
-def test_a_move_is_given_up_uncleanly_only_where_that_is_allowed() -> None:
+def test_an_unclean_cancellation_needs_permission() -> None:
     """Only new replicas are in the ISR: no replica that stays is known to have every record."""
     before = image((1, 2))
     topic = before.topics["t"]

@@ -156,7 +156,7 @@ def test_a_missing_file_is_noticed(directory):
         Opened(directory)
 
 
-def test_a_record_from_the_future_is_not_guessed_at(directory):
+def test_a_record_of_a_later_version_is_an_error(directory):
     closed_with(directory, 1)
     opened = Opened(directory)
     at = opened.log.next_offset
@@ -187,7 +187,7 @@ def test_a_metadata_transaction_counts_when_it_ends(directory):
     opened.log.abandon()
 
 
-def test_an_aborted_metadata_transaction_never_was(directory):
+def test_an_aborted_metadata_transaction_has_no_effect(directory):
     begin, abort = schema.BeginTransactionRecord(name="x"), schema.AbortTransactionRecord(reason="y")
     append(directory, [begin, *topic(1)], [abort], topic(2))
     opened = Opened(directory)
@@ -268,7 +268,7 @@ async def test_a_deferred_sync_that_fails_is_an_error_and_is_not_tried_again(dir
     assert gate.calls == 1
 
 
-async def test_the_image_has_changed_when_the_caller_goes_on(directory):
+async def test_the_image_has_changed_when_the_caller_continues(directory):
     opened = Opened(directory)
     seen = []
     commits = [opened.log.commit(topic(number), NOW_MS) for number in (1, 2)]
@@ -336,7 +336,7 @@ async def test_a_closed_log_has_synced_what_was_written(directory):
         opened.log.commit(topic(3), NOW_MS)
 
 
-async def test_a_caller_who_gives_up_loses_nothing(directory):
+async def test_a_cancelled_caller_loses_no_commit(directory):
     opened = Opened(directory)
     opened.log.commit(topic(1), NOW_MS).cancel()
     await opened.log.commit(topic(2), NOW_MS)

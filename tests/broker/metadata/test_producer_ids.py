@@ -35,7 +35,7 @@ async def take(ids: ProducerIds, count: int) -> list[int]:
     return taken
 
 
-async def test_ids_are_given_out_in_order_across_blocks():
+async def test_ids_are_allocated_in_order_across_blocks():
     ids = ProducerIds(Claims())
     assert await take(ids, 3 * BLOCK_SIZE) == list(range(3 * BLOCK_SIZE))
 
@@ -86,7 +86,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_block_with_it():
     assert claims.made == 1
 
 
-async def test_a_block_that_cannot_be_had_is_asked_for_again():
+async def test_a_failed_block_allocation_is_retried():
     claims = Claims()
     claims.failure = ProducerIdsExhausted()
     ids = ProducerIds(claims)

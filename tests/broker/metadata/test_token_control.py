@@ -217,14 +217,14 @@ async def test_the_keys_of_removed_tokens_are_forgotten(cluster):
     assert set(control._scram_keys) == {(kept.token_id, "SCRAM-SHA-256")}
 
 
-async def test_no_credential_for_what_there_is_not(cluster):
+async def test_an_unknown_token_has_no_credential(cluster):
     control = cluster.token_control
     token = await control.create(ALICE, ALICE, [], -1)
     assert await control.credential(token.token_id, "PLAIN") is None
     assert await control.credential("another", "SCRAM-SHA-256") is None
 
 
-async def test_a_client_that_goes_away_does_not_take_the_keys_along(cluster):
+async def test_a_cancelled_client_does_not_drop_the_keys(cluster):
     control = cluster.token_control
     token = await control.create(ALICE, ALICE, [], -1)
     leaving = asyncio.ensure_future(control.credential(token.token_id, "SCRAM-SHA-256"))

@@ -59,14 +59,14 @@ def turns() -> Turns:
     return Turns()
 
 
-def test_many_are_written_to_at_the_end_of_the_turn(turns: Turns):
+def test_responses_to_many_clients_are_written_at_the_end_of_the_turn(turns: Turns):
     for _ in range(3):
         assert turns.serve(1, 2, 3) == []
         assert turns.end() == [1, 2, 3]
     assert turns.loop.soon == []
 
 
-def test_a_client_that_is_alone_does_not_wait(turns: Turns):
+def test_the_response_to_a_single_client_is_written_at_once(turns: Turns):
     assert turns.serve(1) == []
     assert turns.end() == [1]
     for _ in range(AT_ONCE):
@@ -75,7 +75,7 @@ def test_a_client_that_is_alone_does_not_wait(turns: Turns):
         assert turns.end() == [1]
 
 
-def test_a_client_that_is_alone_no_more_is_noticed(turns: Turns):
+def test_a_second_client_changes_the_mode(turns: Turns):
     turns.serve(1)
     turns.end()
     for _ in range(AT_ONCE // 2):
@@ -86,7 +86,7 @@ def test_a_client_that_is_alone_no_more_is_noticed(turns: Turns):
     assert turns.serve(1, 2) == []
 
 
-def test_so_many_do_not_wait_for_the_others_of_a_long_turn(turns: Turns):
+def test_a_limited_number_of_responses_is_written_before_the_end_of_the_turn(turns: Turns):
     names = range(TOGETHER)
     assert turns.serve(*names, 100) == [*names]
     assert turns.end() == [*names, 100]

@@ -90,7 +90,7 @@ async def test_the_first_sees_what_a_later_one_stops() -> None:
     assert peer.answered() == [1]
 
 
-async def test_a_watcher_hears_that_an_answer_was_kept_back() -> None:
+async def test_a_watcher_gets_an_event_for_a_dropped_response() -> None:
     watcher = Watcher()
     peer = intercepted({HEARTBEAT: pong}, watcher, Rule(answers=False))
     peer.send(heartbeat(1))
@@ -98,7 +98,7 @@ async def test_a_watcher_hears_that_an_answer_was_kept_back() -> None:
     assert peer.answered() == []
 
 
-async def test_a_mute_connection_keeps_every_answer_back() -> None:
+async def test_a_mute_connection_drops_every_response() -> None:
     watcher = Watcher()
     peer = intercepted({HEARTBEAT: pong}, watcher)
     peer.connection.mute()
@@ -106,14 +106,14 @@ async def test_a_mute_connection_keeps_every_answer_back() -> None:
     assert watcher.seen == [(1, "arrived"), (1, "KEPT_BACK")]
 
 
-async def test_a_watcher_hears_that_a_client_wanted_no_answer() -> None:
+async def test_a_watcher_gets_an_event_for_a_request_without_a_response() -> None:
     watcher = Watcher()
     peer = intercepted({PRODUCE: lambda message, context: NO_RESPONSE}, watcher)
     peer.send(produce(1, b""))
     assert watcher.seen == [(1, "arrived"), (1, "UNANSWERED")]
 
 
-async def test_a_watcher_hears_that_the_client_left_before_its_answer() -> None:
+async def test_a_watcher_gets_an_event_for_a_client_that_left() -> None:
     watcher, parking = Watcher(), Parking()
     peer = intercepted({HEARTBEAT: parking}, watcher)
     peer.send(heartbeat(1))
@@ -122,7 +122,7 @@ async def test_a_watcher_hears_that_the_client_left_before_its_answer() -> None:
     assert watcher.seen == [(1, "arrived"), (1, "DELAYED"), (1, "GONE")]
 
 
-async def test_a_watcher_hears_that_the_broker_hung_up_instead_of_answering() -> None:
+async def test_a_watcher_gets_an_event_for_a_closed_connection() -> None:
     def refuse(message: object, context: object) -> object:
         raise CloseConnection("not like this")
 
@@ -132,7 +132,7 @@ async def test_a_watcher_hears_that_the_broker_hung_up_instead_of_answering() ->
     assert watcher.seen == [(1, "arrived"), (1, "GONE")]
 
 
-async def test_a_watcher_hears_of_a_request_that_is_handled_once_more() -> None:
+async def test_a_watcher_gets_an_event_for_a_request_that_is_handled_again() -> None:
     rule, watcher = Rule(handles=False), Watcher()
     peer = intercepted({HEARTBEAT: pong}, watcher, rule)
     peer.send(heartbeat(1))
@@ -157,7 +157,7 @@ async def test_of_an_api_that_no_interceptor_wants_no_call_is_made() -> None:
     assert peer.answered() == [1]
 
 
-async def test_who_saw_a_call_arrive_hears_its_answer_also_when_he_has_gone() -> None:
+async def test_a_removed_interceptor_still_sees_the_response_of_its_call() -> None:
     rule, parking = Rule(answers=False), Parking()
     peer = intercepted({HEARTBEAT: parking}, rule)
     peer.send(heartbeat(1))

@@ -277,7 +277,7 @@ async def test_a_frame_of_any_size_arrives_whole_and_so_does_the_next(size: int,
     steps=st.lists(st.integers(1, LANDING_BYTES), min_size=1, max_size=20),
     parks=st.lists(st.booleans(), min_size=6, max_size=6),
 )
-def test_no_cut_of_the_stream_changes_what_is_heard(
+def test_requests_do_not_depend_on_how_the_stream_is_split(
     sizes: list[int], steps: list[int], parks: list[bool]
 ) -> None:
     sent = [bytes([number + 1]) * size for number, size in enumerate(sizes)]
@@ -406,7 +406,7 @@ async def test_what_is_not_served_is_named(key: int, version: int, said: dict[st
         "API -1",
     ],
 )
-async def test_a_header_that_leads_nowhere_ends_the_connection_with_one_line(body: bytes) -> None:
+async def test_an_invalid_header_closes_the_connection_with_one_line(body: bytes) -> None:
     broker = Broker({HEARTBEAT: pong, METADATA: pong, API_VERSIONS: pong})
     peer, other = broker.connect(), broker.connect()
     with structlog.testing.capture_logs() as lines:
@@ -441,7 +441,7 @@ async def test_a_later_api_versions_is_answered_as_version_0() -> None:
     assert peer.answered() == [77, 78]
 
 
-async def test_the_context_tells_who_asked() -> None:
+async def test_the_context_has_the_client() -> None:
     contexts: list[RequestContext] = []
 
     def note(message: HeartbeatRequest, context: RequestContext) -> HeartbeatResponse:
@@ -460,7 +460,7 @@ async def test_the_context_tells_who_asked() -> None:
 # ---- waiting requests
 
 
-async def test_behind_a_waiting_request_nothing_is_looked_at() -> None:
+async def test_requests_behind_a_waiting_one_are_not_handled() -> None:
     parking = Parking(MetadataResponse())
     handled: list[str] = []
 
@@ -517,7 +517,7 @@ async def test_a_parked_fetch_gives_way_to_another_kind_of_request(together: boo
     assert (peer.answered(), parked[0].done()) == ([1, 2], True)
 
 
-async def test_a_parked_fetch_gives_no_way_where_it_is_not_to() -> None:
+async def test_a_parked_fetch_does_not_give_way_if_that_is_disabled() -> None:
     parked: list[ParkedHere] = []
     peer = fetching(parked, gives_way=False).connect()
     peer.send(fetch(1) + heartbeat(2))
@@ -558,7 +558,7 @@ async def test_a_coroutine_is_waited_for_as_a_future_is() -> None:
     assert [answer.error_code for answer in peer.answers(HEARTBEAT, 4)] == [27, 27]
 
 
-async def test_what_a_waiting_request_holds_is_not_overwritten() -> None:
+async def test_the_bytes_of_a_waiting_request_are_not_overwritten() -> None:
     parking = Parking(ProduceResponse())
     broker = Broker({PRODUCE: parking})
     peer, other = broker.connect(), broker.connect()
@@ -626,7 +626,7 @@ async def test_what_is_not_parked_is_carried_out_after_the_connection_ended() ->
 # ---- without a response, and failed handlers
 
 
-async def test_a_request_may_want_no_answer() -> None:
+async def test_a_request_may_have_no_response() -> None:
     answers = iter([NO_RESPONSE, HeartbeatResponse()])
     peer = Broker({HEARTBEAT: lambda message, context: next(answers)}).connect()
     peer.send(heartbeat(1) + heartbeat(2))
@@ -669,7 +669,7 @@ async def test_a_handler_that_fails_is_answered_unknown_server_error(handler: Ha
 
 
 @pytest.mark.parametrize("version", [4, 12])
-async def test_a_failure_that_the_answer_has_no_place_for_ends_the_connection(version: int) -> None:
+async def test_an_error_without_a_field_in_the_response_closes_the_connection(version: int) -> None:
     peer = Broker({METADATA: fail, HEARTBEAT: pong}).connect()
     peer.send(request(METADATA, version, MetadataRequest(), 1) + heartbeat(2))
     assert peer.transport.closing
@@ -741,7 +741,7 @@ async def test_a_reader_that_is_a_little_behind_is_served(budget: ResponseBudget
     assert slow.answered() == [1, 2, 3, 4, 5]
 
 
-async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: ResponseBudget) -> None:
+async def test_when_the_budget_is_used_up_slow_clients_wait(budget: ResponseBudget) -> None:
     broker = Broker({FETCH: as_many_bytes, HEARTBEAT: pong})
     large, small, quick = broker.connect(), broker.connect(), broker.connect()
     large.transport.is_full = small.transport.is_full = True
@@ -754,7 +754,7 @@ async def test_when_the_budget_is_used_up_who_has_not_taken_all_waits(budget: Re
     large.lose()
 
 
-async def test_what_a_gone_client_has_not_taken_is_given_back(budget: ResponseBudget) -> None:
+async def test_unsent_bytes_of_a_disconnected_client_are_released(budget: ResponseBudget) -> None:
     slow = Broker({FETCH: as_many_bytes}).connect()
     slow.transport.is_full = True
     slow.send(fetch_of(2_000_000, 1))
@@ -785,7 +785,7 @@ async def test_a_flood_of_small_requests_takes_turns() -> None:
     assert peer.answered() == list(range(count))
 
 
-async def test_behind_a_large_frame_a_turn_is_left_to_others() -> None:
+async def test_after_a_large_frame_other_connections_have_a_turn() -> None:
     peer = Broker({PRODUCE: lambda *_: ProduceResponse()}).connect()
     peer.send(produce(1, bytes(FRAME_BYTES_PER_TURN)))
     assert peer.answered() == [1]
@@ -795,7 +795,7 @@ async def test_behind_a_large_frame_a_turn_is_left_to_others() -> None:
     assert peer.transport.reading
 
 
-async def test_limits_refuse_who_comes_last() -> None:
+async def test_limits_reject_the_newest_connection() -> None:
     broker = Broker({HEARTBEAT: pong}, ConnectionQuotas(connections_per_ip_max=2))
     first, second = broker.connect(), broker.connect()
     with structlog.testing.capture_logs() as lines:
@@ -807,7 +807,7 @@ async def test_limits_refuse_who_comes_last() -> None:
     assert not broker.connect().transport.closing
 
 
-async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
+async def test_an_idle_connection_is_closed_but_not_a_waiting_one() -> None:
     parking = Parking()
     broker = Broker(
         {HEARTBEAT: parking, METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000)
@@ -831,7 +831,7 @@ async def test_silence_ends_a_connection_but_not_one_that_waits() -> None:
     assert waiting.transport.closing
 
 
-async def test_time_that_is_moved_on_ends_silent_connections_and_no_other() -> None:
+async def test_an_advance_of_the_clock_closes_only_idle_connections() -> None:
     """An advance skips the rounds in which no connection has been idle for too long, but counts them."""
     virtual = VirtualClock(FakeClock())
     broker = Broker({METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000), virtual)

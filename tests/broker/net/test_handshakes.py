@@ -217,7 +217,7 @@ async def serving(tls: Callable[[], ssl.SSLContext], **quotas: int) -> AsyncIter
         assert len(connections) == 0
 
 
-def test_a_client_that_shakes_hands_is_served(run: Run, context: ssl.SSLContext) -> None:
+def test_a_client_with_a_completed_handshake_is_served(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             client = await served.client(tls=CLIENT)
@@ -230,7 +230,7 @@ def test_a_client_that_shakes_hands_is_served(run: Run, context: ssl.SSLContext)
 
 
 @pytest.mark.parametrize("leave", [Client.close, Client.reset], ids=["FIN", "RST"])
-def test_a_probe_that_sends_nothing_leaves_no_line(
+def test_a_probe_that_sends_nothing_is_not_logged(
     run: Run, context: ssl.SSLContext, leave: Callable[[Client], object]
 ) -> None:
     """TCP probes of Kubernetes and load balancers send nothing. A client that begins a handshake and stops is logged."""
@@ -256,7 +256,9 @@ def test_a_probe_that_sends_nothing_leaves_no_line(
 @pytest.mark.parametrize(
     "said", [b"\0\0\0\x10not a handshake!", b"\x16\x03\x01\xff\xff" + bytes(40_000), b"GET / HTTP"]
 )
-def test_what_is_no_handshake_ends_with_one_line(run: Run, context: ssl.SSLContext, said: bytes) -> None:
+def test_bytes_that_are_no_handshake_cause_one_log_line(
+    run: Run, context: ssl.SSLContext, said: bytes
+) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             neighbour = await served.neighbour()
@@ -279,7 +281,7 @@ def test_what_is_no_handshake_ends_with_one_line(run: Run, context: ssl.SSLConte
         (ssl.TLSVersion.TLSv1_3, "TLSV13_ALERT_CERTIFICATE_REQUIRED"),
     ],
 )
-def test_a_client_hears_why_it_is_refused(
+def test_a_rejected_client_gets_an_alert(
     run: Run, asking: ssl.SSLContext, version: ssl.TLSVersion, alert: str
 ) -> None:
     """The alert is the one that Kafka sends. Java reports an alert as a failed authentication, and an end without one as an
@@ -297,7 +299,7 @@ def test_a_client_hears_why_it_is_refused(
     run(scenario)
 
 
-def test_a_client_that_goes_in_the_middle_is_told_of(run: Run, context: ssl.SSLContext) -> None:
+def test_a_client_that_disconnects_in_its_handshake_is_logged(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             clients = await served.silent()
@@ -313,7 +315,7 @@ def test_a_client_that_goes_in_the_middle_is_told_of(run: Run, context: ssl.SSLC
     run(scenario)
 
 
-def test_max_connections_counts_those_that_do_not_go_on(run: Run, context: ssl.SSLContext) -> None:
+def test_max_connections_counts_stalled_handshakes(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context, connections_max=3) as served:
             clients = await served.silent()
@@ -326,7 +328,7 @@ def test_max_connections_counts_those_that_do_not_go_on(run: Run, context: ssl.S
     run(scenario)
 
 
-def test_they_count_for_their_address_too(run: Run, context: ssl.SSLContext) -> None:
+def test_max_connections_per_ip_counts_stalled_handshakes(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context, connections_per_ip_max=4) as served:
             clients = await served.silent()
@@ -342,7 +344,7 @@ def test_they_count_for_their_address_too(run: Run, context: ssl.SSLContext) -> 
     run(scenario)
 
 
-def test_connections_max_idle_ms_ends_them(run: Run, context: ssl.SSLContext) -> None:
+def test_connections_max_idle_ms_closes_stalled_handshakes(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             clients = await served.silent()
@@ -359,7 +361,9 @@ def test_connections_max_idle_ms_ends_them(run: Run, context: ssl.SSLContext) ->
     run(scenario)
 
 
-def test_a_handshake_has_a_minute(run: Run, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_handshake_times_out_after_a_minute(
+    run: Run, context: ssl.SSLContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(handshakes, "HANDSHAKE_S_MAX", 0.05)
 
     async def scenario() -> None:
@@ -374,7 +378,7 @@ def test_a_handshake_has_a_minute(run: Run, context: ssl.SSLContext, monkeypatch
     run(scenario)
 
 
-def test_a_stop_waits_for_none(run: Run, context: ssl.SSLContext) -> None:
+def test_a_stop_waits_for_no_handshake(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             clients = await served.silent()
@@ -387,7 +391,7 @@ def test_a_stop_waits_for_none(run: Run, context: ssl.SSLContext) -> None:
 
 
 @pytest.mark.parametrize("at_once", [False, True], ids=["under way", "just accepted"])
-def test_a_kill_resets_them(
+def test_a_kill_resets_stalled_handshakes(
     run: Run, context: ssl.SSLContext, at_once: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin = Handshake.begin
@@ -413,7 +417,7 @@ def test_a_kill_resets_them(
     run(scenario)
 
 
-def test_a_node_that_stands_still_shakes_no_hands(run: Run, context: ssl.SSLContext) -> None:
+def test_a_paused_node_continues_no_handshake(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             served.connections.pause()
@@ -427,7 +431,7 @@ def test_a_node_that_stands_still_shakes_no_hands(run: Run, context: ssl.SSLCont
     run(scenario)
 
 
-def test_what_waits_for_a_node_that_stands_still_ends_with_it(run: Run, context: ssl.SSLContext) -> None:
+def test_handshakes_of_a_paused_node_end_with_it(run: Run, context: ssl.SSLContext) -> None:
     async def scenario() -> None:
         async with serving(lambda: context) as served:
             served.connections.pause()
@@ -438,7 +442,7 @@ def test_what_waits_for_a_node_that_stands_still_ends_with_it(run: Run, context:
     run(scenario)
 
 
-def test_without_a_context_the_client_goes(run: Run) -> None:
+def test_without_a_tls_context_the_connection_is_closed(run: Run) -> None:
     def no_context() -> ssl.SSLContext:
         raise ConfigError("the key store is gone")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.broker.net.test_connection import HEARTBEAT, Broker, Parking, heartbeat, pong
 
 
-async def test_what_came_meanwhile_is_answered_after_the_pause() -> None:
+async def test_requests_during_a_pause_get_their_response_after_it() -> None:
     broker = Broker({HEARTBEAT: pong})
     early = broker.connect()
     early.send(heartbeat(1))
@@ -25,7 +25,7 @@ async def test_what_came_meanwhile_is_answered_after_the_pause() -> None:
     assert early.answered() == [1, 2, 5]
 
 
-async def test_an_answer_that_is_ready_meanwhile_leaves_after_the_pause() -> None:
+async def test_a_response_that_is_ready_during_a_pause_is_sent_after_it() -> None:
     parking = Parking()
     broker = Broker({HEARTBEAT: parking})
     peer = broker.connect()

@@ -210,7 +210,7 @@ def test_an_unknown_host_is_named() -> None:
         Server(50, Ports()).bind([Endpoint("PLAINTEXT", "no.such.invalid", 0)], [])
 
 
-def test_answers_are_not_held_back_to_be_sent_together(run: Run) -> None:
+def test_tcp_nodelay_is_set(run: Run) -> None:
     async def scenario() -> None:
         async with serving({HEARTBEAT: pong}) as served:
             client = await served.client()
@@ -239,7 +239,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_costs_only_its_sender(run: Run, garbage: bytes) -> None:
+def test_garbage_affects_only_its_sender(run: Run, garbage: bytes) -> None:
     async def scenario() -> None:
         async with serving({HEARTBEAT: pong}) as served:
             good, bad = await served.client(), await served.client()
@@ -434,7 +434,7 @@ def test_a_stop_lets_responses_leave_and_waits_for_no_client(run: Run) -> None:
 
 
 @pytest.mark.parametrize("port", [0, None], ids=["chosen by the system", "named"])
-def test_a_port_is_had_again_while_clients_of_the_last_run_have_not_hung_up(port: int | None) -> None:
+def test_a_port_can_be_bound_while_old_clients_are_still_connected(port: int | None) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         named = free.getsockname()[1]
     ports = Ports()

@@ -33,7 +33,7 @@ def context(authorizer: object) -> RequestContext:
     return RequestContext(node, listener, 0, 11, "app", "/10.0.0.7", 5, principal="User:alice")
 
 
-def test_who_was_refused_what(told: list[tuple[str, dict[str, Any]]]) -> None:
+def test_a_denied_operation_is_logged(told: list[tuple[str, dict[str, Any]]]) -> None:
     assert not context(Denies()).authorize("WRITE", "TOPIC", "orders")
     ((event, facts),) = told
     assert event == "authorization denied"
@@ -50,7 +50,9 @@ def test_who_was_refused_what(told: list[tuple[str, dict[str, Any]]]) -> None:
     assert told[1][1]["resource"] == "TOPIC"
 
 
-def test_what_is_allowed_or_only_not_told_is_no_line(told: list[tuple[str, dict[str, Any]]]) -> None:
+def test_allowed_operations_and_filtered_results_are_not_logged(
+    told: list[tuple[str, dict[str, Any]]],
+) -> None:
     assert context(Denies()).authorize("READ", "TOPIC", "orders")
     assert not context(Denies()).authorize("WRITE", "TOPIC", "orders", logs_denial=False)
     assert context(None).authorize("WRITE", "TOPIC", "orders")

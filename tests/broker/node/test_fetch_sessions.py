@@ -95,7 +95,7 @@ def test_a_full_fetch_makes_a_session_whose_next_epoch_is_one():
     assert [each.index for each in opened.wanted] == [0, 1], "the session contains both partitions"
 
 
-def test_a_session_id_in_use_is_not_given_again():
+def test_a_session_id_in_use_is_not_reused():
     cache = sessions(ids=[77, 77, 77, 78])
     assert begin(cache, want()) == 77
     assert begin(cache, want()) == 78
@@ -168,7 +168,7 @@ def test_the_offset_moves_only_when_the_client_says_so():
     assert hear(again, p0=data(records=b"data")) == [0], "the same data is sent again"
 
 
-def test_to_forget_all_closes_the_session_without_an_error():
+def test_forgetting_all_partitions_closes_the_session_without_an_error():
     cache = sessions()
     session_id = begin(cache, want(0))
     opened = go_on(cache, session_id, 1, forgotten=[("t", 0)])
@@ -212,7 +212,7 @@ def test_a_partition_that_gave_data_goes_to_the_end():
     assert [each.index for each in go_on(cache, session_id, 2).wanted] == [1, 2, 0]
 
 
-def test_a_fetch_overtaken_by_another_of_its_session_is_told_so():
+def test_a_fetch_overtaken_by_another_of_its_session_is_an_error():
     cache = sessions()
     session_id = begin(cache, want(0))
     waiting = go_on(cache, session_id, 1)
@@ -258,7 +258,7 @@ def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCa
         pytest.param((9, True), OLD, (1, False), SESSION_IDLE_MS_MAX, False, id="not a moment before"),
     ],
 )
-def test_who_gives_way_when_the_cache_is_full(old, used_for_ms, new, idle_ms, evicts):
+def test_which_session_is_evicted_from_a_full_cache(old, used_for_ms, new, idle_ms, evicts):
     cache = full_cache(size=old[0], follower=old[1], used_for_ms=used_for_ms)
     wanted = [want(index) for index in range(new[0])]
     got = begin(cache, *wanted, follower=new[1], now_ms=used_for_ms + idle_ms)

@@ -169,7 +169,7 @@ async def test_a_request_and_its_answer(nodes: Setting) -> None:
     assert nodes.clock.timers == [], "the timeout of the request is cancelled"
 
 
-async def test_several_are_under_way_on_one_connection(nodes: Setting) -> None:
+async def test_several_requests_are_in_flight_on_one_connection(nodes: Setting) -> None:
     for producer_id in (7, 8, 9):
         nodes.ask(producer_id)
     await nodes.asked(3)
@@ -190,7 +190,7 @@ async def test_each_purpose_has_its_own_connection(nodes: Setting) -> None:
     assert {header.client_id for header, _ in nodes.other.asked} == {SENDER, client_id}
 
 
-async def test_who_cannot_be_reached_does_not_answer_and_is_asked_again_after_a_pause(nodes: Setting) -> None:
+async def test_an_unreachable_node_is_retried_after_a_backoff(nodes: Setting) -> None:
     nodes.other.stop_listening()
     nodes.ask()
     await nodes.until_heard(1)
@@ -217,7 +217,7 @@ async def test_a_fenced_node_is_not_alive(nodes: Setting) -> None:
     assert not nodes.peers.is_alive(OTHER)
 
 
-async def test_a_connection_that_goes_takes_its_requests_with_it_and_the_next_is_sent_anew(
+async def test_a_lost_connection_fails_its_requests_and_the_next_request_reconnects(
     nodes: Setting,
 ) -> None:
     nodes.ask(7)
@@ -233,7 +233,7 @@ async def test_a_connection_that_goes_takes_its_requests_with_it_and_the_next_is
     assert nodes.heard[2].markers[0].producer_id == 9
 
 
-async def test_no_answer_in_time_is_none_and_the_connection_is_given_up(nodes: Setting) -> None:
+async def test_without_a_response_in_time_the_request_fails_and_the_connection_closes(nodes: Setting) -> None:
     nodes.ask()
     await nodes.asked(1)
     nodes.clock.advance(REQUEST_TIMEOUT_MS)
@@ -241,7 +241,7 @@ async def test_no_answer_in_time_is_none_and_the_connection_is_given_up(nodes: S
     await until(lambda: nodes.other.ends)
 
 
-async def test_nonsense_from_the_other_side_ends_the_connection(nodes: Setting) -> None:
+async def test_an_invalid_response_closes_the_connection(nodes: Setting) -> None:
     nodes.ask()
     await nodes.asked(1)
     nodes.other.transports[0].write(b"\x00\x00\x00\x04\x00\x00\x00\x63")
@@ -279,7 +279,7 @@ async def test_a_link_that_is_cut_ends_the_connection_until_it_is_mended(nodes: 
     assert nodes.other.asked[1][1].markers[0].producer_id == 9
 
 
-async def test_of_a_link_that_is_cut_one_way_the_answers_are_lost(nodes: Setting) -> None:
+async def test_on_a_link_that_is_cut_in_one_direction_responses_are_lost(nodes: Setting) -> None:
     nodes.ask(7)
     await nodes.asked(1)
     nodes.injection.links.cut(OTHER, OWN)
@@ -317,7 +317,7 @@ async def test_a_slow_link_delays_both_ways_and_keeps_the_order(nodes: Setting) 
 # -- the end ------------------------------------------------------------------------------------------------
 
 
-async def test_of_a_killed_node_the_other_sees_a_reset_and_no_callback_is_called(nodes: Setting) -> None:
+async def test_a_killed_node_resets_its_connections_and_calls_no_callback(nodes: Setting) -> None:
     nodes.ask(7)
     await nodes.asked(1)
     nodes.other.answer(0, marked(7))

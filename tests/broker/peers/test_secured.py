@@ -78,7 +78,7 @@ async def test_the_channel_takes_over_once_the_node_has_logged_in() -> None:
         ),
     ],
 )
-async def test_a_login_that_fails_is_a_connection_that_fails(
+async def test_a_failed_authentication_fails_the_connection(
     login: Any, responses: list[Any], reason: str
 ) -> None:
     """The channel retries later, as it does when the other node is unreachable."""

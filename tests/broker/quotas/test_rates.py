@@ -18,7 +18,7 @@ def test_a_new_window_counts_as_whole_but_for_one_sample():
     assert rate.throttle_ms(100, 1_000) == 10_000
 
 
-def test_what_was_too_much_counts_for_a_whole_window():
+def test_an_excess_counts_for_a_whole_window():
     rate = SampledRate(Window())
     rate.record(2_000, 0)
     assert rate.throttle_ms(100, 0) == 10_000
@@ -26,7 +26,7 @@ def test_what_was_too_much_counts_for_a_whole_window():
     assert rate.throttle_ms(100, 11_000) == 0
 
 
-def test_old_samples_are_over():
+def test_old_samples_expire():
     rate = SampledRate(Window(3, 1_000))
     for now_ms in (0, 1_000, 2_000):
         rate.record(30, now_ms)
@@ -64,7 +64,7 @@ ORDER = [
 
 
 @pytest.mark.parametrize("first", range(len(ORDER)))
-def test_the_nearest_quota_holds(first):
+def test_the_most_specific_quota_applies(first):
     """Each quota wins against all less specific ones, in the order of KIP-55."""
     quotas = {entity: {KEY: float(number)} for number, entity in enumerate(ORDER) if number >= first}
     parts = tuple({"user": USER, "client-id": CLIENT}[kind] for kind, _ in ORDER[first])
@@ -72,7 +72,7 @@ def test_the_nearest_quota_holds(first):
     assert limit_of(quotas, "consumer_byte_rate", "u", "c") is None
 
 
-def test_others_are_not_concerned():
+def test_other_clients_have_no_quota():
     quotas = {(USER, CLIENT): {KEY: 1.0}, (("user", "x"),): {KEY: 2.0}}
     assert limit_of(quotas, KEY, "u", "other") is None
     assert limit_of(quotas, KEY, "x", "c") == Limit(2.0, (("user", "x"),))

@@ -156,7 +156,7 @@ def create(client: Client, name: str, version: int, partitions: int = 10) -> dic
     return {"throttle": answer["throttle_time"], "error": answer["topics"][0]["error_code"]}
 
 
-def test_topics_that_are_too_many_are_refused_to_those_who_know_the_error(
+def test_too_many_topics_are_an_error_for_versions_that_know_it(
     broker: InProcess, client: Client, other: Client
 ) -> None:
     limit(other, "controller_mutation_rate", 1.0, client_id="greedy")
@@ -184,7 +184,7 @@ def test_older_clients_are_throttled_only(broker: InProcess, client: Client, oth
     assert answer["responses"][0]["error_code"] == 0
 
 
-def test_a_client_that_goes_while_it_is_mute_leaves_nothing(broker: InProcess, other: Client) -> None:
+def test_a_client_that_disconnects_while_muted_leaves_nothing(broker: InProcess, other: Client) -> None:
     limit(other, "producer_byte_rate", 100.0, client_id="greedy")
     gone = Client(broker, "greedy")
     throttle_ms = gone.produce(b"x" * 10_000)

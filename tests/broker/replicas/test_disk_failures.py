@@ -213,9 +213,7 @@ def coordinator_of(world: World, key: str, kind: int) -> int:
     return int(answer.coordinators[0].error_code)
 
 
-def test_a_transaction_coordinator_without_its_log_sends_its_clients_away(
-    world: World, disk: Disk, lines: Lines
-):
+def test_a_transaction_coordinator_without_its_log_is_not_available(world: World, disk: Disk, lines: Lines):
     identity = world.init("tx")
     assert coordinator_of(world, "tx", 1) == ErrorCode.none
     disk.fail("pwritev", code=errno.ENOSPC, path=f"*/{TRANSACTION_STATE}-*/*")
@@ -238,7 +236,7 @@ def test_a_transaction_coordinator_without_its_log_sends_its_clients_away(
     assert world.ask_init("tx").error_code == ErrorCode.none
 
 
-def test_a_group_coordinator_without_its_log_sends_its_clients_away(world: World, disk: Disk, lines: Lines):
+def test_a_group_coordinator_without_its_log_is_not_available(world: World, disk: Disk, lines: Lines):
     identity = world.init("tx")
     offset = {("sound", 0): 1}
     assert world.commit_offsets("tx", *identity, offset) is ErrorCode.none
@@ -303,9 +301,7 @@ def crash_and(world: World, change: Callable[[Path], object], lines: Lines) -> L
 
 @pytest.mark.parametrize("name", [RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS])
 @pytest.mark.parametrize("content", [b"7\n0\n", b"0\n2\nbroken 0 1\n", b"0\n1\nbroken zero 1\n", b"\xff"])
-def test_a_checkpoint_that_makes_no_sense_is_taken_for_empty(
-    world: World, lines: Lines, name: str, content: bytes
-):
+def test_an_invalid_checkpoint_counts_as_empty(world: World, lines: Lines, name: str, content: bytes):
     before = values(world, "broken")
     said = crash_and(world, lambda path: (path / name).write_bytes(content), lines)
     (line,) = [line for line in said if "checkpoint" in line["event"]]

@@ -3,7 +3,7 @@
 from broker.resources.returned_memory import ENDS, ReturnedMemory
 
 
-def test_it_is_given_back_from_time_to_time():
+def test_memory_is_returned_periodically():
     given: list[int] = []
     returned = ReturnedMemory(lambda: given.append(count))
     for count in range(1, 3 * ENDS):  # noqa: B007
@@ -11,7 +11,7 @@ def test_it_is_given_back_from_time_to_time():
     assert given == [ENDS, 2 * ENDS]
 
 
-def test_the_system_takes_it():
+def test_the_default_returns_memory_to_the_system():
     returned = ReturnedMemory()
     for _ in range(ENDS):
         returned()

@@ -90,7 +90,7 @@ def new_world(request: pytest.FixtureRequest) -> NewWorld:
     return partial(World, request.param)
 
 
-def test_nothing_is_served_before(new_world: NewWorld) -> None:
+def test_no_request_is_served_before_the_authentication(new_world: NewWorld) -> None:
     world = new_world()
     with pytest.raises(
         NotAuthenticated, match="Unexpected Kafka request of type metadata during SASL handshake"
@@ -150,7 +150,7 @@ def test_a_session_without_an_end_is_not_begun_again(new_world: NewWorld) -> Non
     assert world.it.is_complete
 
 
-def test_mechanism_and_principal_stay(new_world: NewWorld) -> None:
+def test_re_authentication_must_keep_mechanism_and_principal(new_world: NewWorld) -> None:
     world = new_world(reauth_ms=500)
     world.log_in()
     with pytest.raises(
@@ -164,7 +164,7 @@ def test_mechanism_and_principal_stay(new_world: NewWorld) -> None:
     assert "'OTHER' requested by client is not supported for re-authentication" in failed.value.reason
 
 
-def test_a_failure_says_that_it_was_again(new_world: NewWorld) -> None:
+def test_an_error_of_a_re_authentication_says_so(new_world: NewWorld) -> None:
     world = new_world(reauth_ms=500)
     with pytest.raises(AuthenticationFailed, match="Authentication failed during authentication due"):
         world.log_in("wrong")

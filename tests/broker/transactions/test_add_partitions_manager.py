@@ -128,7 +128,7 @@ async def test_only_what_was_verified_is_appended(world, peers):
         (12, None, ErrorCode.not_enough_replicas),
     ],
 )
-async def test_what_the_producer_is_told(world, peers, version, said, told):
+async def test_the_error_that_the_producer_gets(world, peers, version, said, told):
     waiting = produce(world, 0, version=version)
     [sent] = peers.take()
     if said is None:
@@ -138,13 +138,13 @@ async def test_what_the_producer_is_told(world, peers, version, said, told):
     assert errors_of(waiting) == [told]
 
 
-async def test_a_node_that_may_not_ask_is_the_producers_affair_in_no_other_way(world, peers):
+async def test_an_authorization_error_between_nodes_is_not_returned_to_the_producer(world, peers):
     waiting = produce(world, 0)
     answer(peers.take()[0], whole=ErrorCode.cluster_authorization_failed)
     assert errors_of(waiting) == [ErrorCode.invalid_txn_state]
 
 
-async def test_a_coordinator_that_says_nothing_of_an_id_has_not_allowed_it(world, peers):
+async def test_an_id_that_is_missing_in_the_response_is_not_verified(world, peers):
     waiting = produce(world, 0)
     peers.take()[0].answer(AddPartitionsToTxnResponse())
     assert errors_of(waiting) == [ErrorCode.not_enough_replicas]
@@ -159,7 +159,7 @@ async def test_an_add_is_tried_again_while_the_transaction_before_is_completed(w
     assert errors_of(waiting) == [OK]
 
 
-async def test_and_not_for_ever(world, peers):
+async def test_an_add_is_retried_only_for_a_limited_time(world, peers):
     waiting = produce(world, 0)
     for _ in range(10):
         for sent in peers.take():
@@ -168,13 +168,13 @@ async def test_and_not_for_ever(world, peers):
     assert errors_of(waiting) == [ErrorCode.concurrent_transactions]
 
 
-async def test_without_a_living_coordinator_the_producer_is_told_to_come_again(world, peers):
+async def test_without_a_coordinator_the_producer_gets_a_retriable_error(world, peers):
     peers.dead.add(OTHER_NODE_ID)
     assert errors_of(produce(world, 0)) == [ErrorCode.not_enough_replicas]
     assert peers.take() == []
 
 
-async def test_questions_of_many_producers_go_together(world, peers):
+async def test_requests_of_many_producers_are_batched(world, peers):
     first = produce(world, 0, transactional_id="a")
     others = [produce(world, 1, transactional_id=name) for name in ("b", "c")]
     [sent] = peers.take()
@@ -195,7 +195,7 @@ async def test_questions_of_many_producers_go_together(world, peers):
     ],
     ids=["fenced", "too late", "asked again"],
 )
-async def test_of_two_questions_for_one_id_only_one_is_put(world, peers, epoch_before, epoch, before, after):
+async def test_of_two_requests_for_one_id_only_one_is_sent(world, peers, epoch_before, epoch, before, after):
     produce(world, 2, transactional_id="other")
     first, second = produce(world, 0, epoch=epoch_before), produce(world, 1, epoch=epoch)
     put = second if after is None else first
@@ -280,7 +280,7 @@ async def test_offsets_are_asked_for_as_well(world, peers, version, verifies):
         (ErrorCode.transaction_abortable, ErrorCode.transaction_abortable),
     ],
 )
-async def test_what_is_told_of_offsets(world, peers, said, told):
+async def test_the_error_for_offsets(world, peers, said, told):
     waiting = commit_offsets(world, 5)
     [sent] = peers.take()
     if said is None:

@@ -234,7 +234,7 @@ def test_between_the_response_and_complete_every_request_has_to_be_repeated(kafk
     assert kafka.add("tx", producer_id, epoch_after, ("t", 0)) == {("t", 0): OK}
 
 
-def test_until_complete_is_written_not_even_strangers_hear_anything_else(kafka):
+def test_until_the_complete_state_is_written_every_request_gets_concurrent_transactions(kafka):
     """The check for a pending transition comes before the checks of producer id, epoch and verdict."""
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
@@ -247,7 +247,7 @@ def test_until_complete_is_written_not_even_strangers_hear_anything_else(kafka):
     assert kafka.end("tx", producer_id + 9, epoch, committed=True)[0] == concurrent
 
 
-def test_a_retry_of_version_1_is_told_to_wait_and_then_that_all_is_well(kafka):
+def test_a_retry_of_version_1_gets_concurrent_transactions_and_then_success(kafka):
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
     for expected in (OK, ErrorCode.concurrent_transactions):
@@ -279,7 +279,7 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
     assert answer.responses[0].partition_responses[0].error_code == OK
 
 
-async def test_a_batch_that_waits_is_verified_anew_at_each_try(kafka):
+async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
     """The marker discards the guard of an older Produce, and the next try creates another guard."""
     kafka.create("u", 1)
     producer_id, epoch = kafka.init()
@@ -917,7 +917,7 @@ def test_an_id_whose_partition_is_led_elsewhere_is_not_ours(world):
     ("transactional_id", "index"),
     [("tx-a", 18), ("v1", 7), ("v2", 8), ("ash-2", 41), ("polygenelubricants", 0)],
 )
-def test_an_id_lives_where_java_puts_it(tmp_path, transactional_id, index):
+def test_the_partition_of_an_id_is_that_of_java_s_hash(tmp_path, transactional_id, index):
     world = World(tmp_path, state_partitions=50)
     assert world.node.transactions.partition_for(transactional_id) == index
     world.abandon()

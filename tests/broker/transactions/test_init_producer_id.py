@@ -77,7 +77,7 @@ def test_an_open_transaction_is_aborted_first(given):
     assert ask(known(TransactionState.ONGOING, previous_producer_id=BEFORE), given) == AbortFirst(CONCURRENT)
 
 
-def test_an_id_that_was_never_used_takes_any_producer_id_and_epoch():
+def test_an_unused_id_accepts_any_producer_id_and_epoch():
     fresh = Transaction("tx", FRESH)
     for given in (NONE, (99, 17), (FRESH, 0)):
         decision = ask(fresh, given)
@@ -228,7 +228,7 @@ def test_an_abort_of_version_2_at_the_last_usable_epoch_draws_a_producer_id():
     assert (complete(after, NOW).producer_id, complete(after, NOW).epoch) == (FRESH, 0)
 
 
-def test_a_producer_of_version_2_that_timed_out_is_told_the_current_epoch():
+def test_a_producer_of_version_2_that_timed_out_gets_the_current_epoch():
     prepared = abort_by_coordinator(
         known(TransactionState.ONGOING, epoch=4), transaction_version=2, failed_fence=False, now_ms=NOW
     )

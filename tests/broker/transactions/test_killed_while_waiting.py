@@ -220,7 +220,7 @@ async def test_nothing_goes_on_behind_the_death_of_the_node(world, wait):
 
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
-async def test_it_goes_on_while_the_node_lives(world, wait):
+async def test_the_request_continues_while_the_node_lives(world, wait):
     """So the other test cannot pass because the trigger does nothing."""
     wake, _ = wait(world)
     before = {each: each.waits_at for each in world.node.life.suspended_coroutines}

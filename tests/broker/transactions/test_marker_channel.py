@@ -121,7 +121,7 @@ def test_a_marker_field_by_field(world, peers, version, epoch, transaction_versi
     assert (marker.coordinator_epoch, marker.transaction_version) == (2, transaction_version)
 
 
-def test_all_that_waits_for_a_node_goes_in_one_request(world, peers):
+def test_all_pending_markers_for_a_node_are_sent_in_one_request(world, peers):
     ids = [commit(world, 1, transactional_id=f"id-{number}")[0] for number in range(20)]
     [first] = peers.take()
     assert asked(first) == {ids[0]: {("t", 1)}}, (
@@ -242,7 +242,7 @@ def test_a_topic_that_is_deleted_meanwhile_counts_as_marked(world, peers):
 # -- the coordinator moves ----------------------------------------------------------------------------------
 
 
-def test_who_owns_the_id_no_more_does_nothing_with_late_answers(world, peers):
+def test_a_former_coordinator_ignores_late_responses(world, peers):
     commit(world, 1)
     [sent] = peers.take()
     shard = world.node.transactions.partition_for("tx")

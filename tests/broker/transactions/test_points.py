@@ -78,7 +78,7 @@ def test_a_prepare_that_is_refused_is_a_failed_append(world, error, told):
 
 
 @pytest.mark.parametrize("elsewhere", [True, False], ids=["another leader", "another epoch"])
-def test_a_prepare_that_is_let_go_after_the_coordinator_has_moved_is_not_written(world, elsewhere):
+def test_a_prepare_that_is_released_after_the_coordinator_has_moved_is_not_written(world, elsewhere):
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.prepare.append")
     answers = ending(world, producer_id, epoch)
@@ -124,7 +124,7 @@ def test_a_marker_that_is_refused_is_tried_again(world):
     assert (world.markers("t"), state_of(world)) == ([(1, True)], COMPLETE_COMMIT)
 
 
-def test_a_marker_that_is_let_go_too_late_is_not_written(world):
+def test_a_marker_that_is_released_too_late_is_not_written(world):
     """Scenario D4 on one node: the next coordinator has completed the transaction in the meantime."""
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.marker")
@@ -166,7 +166,7 @@ def test_a_load_that_is_held(world):
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
 
 
-def test_a_load_that_is_let_go_when_another_has_come_does_nothing(world):
+def test_a_load_that_is_released_after_the_next_load_does_nothing(world):
     begin(world, 0)
     world.injection.points = gate = Gate("coordinator.load")
     shard = world.node.transactions.partition_for("tx")

@@ -165,7 +165,7 @@ def test_nothing_is_left_of_a_log_that_was_never_synced(story):
 
 
 @pytest.mark.parametrize("rolls", [False, True], ids=["one segment", "a segment for each batch"])
-def test_each_record_stays_where_each_is_synced(tmp_path, rolls):
+def test_with_a_sync_for_each_record_none_is_lost(tmp_path, rolls):
     with started(tmp_path, **{"log.flush.interval.messages": 1}) as story:
         written: list[str] = []
         for number in range(3):

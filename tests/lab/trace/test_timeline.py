@@ -327,7 +327,7 @@ def test_a_fenced_producer_s_batches_are_not_the_next_one_s() -> None:
     assert story.brief()[-2:] == ["2 Ongoing", "- orders-0@2"]
 
 
-def test_an_id_that_was_forgotten_begins_anew() -> None:
+def test_an_expired_id_begins_again() -> None:
     story = Story().commit(ORDERS_0).forgotten()
     story.producer_id = 8
     story.state(TransactionState.EMPTY).commit(ORDERS_0)
@@ -463,7 +463,7 @@ def test_a_hit_is_of_no_transaction_while_none_is_open() -> None:
     assert story.brief()[-3:] == ["1 PrepareAbort", "1 hit by txn.marker", "1 ABORT orders-0@0"]
 
 
-def test_what_was_not_read_is_said() -> None:
+def test_the_timeline_lists_the_parts_of_logs_that_were_not_read() -> None:
     scanned = [Scanned("orders", 0, 1, 5000, 6000, is_whole=False)]
     assembled = assemble("tx", Story().state(TransactionState.EMPTY).states, [], scanned=scanned)
     told = Timeline(assembled)

@@ -168,7 +168,7 @@ async def test_it_sees_what_a_rule_stops_that_was_there_before_it() -> None:
     assert traced.last.outcome is Outcome.HELD
 
 
-async def test_off_it_hangs_nowhere() -> None:
+async def test_a_stopped_trace_intercepts_nothing() -> None:
     traced = Traced()
     assert traced.calls.chain is traced.trace
     traced.trace.start()

@@ -147,7 +147,7 @@ async def test_a_sealed_segment_is_compacted_in_the_next_round(tmp_path: Path) -
         assert world.names(partition, ".swap") == world.names(partition, ".cleaned") == []
 
 
-async def test_other_logs_are_not_even_looked_at(tmp_path: Path) -> None:
+async def test_logs_that_need_no_compaction_are_not_checked(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("deleted", 1)
         partition = world.partition("deleted")
@@ -176,7 +176,7 @@ async def test_a_log_that_is_clean_enough_waits_for_more(tmp_path: Path) -> None
         assert offsets(partition.log) == [1, 5]
 
 
-async def test_a_setting_that_changes_is_heeded(tmp_path: Path) -> None:
+async def test_a_changed_setting_applies(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         partition = dirty(world, "t", cleanup_policy="delete")
         await world.round()
@@ -269,7 +269,7 @@ async def test_the_end_of_a_transaction_makes_a_log_ready(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("clean", [True, False])
-async def test_what_is_clean_is_known_after_a_restart(tmp_path: Path, clean: bool) -> None:
+async def test_the_cleaner_checkpoint_survives_a_restart(tmp_path: Path, clean: bool) -> None:
     async with opened(tmp_path) as world:
         dirty(world, "t")
         await world.round()
@@ -355,7 +355,7 @@ async def test_a_topic_that_is_deleted_takes_its_pass_with_it(
         assert (lifecycle_lock.topic, 0) in world.rows()
 
 
-async def test_what_retention_takes_meanwhile_stays_away(
+async def test_segments_that_retention_deletes_during_a_pass_stay_deleted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path) as world:
@@ -459,7 +459,7 @@ async def test_a_full_disk_ends_the_pass_and_nothing_else(tmp_path: Path, call: 
 
 
 @pytest.mark.parametrize("ending", [".log.deleted", ".index.deleted", ".log"])
-async def test_an_exchange_that_fails_half_way_takes_the_log_offline(tmp_path: Path, ending: str) -> None:
+async def test_a_replacement_that_fails_half_way_takes_the_log_offline(tmp_path: Path, ending: str) -> None:
     async with opened(tmp_path) as world:
         partition = dirty(world, "t")
         with failing("rename", ending), said("partition offline") as lines:
@@ -474,7 +474,7 @@ async def test_an_exchange_that_fails_half_way_takes_the_log_offline(tmp_path: P
 # -- the coordinators' topics -----------------------------------------------------------------------------------
 
 
-async def test_coordinators_know_the_same_after_a_compaction(tmp_path: Path) -> None:
+async def test_coordinators_load_the_same_state_after_a_compaction(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("t", 2)
         world.start()
@@ -522,7 +522,7 @@ def sum_of(world: World) -> int:
 # -- pace -------------------------------------------------------------------------------------------------------
 
 
-def test_a_pass_that_is_not_wanted_any_more_ends() -> None:
+def test_an_obsolete_pass_ends() -> None:
     pace = CleanerThrottler(1e9)
     pace(10)
     pace.abandoned = True

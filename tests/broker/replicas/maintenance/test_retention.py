@@ -91,7 +91,9 @@ def bases(partition: Partition) -> list[int]:
     return [segment.base_offset for segment in partition.log.segments]
 
 
-async def test_expired_segments_go_at_the_first_check_and_their_files_a_minute_later(tmp_path: Path) -> None:
+async def test_expired_segments_are_removed_at_the_first_check_and_their_files_a_minute_later(
+    tmp_path: Path,
+) -> None:
     async with opened(tmp_path) as world:
         world.create("old", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("old", 2 * DAY_MS, DAY_MS + 1, 5, 5)
@@ -128,7 +130,7 @@ async def test_expired_segments_go_at_the_first_check_and_their_files_a_minute_l
         assert list(partition.log.directory.glob("*.deleted")) == []
 
 
-async def test_the_active_segment_goes_too_when_all_its_records_are_old(tmp_path: Path) -> None:
+async def test_the_active_segment_is_deleted_too_if_all_its_records_are_old(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("old", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("old", 2 * DAY_MS, 2 * DAY_MS)
@@ -215,7 +217,7 @@ async def test_a_new_setting_counts_at_the_next_check(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("policy", ["delete", "compact,delete", "compact", ""])
-async def test_segments_below_the_log_start_go(tmp_path: Path, policy: str) -> None:
+async def test_segments_below_the_log_start_are_deleted(tmp_path: Path, policy: str) -> None:
     async with opened(tmp_path) as world:
         world.create("t", 1, **{"cleanup.policy": policy})
         partition = world.segments("t", 5, 5, 5)
@@ -257,7 +259,7 @@ async def test_without_a_cleaner_compacted_logs_keep_everything(tmp_path: Path) 
         assert [bases(partition) for partition in kept] == [[0, 1], [1]]
 
 
-async def test_a_file_without_timestamps_goes_by_its_own_time(tmp_path: Path) -> None:
+async def test_a_segment_without_timestamps_expires_by_its_modification_time(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("t", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("t", None, 5)
@@ -335,7 +337,7 @@ async def test_a_folder_that_was_never_made_is_not_opened(tmp_path: Path) -> Non
         assert [each for each in world.node.replicas.opened() if each.topic == "never"] == []
 
 
-async def test_a_deleted_topic_is_left_alone_in_the_middle_of_it(tmp_path: Path) -> None:
+async def test_retention_stops_when_its_topic_is_deleted(tmp_path: Path) -> None:
     async with opened(tmp_path) as world:
         world.create("long", 1, **{"retention.ms": str(DAY_MS)})
         partition = world.segments("long", *[2 * DAY_MS] * 50, 5)
@@ -398,7 +400,7 @@ def consumer_of() -> Iterator[Any]:
         consumer.close()
 
 
-def test_a_consumer_that_stood_below_is_told_and_the_earliest_offset_moves(
+def test_a_consumer_below_the_new_log_start_gets_an_error(
     start_broker: StartBroker, consumer_of: Any
 ) -> None:
     broker = start_broker(

@@ -312,7 +312,7 @@ TWO_FAULTS = [
 
 
 @pytest.mark.parametrize(("batch", "error"), TWO_FAULTS)
-def test_the_first_check_that_fails_speaks(make, batch, error):
+def test_the_error_is_that_of_the_first_failed_check(make, batch, error):
     bench = make(max_message_bytes=500)
     bench.append(idempotent(0))
     assert bench.append(batch).error is error
@@ -345,14 +345,14 @@ def test_producers_are_checked_last_and_told_the_log_start(bench, batch, error):
 # -- the result of an append --------------------------------------------------------------------------------
 
 
-def test_an_append_tells_its_offsets(bench):
+def test_an_append_returns_its_offsets(bench):
     bench.fill()
     result = bench.append(plain(count=3))
     assert result == AppendResult(OK, 2, 4, -1, START)
     assert bench.append(plain()).base_offset == 5
 
 
-def test_log_append_time_is_told_and_stored(make):
+def test_log_append_time_is_returned_and_stored(make):
     bench = make(message_timestamp_type="LogAppendTime")
     result = bench.append(plain(count=2, timestamp_ms=5))
     assert result == AppendResult(OK, 0, 1, NOW_MS, 0)
@@ -562,7 +562,7 @@ def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
 # -- waiting ------------------------------------------------------------------------------------------------
 
 
-def test_who_waits_for_a_commit_is_called_in_the_order_of_offsets(tmp_path):
+def test_listeners_to_commits_are_called_in_the_order_of_offsets(tmp_path):
     bench = Bench(tmp_path / "t-0", flush_messages=1)
     bench.partition = bench._partition(Log(tmp_path / "t-0", uuid.UUID(int=1), bench.config), bench.hold)
     partition = bench.partition
@@ -582,14 +582,14 @@ def test_who_waits_for_a_commit_is_called_in_the_order_of_offsets(tmp_path):
 
 
 @pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition])
-def test_who_waits_is_told_when_the_leader_goes(bench, error):
+def test_listeners_to_commits_get_an_error_when_the_leadership_ends(bench, error):
     heard = []
     bench.partition.on_committed(5, heard.append)
     bench.partition.stop_leading(error)
     assert heard == [error]
 
 
-def test_watchers_hear_of_appends_deletions_and_the_leaders_end_until_they_leave(bench):
+def test_watchers_are_called_for_appends_deletions_and_the_end_of_the_leadership(bench):
     heard = []
 
     def watcher() -> None:
@@ -670,7 +670,7 @@ def test_epochs_of_markers_are_known_after_a_restart(bench, clean):
     assert bench.send(1, epoch=1).error is ErrorCode.out_of_order_sequence_number
 
 
-def test_a_partition_whose_files_failed_says_so_to_every_request(bench):
+def test_an_offline_partition_fails_every_request(bench):
     bench.append(plain())
     bench.partition.offline = "the disk is gone"
     assert bench.append(plain()).error is ErrorCode.kafka_storage_error

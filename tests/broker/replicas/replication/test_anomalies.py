@@ -77,7 +77,7 @@ async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_uns
     assert nodes.values() == [b"a"]
 
 
-async def test_a_waiting_client_hears_that_its_leader_is_none_any_more(nodes: Nodes):
+async def test_a_waiting_client_gets_an_error_when_its_leader_changes(nodes: Nodes):
     nodes.create()
     nodes.injection.links.pause(3)
     outcome = nodes.outcome(nodes.append(b"a"))
@@ -128,7 +128,7 @@ async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too
     assert nodes.values(2) == nodes.values(3) == [b"a", b"b"]
 
 
-async def test_epochs_that_parted_more_than_once_are_cut_back_step_by_step(nodes: Nodes):
+async def test_logs_that_diverged_in_several_epochs_are_truncated_step_by_step(nodes: Nodes):
     """KIP-279: each of the two logs has an epoch that the other log lacks."""
     nodes.create(unclean_leader_election_enable="true")
     nodes.append(b"both")
@@ -207,7 +207,7 @@ async def test_a_new_leader_knows_the_last_five_batches_of_each_producer(nodes: 
     assert nodes.append(b"v", producer=(7, 0, 8)).base_offset == 8
 
 
-async def test_the_old_leader_come_back_learns_the_sequences_from_what_it_copies(nodes: Nodes):
+async def test_a_returned_leader_learns_sequences_from_the_batches_that_it_copies(nodes: Nodes):
     nodes.create([1, 2])
     nodes.append(b"v", producer=(7, 0, 0))
     nodes.kill(1)

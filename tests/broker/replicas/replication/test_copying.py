@@ -31,7 +31,7 @@ async def test_a_follower_is_another_folder_with_files_of_its_own(nodes: Nodes):
     assert len({path.read_bytes() for each in files for path in each}) == 1
 
 
-async def test_behind_a_cut_link_a_follower_stays_and_nothing_is_committed_without_it(nodes: Nodes):
+async def test_behind_a_cut_link_a_follower_stays_in_the_isr_and_nothing_is_committed(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)
@@ -154,7 +154,7 @@ async def test_deleted_records_go_from_every_replica(nodes: Nodes):
     assert nodes.leader.delete_records(2) == (OK, 2)
 
 
-async def test_a_partition_with_a_single_replica_has_no_part_in_it(nodes: Nodes):
+async def test_a_partition_with_a_single_replica_is_not_replicated(nodes: Nodes):
     nodes.create([2])
     nodes.append(b"a")
     assert nodes.on(2).leading is None
@@ -164,7 +164,7 @@ async def test_a_partition_with_a_single_replica_has_no_part_in_it(nodes: Nodes)
     assert nodes.running[1].leader("t", 0) is ErrorCode.not_leader_or_follower
 
 
-async def test_a_follower_below_the_leaders_log_start_begins_anew_there(nodes: Nodes):
+async def test_a_follower_below_the_leader_s_log_start_restarts_there(nodes: Nodes):
     nodes.create(min_isr=1)
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)
@@ -198,7 +198,7 @@ async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(
     assert set(nodes.isr) == {1, 2, 3}
 
 
-async def test_a_damaged_batch_of_the_leader_is_not_taken(nodes: Nodes):
+async def test_a_damaged_batch_of_the_leader_is_not_appended(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)

@@ -13,7 +13,7 @@ OK = ErrorCode.none
 LAG_MS = 30_000
 
 
-async def test_a_follower_that_stands_still_is_out_after_its_time_and_the_rest_goes_on(nodes: Nodes):
+async def test_a_stuck_follower_leaves_the_isr_after_its_lag_time(nodes: Nodes):
     nodes.create(min_isr=2)
     nodes.append(b"a")
     nodes.injection.links.pause(3)
@@ -70,7 +70,7 @@ async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes
     assert outcome.error is OK
 
 
-async def test_an_earlier_life_of_a_follower_is_not_let_in(nodes: Nodes):
+async def test_an_earlier_life_of_a_follower_may_not_join_the_isr(nodes: Nodes):
     """KIP-903: what a broker fetched before it was killed does not show what is on its disk after the restart."""
     nodes.create()
     nodes.append(b"a")
@@ -153,7 +153,7 @@ async def test_a_follower_that_was_about_to_join_and_is_gone_does_not_delay_appe
     assert outcome.error is OK
 
 
-async def test_a_follower_at_rest_is_in_sync_for_ever(nodes: Nodes):
+async def test_an_idle_follower_stays_in_sync(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
     await nodes.pass_time(100 * LAG_MS)
@@ -186,7 +186,7 @@ async def test_a_follower_joins_again_once_it_has_all_that_is_committed(nodes: N
     assert nodes.ends()[3] == (1, 1)
 
 
-async def test_after_a_change_those_in_sync_are_told_in_the_order_of_their_ids(nodes: Nodes):
+async def test_a_changed_isr_is_sorted_by_id(nodes: Nodes):
     nodes.create([2, 3, 1])
     assert nodes.isr == (2, 3, 1), "a new partition's ISR has the order of its replicas"
     nodes.kill(3)

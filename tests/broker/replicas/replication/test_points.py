@@ -177,7 +177,7 @@ async def test_a_marker_on_a_slow_disk_ends_nothing_yet(nodes: Nodes):
     assert (outcome.error, nodes.leader.last_stable_offset) == (OK, 2)
 
 
-async def test_with_flush_messages_followers_say_what_they_have_once_it_is_on_their_disks(nodes: Nodes):
+async def test_with_flush_messages_followers_report_offsets_after_their_sync(nodes: Nodes):
     nodes.create(min_isr=3, flush_messages="1")
     guard = Guard(nodes, "log.fsync", 3)
     outcome = nodes.outcome(nodes.append(b"a"))

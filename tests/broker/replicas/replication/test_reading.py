@@ -84,7 +84,7 @@ def ask(
     return partition
 
 
-def test_a_follower_serves_what_it_knows_to_be_committed(nodes: Nodes):
+def test_a_follower_serves_records_below_its_high_watermark(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.pause(3)
@@ -129,7 +129,7 @@ def test_a_consumer_is_sent_to_the_follower_in_its_rack(racks: Nodes):
 
 
 @pytest.mark.parametrize("rack", ["", "r1", "elsewhere"])
-def test_without_a_nearer_one_the_leader_serves(racks: Nodes, rack: str):
+def test_without_a_replica_in_the_rack_the_leader_serves(racks: Nodes, rack: str):
     racks.append(b"a")
     answer = ask(racks, 1, rack=rack)
     assert answer.preferred_read_replica == -1
@@ -191,7 +191,7 @@ def end_of_epoch(nodes: Nodes, node_id: int, epoch: int, current: int = -1) -> t
     return answer.error_code, answer.leader_epoch, answer.end_offset
 
 
-async def test_only_the_leader_tells_where_epochs_end(nodes: Nodes):
+async def test_only_the_leader_serves_offset_for_leader_epoch(nodes: Nodes):
     nodes.create()
     nodes.append(b"a")
     nodes.lead(2)

@@ -42,7 +42,7 @@ def test_super_users(text: str, users: set[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "allowed"), [("true", True), (" TRUE ", True), ("false", False), ("yes", False)]
 )
-def test_whether_everyone_may(text: str, allowed: bool) -> None:
+def test_allow_everyone_if_no_acl_found(text: str, allowed: bool) -> None:
     settings = authorizer_of(broker_config(STANDARD | {"allow.everyone.if.no.acl.found": text}).values)
     assert settings is not None
     assert settings.allow_everyone_if_no_acl_found is allowed
@@ -66,7 +66,7 @@ def test_whether_everyone_may(text: str, allowed: bool) -> None:
         ),
     ],
 )
-def test_what_cannot_be_ends_the_start(settings: dict[str, str], text: str) -> None:
+def test_invalid_settings_fail_the_start(settings: dict[str, str], text: str) -> None:
     with pytest.raises(ConfigError) as refused:
         authorizer_of(broker_config(settings).values)
     assert str(refused.value) == text

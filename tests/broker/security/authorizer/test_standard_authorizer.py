@@ -132,7 +132,7 @@ def test_what_an_operation_implies_is_allowed_and_not_denied(operation: str) -> 
         (acl("orders", permission=DENY), acl("orders")),
     ],
 )
-def test_one_that_denies_wins(denied: Acl, allowed: Acl) -> None:
+def test_a_deny_acl_wins(denied: Acl, allowed: Acl) -> None:
     assert may(authorizer(allowed))
     assert not may(authorizer(allowed, denied))
     assert not may(authorizer(denied, allowed))

@@ -70,7 +70,7 @@ def test_a_new_file_is_served_to_the_next_client(current, key_file, renewed, ser
     assert served(current) == renewed.certificate
 
 
-def test_a_broken_file_is_said_once_and_the_old_certificate_stays(current, key_file, server, renewed):
+def test_a_broken_file_is_logged_once_and_the_old_certificate_stays(current, key_file, server, renewed):
     write_file(key_file, b"half a file", PRIVATE)
     with structlog.testing.capture_logs() as lines:
         assert not current.reload_if_changed()
@@ -83,7 +83,7 @@ def test_a_broken_file_is_said_once_and_the_old_certificate_stays(current, key_f
     assert current.reload_if_changed()
 
 
-def test_a_file_that_is_gone_is_said_once_and_may_come_back(current, key_file, renewed):
+def test_a_missing_file_is_logged_once_and_may_come_back(current, key_file, renewed):
     key_file.unlink()
     with structlog.testing.capture_logs() as lines:
         assert not current.reload_if_changed()
