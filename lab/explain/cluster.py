@@ -1,4 +1,4 @@
-"""All that is wrong in a cluster now, the worst first; and the explanations of several partitions together."""
+"""Explains everything that is wrong in a cluster now, the worst first, and several partitions together."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from lab.explain.words import all_away, away, capital, counted, listed, rule_tex
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
 YOUNG_MS: Final = 200
-"""A transaction that has been open, or decided, for less is life as usual, and not wrong."""
+"""A transaction that has been open, or decided, for a shorter time is normal."""
 _ORDER: Final = tuple(Cause)
 _WORST: Final = (
     Cause.NODE_AWAY,
@@ -46,23 +46,23 @@ _WORST: Final = (
     Cause.GROUP_REBALANCING,
     Cause.MEMBER_STOPPED_POLLING,
 )
-"""Before all others, which keep the order in which `Cause` has them."""
+"""Causes that sort before all others. The others have the order of `Cause`."""
 
 
 def severity(found: Explanation) -> tuple[bool, int]:
-    """Sorts explanations, the worst first; those of which nothing is wrong come last."""
+    """Sort key of explanations: the worst first, those with nothing wrong last."""
     if found.cause in _WORST:
         return False, _WORST.index(found.cause)
     return found.cause in HEALTHY, len(_WORST) + _ORDER.index(found.cause)
 
 
 def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> list[Explanation]:
-    """Of each partition an explanation, those with trouble first."""
+    """An explanation of each partition, those with a trouble first."""
     return sorted((explain_partition(each, around) for each in places), key=severity)
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Of several partitions of a topic: those of which nothing is wrong in one sentence, and equal troubles in one."""
+    """Merge explanations of a topic's partitions: healthy ones into one sentence, those with equal troubles into one."""
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
@@ -78,7 +78,7 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
 
 
 def _alike(found: Iterable[Explanation]) -> list[Explanation]:
-    """Explanations whose first lines differ in their subjects only: the first, with the names of the others."""
+    """Merge explanations whose first lines differ only in their subjects. The first names the other subjects."""
     alike: dict[tuple[Cause, str], list[Explanation]] = {}
     for each in found:
         alike.setdefault((each.cause, each.lines[0].replace(each.subject, "")), []).append(each)
@@ -95,7 +95,7 @@ def _alike(found: Iterable[Explanation]) -> list[Explanation]:
 
 
 def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explanation]:
-    """All that is wrong now, the worst first; one explanation that says so if nothing is."""
+    """Everything that is wrong now, the worst first; if nothing is, one explanation that says so."""
     quiet = dataclasses.replace(around, not_asked=())
     found = [*_nodes(around), *_alike(_partitions(facts, quiet))]
     found += [each for at in facts.groups if (each := explain_group(at, quiet)).cause not in HEALTHY]
@@ -110,7 +110,7 @@ def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explana
     if left_out:
         what = "partitions, transactions, groups and clients that may be in trouble"
         found.append(
-            Explanation(SUBJECT, Cause.UNKNOWN, (f"Of the {what}, {left_out} more are not told here.",))
+            Explanation(SUBJECT, Cause.UNKNOWN, (f"Of the {what}, {left_out} more are not shown here.",))
         )
     if around.not_asked:
         found.append(Explanation(SUBJECT, Cause.UNKNOWN, around.not_asked))
@@ -122,7 +122,7 @@ def _nothing(around: ClusterContext) -> Iterator[str]:
     nodes = len(around.nodes or ())
     if around.nodes is None:
         yield f"Nothing is wrong: {waits}."
-    elif around.rules is None:  # a client sees nodes that are registered
+    elif around.rules is None:  # a client sees only nodes that are registered
         yield f"Nothing is wrong: {counted(nodes, 'node')} responded, and {waits}."
     else:
         run = "its node runs" if nodes == 1 else f"all {nodes} nodes run"
@@ -136,7 +136,7 @@ def _nothing(around: ClusterContext) -> Iterator[str]:
 
 
 def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Explanation]:
-    """Rules that have hit and may hit again, and that nothing above names."""
+    """Rules that have hit and may hit again, and that no explanation above names."""
     told = [line for each in found for line in each.lines]
     for each in unnamed_rules(around, told):
         clear = f"Remove the rule: odradek fault clear {each.rule}"
@@ -144,7 +144,7 @@ def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Exp
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:
-    """Of several with one first line, a rule that holds two requests for instance, the first."""
+    """Drop explanations with the same first line as an earlier one, such as one rule that holds two requests."""
     said: set[str] = set()
     for each in found:
         if each.lines[0] not in said:
@@ -160,7 +160,7 @@ def _nodes(around: ClusterContext) -> Iterator[Explanation]:
 
 
 def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
-    """That replicas of a node which is away are not in sync says the node itself."""
+    """Partitions with a trouble, except replicas out of the ISR whose node is away: the node's explanation says that."""
     for at in facts.partitions:
         found = explain_partition(at, around)
         missing = [node for node in at.replicas if node not in at.isr]
@@ -173,7 +173,7 @@ def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explana
 
 
 def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
-    """What holds readers is a transaction as there are hundreds under load."""
+    """Whether readers wait only for a young transaction, as happens all the time under load."""
     if at is None or cause not in (Cause.OPEN_TRANSACTION, Cause.MARKER_ON_THE_WAY):
         return False
     age_ms = at.open_ms if cause is Cause.OPEN_TRANSACTION else at.decided_ms
@@ -181,7 +181,7 @@ def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
 
 
 def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
-    """Those that the explanations of partitions do not tell: an id has no records yet, or its partition no leader."""
+    """Transactions that no explanation of a partition contains, as they have no records yet, or no partition leader."""
     read = {at.name: at for at in facts.partitions}
     told = {
         each.owner.transactional_id for at in facts.partitions for each in at.open if each.owner is not None
@@ -202,7 +202,7 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Refusals and throttles, which no partition or group above has told: those of now, or the old ones."""
+    """Refusals and throttles that no explanation above contains: recent ones, or with ``is_old`` the older ones."""
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

@@ -1,4 +1,4 @@
-"""Coordinators that do not respond as one should: not available, loading, held."""
+"""Explains coordinators that return no state: not available, loading, or held by a rule."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _OF_GROUPS: Final = (
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """Why the coordinator of a group or a transactional id tells nothing; None where it does."""
+    """Why the coordinator of a group or a transactional id returns no state; None if it does."""
     name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
     home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition
     if at.coordinator_error == _LOADING:
@@ -79,7 +79,7 @@ def _without_files(head: str, at: IdFacts | GroupFacts, around: ClusterContext) 
 
 
 def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """The log of the coordinator takes no state, or waits with each."""
+    """The trouble if the coordinator cannot append to its log, or if each append waits for a replica."""
     if at.home is None:
         return None
     who = f"The coordinator of {name}, node {at.coordinator}"
@@ -88,7 +88,7 @@ def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -
         first, *more = below.lines
         text = f"{who}, cannot write its state: {first[:1].lower()}{first[1:]}"
         return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (text, *more))
-    # A group is read all the same, and its commits wait for no longer than offsets.commit.timeout.ms.
+    # A group can be read anyway, and its commits wait at most offsets.commit.timeout.ms.
     waits = replica_away(at.home, around) if isinstance(at, IdFacts) else None
     if waits is None:
         return None
@@ -98,7 +98,7 @@ def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -
 
 
 def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, head: str) -> Trouble | None:
-    """It is well, and a rule answers to clients in its stead."""
+    """The trouble if the coordinator is healthy, but a rule responds to clients in its place."""
     apis = _OF_GROUPS if isinstance(at, GroupFacts) else _OF_IDS
     for error in ("COORDINATOR_NOT_AVAILABLE", _LOADING):
         found = _rule_that_answers(name, error, around)
@@ -113,7 +113,7 @@ def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, hea
 
 
 def _no_leader(head: str, home: str, at: PartitionFacts | None, around: ClusterContext) -> tuple[str, ...]:
-    """Its home has no leader; who is away, where that is known."""
+    """Sentences if the coordinator's partition has no leader, with the nodes that are away, if known."""
     if at is not None:
         first, *more = no_leader(at, around).lines
         return (f"{head}: {first}", *more)
@@ -140,7 +140,7 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
 
 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
-    """The rule that answers with this error, and to which API: as the trace has it, or by its text and its hits."""
+    """(rule, API) of the rule that responds with this error: from the trace, else from the rule's text and hits."""
     for refusal in around.refusals:
         about = name in (refusal.transactional_id, f"group {refusal.group}")
         if refusal.rule is not None and refusal.error == error and about:
@@ -150,7 +150,7 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
 
 
 def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
-    """With the API that it names; one that has answered at least once."""
+    """A rule with this error that has hit at least once, and the API that it names."""
     for rule in around.rules or ():
         on, _, action = rule.text.partition(" -> ")
         api, *matchers = on.split() or [""]

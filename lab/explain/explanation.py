@@ -1,4 +1,4 @@
-"""An explanation: a cause by name, and sentences, the first of which says it."""
+"""An explanation: the name of a cause, and sentences, the first of which describes the cause."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from protocol.slotted import slotted
 
 
 class Cause(Enum):
-    """What is wrong, by the name that programs read. docs/troubleshooting.md has the first line of each."""
+    """What is wrong, by a name for programs. docs/troubleshooting.md has the first line of each."""
 
     NOTHING = "nothing"
-    """Nothing that was looked at is wrong."""
+    """Nothing that was examined is wrong."""
     UNKNOWN = "unknown"
-    """What would have told it could not be asked."""
+    """The node or coordinator that knows could not be asked."""
 
-    # A partition, or a transactional id that waits for one.
+    # Causes of a partition, or of a transactional id that waits for one.
     NO_LEADER = "no-leader"
     OFFLINE = "offline"
     LEADER_AWAY = "leader-away"
-    """It has a leader, which is paused or does not respond."""
+    """The leader is paused, or does not respond."""
     MARKER_HELD = "marker-held"
     MARKER_LEADER_AWAY = "marker-leader-away"
     MARKER_ON_THE_WAY = "marker-on-the-way"
@@ -28,16 +28,16 @@ class Cause(Enum):
     BEGINS_IN_THE_FUTURE = "begins-in-the-future"
     BELOW_MIN_ISR = "below-min-isr"
     REPLICA_AWAY = "replica-away"
-    """A replica in the ISR does not copy: what is written with acks=all waits for it."""
+    """A replica in the ISR does not fetch, so writes with acks=all wait for it."""
     UNDER_REPLICATED = "under-replicated"
-    """Replicas are out of the ISR, and writes go on."""
+    """Replicas are out of the ISR, but writes continue."""
     REFUSED_BATCH = "refused-batch"
     OUT_OF_ORDER_SEQUENCE = "out-of-order-sequence"
     ABORTED_TAIL = "aborted-tail"
     MARKERS_ONLY = "markers-only"
     EMPTY_LOG = "empty-log"
 
-    # A transactional id.
+    # Causes of a transactional id.
     COORDINATOR_NOT_AVAILABLE = "coordinator-not-available"
     COORDINATOR_LOADING = "coordinator-loading"
     REQUEST_HELD = "request-held"
@@ -46,7 +46,7 @@ class Cause(Enum):
     REFUSED_REQUEST = "refused-request"
     UNKNOWN_ID = "unknown-id"
 
-    # A group; those of partitions and coordinators hold for it too.
+    # Causes of a group. Those of partitions and coordinators apply to it too.
     UNKNOWN_GROUP = "unknown-group"
     GROUP_EMPTY = "group-empty"
     GROUP_REBALANCING = "group-rebalancing"
@@ -54,20 +54,20 @@ class Cause(Enum):
     UNSTABLE_OFFSETS = "unstable-offsets"
     LAG = "lag"
 
-    # Nodes, and clients of any kind.
+    # Causes of nodes, and of clients of any kind.
     NODE_AWAY = "node-away"
     THROTTLED = "throttled"
     NOT_AUTHORIZED = "not-authorized"
     ACTIVE_RULE = "active-rule"
-    """A fault rule that is there has hit requests or steps, and no trouble above names it."""
+    """A fault rule has hit requests or steps, and no trouble above names it."""
 
 
 @slotted(frozen=True)
 class Explanation:
-    """What was found out about one partition, group or transactional id."""
+    """What was found out about one partition, group, transactional id, node or client."""
 
     subject: str
-    """``orders-0``, ``group readers``, ``transactional id etl-1``, ``node 2``, ``client app-1``"""
+    """The subject: ``orders-0``, ``group readers``, ``transactional id etl-1``, ``node 2``, ``client app-1``"""
     cause: Cause
     lines: tuple[str, ...]
-    """Sentences: the first says the cause, with the rule or the node that makes it; then what to do, and what else holds."""
+    """Sentences: first the cause, with the rule or node responsible, then what to do, then details."""

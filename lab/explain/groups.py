@@ -1,4 +1,4 @@
-"""Why a group does not go on: its coordinator, its members, and what stands between its offsets and the ends."""
+"""Explains why a group makes no progress: its coordinator, its members, and what is between its offsets and the ends."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FETCHES_UNKNOWN: Final = (
     "The trace is off: when members have sent a Fetch is not known. Record it: odradek trace --start"
 )
 PARTITIONS_MAX: Final = 20
-"""Of so many partitions the lag is told."""
+"""Largest number of partitions whose lag is shown."""
 _RANK: Final = (
     Cause.COORDINATOR_NOT_AVAILABLE,
     Cause.COORDINATOR_LOADING,
@@ -44,11 +44,11 @@ _RANK: Final = (
     Cause.UNKNOWN,
     Cause.LAG,
 )
-"""What stops a group, the worst first. Causes of partitions that stop no reader are not told here."""
+"""Causes that stop a group, the worst first. Causes of partitions that stop no reader are not among them."""
 
 
 def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
-    """What stops the group, and what it lags behind in each partition."""
+    """What stops the group, and its lag in each partition."""
     subject = f"group {at.group}"
     of_coordinator = coordinator_trouble(at, around)
     if of_coordinator is not None:
@@ -60,7 +60,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
     else:
         found = [*_of_group(at, around), *_of_partitions(at, around), *_of_clients(at, around)]
     found = [each for each in found if each.cause in _RANK]
-    # Stable: of two troubles of one rank the first comes first.
+    # The sort is stable: of two troubles of the same rank the first stays first.
     found.sort(key=lambda each: _RANK.index(each.cause))
     found = _with_reached(at, found)
     details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
@@ -70,13 +70,13 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
 
 
 def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
-    """The same; behind all others what holds readers at an offset that the group has yet to come to."""
+    """The troubles, followed by what stops readers at an offset that the group has not reached yet."""
     beyond = tuple(stops(each.at) for each in at.offsets if each.committed is not None and _may_read(each))
     return sorted(found, key=lambda each: each.lines[0].startswith(beyond))
 
 
 def _may_read(each: GroupOffsetFacts) -> bool:
-    """There are records for its members, or it is not known that there are none."""
+    """Whether there are records for its members, or may be."""
     return bool(_lag(each)) if each.records is None else each.records > 0
 
 
@@ -87,17 +87,17 @@ def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
         yield waiting
     for each in held:
         if waiting is not None and each.at in JOINS:
-            continue  # told with the rebalance
+            continue  # part of the rebalance's trouble
         yield held_trouble(each, around)
     yield from (held_trouble(each, around) for each in around.held if _is_fetch(at, each))
     if not at.members and waiting is None:
-        first = f"Group {at.group} is empty: it has no members, so its offsets stand still."
+        first = f"Group {at.group} is empty: it has no members, so its offsets do not change."
         yield Trouble(Cause.GROUP_EMPTY, (first,))
     yield from stopped_polling(at)
 
 
 def _is_fetch(at: GroupFacts, each: HeldByRule) -> bool:
-    """A rule holds a Fetch of a member, from partitions that it has."""
+    """Whether a rule holds a Fetch of a member, from partitions assigned to it."""
     return each.at == "Fetch" and any(
         member.client_id == each.client_id and not set(member.assigned).isdisjoint(each.partitions)
         for member in at.members
@@ -126,7 +126,7 @@ def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _without_commits(at: GroupFacts) -> Iterator[Trouble]:
-    """Partitions of its members in which it has committed nothing, though there are records."""
+    """The trouble for assigned partitions without a committed offset, though there are records."""
     bare = [each for each in at.offsets if _is_bare(each) and each.records]
     if not bare:
         return
@@ -140,7 +140,7 @@ def _without_commits(at: GroupFacts) -> Iterator[Trouble]:
         Cause.LAG,
         (
             f"Group {at.group} {has}; {number} {are} in {where}.",
-            "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+            "auto.offset.reset decides where a member begins there; only commits show what it has read.",
         ),
     )
 
@@ -150,7 +150,7 @@ def _is_bare(each: GroupOffsetFacts) -> bool:
 
 
 def _pending(at: GroupFacts, each: GroupOffsetFacts) -> Trouble:
-    """A consumer that asks for stable offsets waits (KIP-447)."""
+    """The trouble of a consumer that requires stable offsets: it waits (KIP-447)."""
     whose = "an open transaction" if each.pending_of is None else f"the transaction of {each.pending_of}"
     lines = [
         f"The offset of group {at.group} in {each.at.name} is not stable: {whose} has committed one and is not ended.",
@@ -173,7 +173,7 @@ def _of_clients(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _lag(each: GroupOffsetFacts) -> int | None:
-    """Offsets up to the last stable one, as clients count it."""
+    """Offsets up to the last stable offset, which is the lag as clients compute it."""
     if each.committed is None or each.at.last_stable is None:
         return None
     return max(0, each.at.last_stable - each.committed)
@@ -198,16 +198,16 @@ def _lags(at: GroupFacts) -> Iterator[str]:
     if even:
         yield f"{listed(even)}: no lag."
     if len(at.offsets) > PARTITIONS_MAX:
-        yield f"{len(at.offsets) - PARTITIONS_MAX} more partitions are not told."
+        yield f"{len(at.offsets) - PARTITIONS_MAX} more partitions are not shown."
 
 
 def _content(each: GroupOffsetFacts) -> str:
-    """``: 3 records, 2 aborted records and 1 marker``"""
+    """What the lag consists of: ``: 3 records, 2 aborted records and 1 marker``"""
     if each.records is None:
         return ""
     content = content_text(each.records, each.aborted or 0, each.markers or 0)
     if not content:
-        return ": none of them a record, compaction has removed what stood there"
+        return ": none of them a record, compaction has removed what was there"
     return f": {content}{'' if each.is_counted_to_the_end else ' at the least'}"
 
 

@@ -1,4 +1,4 @@
-"""What a transactional id waits for, and what became of its transactions."""
+"""Explains what a transactional id waits for, and what happened to its transactions."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from lab.explain.trouble import Trouble, explained
 from lab.explain.words import listed, meant, producer_text, time_text, who
 
 PLACES_MAX = 5
-"""Of so many partitions it is told what holds their markers."""
+"""Largest number of partitions for which the reason of a missing marker is shown."""
 REFUSED_IS_UNKNOWN = (
     "Requests that were refused are known to the control port of an Odradek broker: set ODRADEK_CONTROL."
 )
 
 
 def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
-    """Its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
+    """Explain its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
     of_coordinator = list(_of_coordinator(at, around))
     unknown = [each for each in of_coordinator if each.cause is Cause.UNKNOWN_ID]
     troubles = [each for each in of_coordinator if each not in unknown]
     troubles += [*_of_transaction(at, around), *_hanging(at, around)]
     mine = [each for each in around.refusals if _is_of(at, each)]
     refused = refusal_troubles(around, mine, at.history or ())
-    # A request that no client sends again by itself is worse than a transaction that is open in its time.
+    # A refused request that no client retries is worse than a transaction that has not timed out.
     opened = _open(at, around)
     troubles += [each for each in refused if each.is_cause]
     troubles += [opened] if opened is not None else []
@@ -79,7 +79,7 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _state(at: IdFacts) -> Iterator[str]:
-    """What its coordinator says, where no other line has it."""
+    """The coordinator's state of the id, unless another line has it."""
     found = at.transaction
     if found is not None and not is_open(found) and not is_decided(found):
         where = f", in {listed(found.partitions)}" if found.partitions else ""
@@ -93,7 +93,7 @@ def _state(at: IdFacts) -> Iterator[str]:
 
 
 def _of_transaction(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The markers of a decided transaction; what a rule holds of it; a partition of it without a leader."""
+    """The markers of a decided transaction, what a rule holds of it, and its partitions without a leader."""
     found = at.transaction
     if found is not None and is_decided(found):
         yield from _decided(at, found, around)
@@ -127,7 +127,7 @@ def _open(at: IdFacts, around: ClusterContext) -> Trouble | None:
 
 
 def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """Transactions of its producer which its coordinator will not end."""
+    """Transactions of its producer that its coordinator will not end."""
     ids = {step.producer_id for step in at.history or ()}
     if at.transaction is not None:
         ids.add(at.transaction.producer_id)
@@ -146,7 +146,7 @@ def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _steps(history: Sequence[StateStep]) -> Iterator[str]:
-    """A line for each state, with what it means for the client."""
+    """A line for each state, with its meaning for the client."""
     before: StateStep | None = None
     for step in history:
         where = f"  {' '.join(step.partitions)}" if step.partitions else ""

@@ -1,4 +1,4 @@
-"""Members of groups: for whom a rebalance waits, and who has stopped polling."""
+"""Explains which members a rebalance waits for, and which have stopped polling."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from lab.explain.words import capital, duration_text, listed, release, rule_text
 
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 SILENT_MS: Final = 10_000
-"""A member without a Fetch for longer, while its group lags, does not poll; one without a heartbeat may be dead."""
+"""A member of a lagging group without a Fetch for longer does not poll; one without a heartbeat may be dead."""
 ASK_CONTROL: Final = (
-    "Whether a fault rule holds a request of the group only the control port of an Odradek broker tells: set "
+    "Only the control port of an Odradek broker knows whether a fault rule holds a request of the group: set "
     "ODRADEK_CONTROL."
 )
 JOINS: Final = frozenset(
@@ -23,12 +23,12 @@ JOINS: Final = frozenset(
 
 
 def member_text(at: MemberFacts) -> str:
-    """``member app-1-7f3c (client app-1, 127.0.0.1)``"""
+    """The member as text: ``member app-1-7f3c (client app-1, 127.0.0.1)``"""
     return f"member {at.member_id} (client {at.client_id}, {at.host.removeprefix('/')})"
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
-    """Since when, and for whom or what the rebalance waits."""
+    """Since when the group rebalances, and which members or which rule the rebalance waits for."""
     if at.state not in REBALANCING:
         return None
     since = "" if at.state_ms is None else f", for {duration_text(at.state_ms)}"
@@ -48,14 +48,14 @@ def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterConte
 
 
 def _must(at: GroupFacts) -> str:
-    """What a late member has yet to do; one of the consumer protocol does not join again (KIP-848)."""
+    """What a late member has yet to do. A member of the consumer protocol does not join again (KIP-848)."""
     if at.state == "Reconciling":
         return "to revoke its partitions"
     return "to send a heartbeat" if at.type == "consumer" else "to join again"
 
 
 def late_members(at: GroupFacts) -> list[MemberFacts]:
-    """Those for whom a rebalance waits."""
+    """The members that a rebalance waits for."""
     return [each for each in at.members if at.state in REBALANCING and each.has_joined is False]
 
 
@@ -73,9 +73,9 @@ def _ends(at: MemberFacts) -> str:
 
 
 def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
-    """Members whose heartbeats stay away, and those that have something to read and do not fetch."""
+    """Members without heartbeats, and members that have something to read and do not fetch."""
     behind = {each.at.name for each in at.offsets if _is_behind(each)}
-    late = late_members(at)  # told with the rebalance
+    late = late_members(at)  # part of the rebalance's trouble
     for each in [member for member in at.members if member not in late]:
         who = capital(member_text(each))
         if each.heartbeat_ms is not None and each.heartbeat_ms > SILENT_MS:
@@ -97,7 +97,7 @@ def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
 
 
 def _is_behind(each: GroupOffsetFacts) -> bool:
-    """It has records to read, or offsets of which it is not known what they hold."""
+    """Whether it has records to read, or may have."""
     if each.records is not None:
         return each.records > 0
     stable = each.at.last_stable

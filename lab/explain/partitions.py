@@ -1,4 +1,4 @@
-"""Why readers of a partition stop, or writers are refused."""
+"""Explains why readers of a partition stop, or why its writers are refused."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from lab.explain.words import (
 )
 
 LOG_WRITE: Final = "log.write"
-"""Where a rule holds batches of clients too; what else holds a marker is told with its transaction."""
+"""Points where a rule also holds batches of clients. What holds a marker elsewhere is explained with its transaction."""
 OTHERS_MAX = 5
-"""So many open transactions behind the first are told."""
+"""Largest number of open transactions shown behind the first one."""
 
 
 def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation:
-    """Where readers of a partition stop and why, what refuses its writers, and what stands at its end."""
+    """Explain where readers of a partition stop and why, why writers are refused, and what is at the end of its log."""
     troubles = partition_troubles(at, around)
-    # What is refused to a group is told with the group.
+    # A group's refused requests are part of the group's explanation.
     refused = [
         each
         for each in around.refusals
@@ -50,7 +50,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
         return [offline(at, around) or no_leader(at, around)]
     troubles = [each for each in (offline(at, around), _leader_away(at, around)) if each is not None]
     held = [each for each in around.held if at.name in each.partitions]
-    # Who waits for these gets nothing at all.
+    # Clients whose Fetch is held get nothing at all.
     troubles += [held_trouble(each, around) for each in held if each.at == "Fetch"]
     troubles += _open(at, around)
     troubles += _isr(at, around)
@@ -69,7 +69,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
 
 
 def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """Without a leader: of those that may lead it, who is away."""
+    """The trouble of a partition without a leader, with the nodes that could lead it and are away."""
     gone = all_away(around, sorted(at.isr))
     if gone:
         why = f"of its ISR, {listed(gone)}"
@@ -86,7 +86,7 @@ def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
 def offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
     if at.offline is None or (at.leader is None and not at.isr):
         return None
-    # Without a leader it was the last in sync.
+    # Without a leader, the ISR has only the last replica that was in sync.
     node = at.isr[0] if at.leader is None else at.leader
     first = f"{at.name} is offline, the files of node {node} cannot be used: {at.offline.removesuffix('.')}."
     rule = next((each for each in around.rules or () if each.text.startswith("full-disk")), None)
@@ -139,18 +139,18 @@ def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """Writes are refused; None where they are not, or where it is not known."""
+    """The trouble if writes are refused; None if they are not, or if that is not known."""
     return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
 
 
 def replica_away(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """A replica of the ISR that does not copy: until it is out of the ISR, nothing is committed without it."""
+    """The trouble if a replica in the ISR does not fetch: until it leaves the ISR, nothing is committed without it."""
     others = [node for node in sorted(at.isr) if node != at.leader]
     reasons = {node: why for node in others if (why := _why_away(at, node, around, ", in its ISR,"))}
     if at.leader is None or not reasons:
         return None
     first = f"Writes with acks=all to {at.name} wait: {listed(list(reasons.values()))}."
-    until = "They go on once it copies again, or has fallen out of the ISR (replica.lag.time.max.ms)."
+    until = "They continue once it fetches again, or has fallen out of the ISR (replica.lag.time.max.ms)."
     return Trouble(Cause.REPLICA_AWAY, (first, *waking(around, reasons), until))
 
 
@@ -159,7 +159,7 @@ def _why_missing(at: PartitionFacts, node: int, around: ClusterContext) -> str:
 
 
 def _why_away(at: PartitionFacts, node: int, around: ClusterContext, clause: str = "") -> str | None:
-    """Why a replica does not copy; None where no reason is known. ``clause`` comes behind the number of the node."""
+    """Why a replica does not fetch; None if no reason is known. ``clause`` follows the number of the node."""
     gone = away(around, node, clause)
     if gone is not None:
         return gone
@@ -182,12 +182,12 @@ def _nodes(ids: Sequence[int]) -> str:
 
 
 def stops(at: PartitionFacts) -> str:
-    """The clause before the reason."""
+    """The clause in front of the reason."""
     return f"Readers with read_committed of {at.name} stop at offset {at.last_stable}: "
 
 
 def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The transaction that holds the last stable offset, and those behind it."""
+    """The transaction that limits the last stable offset, and those behind it."""
     if at.last_stable is None or at.high_watermark is None or at.last_stable >= at.high_watermark:
         return
     if at.advances:
@@ -218,7 +218,7 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """What is said where no trouble was found."""
+    """The explanation if no trouble was found."""
     if at.log_start is None or at.last_stable is None or at.high_watermark is None:
         return Trouble(
             Cause.UNKNOWN,
@@ -252,7 +252,7 @@ def _empty(at: PartitionFacts) -> str:
 
 
 def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
-    """The end of the log has no record for readers, which is not wrong: their lag is not 0 there."""
+    """The note that the end of the log has no record for readers. Nothing is wrong, but their lag is not 0 there."""
     if tail is None or not tail.markers + tail.aborted or at.high_watermark is None:
         return None
     hidden = tail.markers + tail.aborted
@@ -271,7 +271,7 @@ def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
 
 
 def content_text(records: int, aborted: int, markers: int) -> str:
-    """``3 records, 2 aborted records and 1 marker``"""
+    """Counts as text: ``3 records, 2 aborted records and 1 marker``"""
     parts = [(records, "record"), (aborted, "aborted record"), (markers, "marker")]
     return listed([counted(number, noun) for number, noun in parts if number])
 

@@ -1,4 +1,4 @@
-"""Refused requests: what each error means, who is denied what, who fenced a producer."""
+"""Explains refused requests: the meaning of each error, who is denied what, who fenced a producer."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from lab.explain.trouble import Trouble
 from lab.explain.words import capital, duration_text, listed, producer_text, rule_text, times
 
 RECENT_MS: Final = 600_000
-"""A refusal, or a throttle, that is older is told, and is no cause."""
+"""An older refusal or throttle is shown, but is not a cause."""
 NOW_MS: Final = 60_000
-"""One that is older comes behind what is wrong now."""
+"""An older one comes after what is wrong now."""
 MEANINGS: Final[dict[str | tuple[str, str], str]] = {
     "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
     (
@@ -70,7 +70,7 @@ RETRIED: Final = frozenset(
         "REQUEST_TIMED_OUT",
     }
 )
-"""Clients send these again by themselves: told, and no cause, unless a rule that is still there answers so each time."""
+"""Errors that clients retry. They are shown, but are no cause, unless an existing rule responds with them each time."""
 _FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _DENIED: Final = frozenset(
     {
@@ -99,18 +99,18 @@ _OPERATIONS: Final = {
     ("Produce", "CLUSTER"): "IDEMPOTENT_WRITE",
 }
 _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
-"""The operation of all other APIs on a group or a transactional id."""
+"""Operation of all other APIs on a group or a transactional id."""
 
 
 def refusal_troubles(
     around: ClusterContext, refusals: Sequence[Refusal], history: Sequence[StateStep] = ()
 ) -> list[Trouble]:
-    """One trouble for each kind, the newest first, all of what it needs to know in its lines."""
+    """One trouble for each kind of refusal, the newest first. Its lines are complete without other troubles."""
     return [_trouble(around, each, history) for each in refusals]
 
 
 def refused_elsewhere(around: ClusterContext, refusals: Sequence[Refusal], topic: str) -> Iterator[Trouble]:
-    """Denied requests that name no topic: their clients may have wanted this one."""
+    """Denied requests that name no topic. Their clients may have wanted this one."""
     for each in refusals:
         is_of_cluster = each.error in _DENIED and not (each.group or each.partitions or each.topics)
         if is_of_cluster and each.rule is None and each.last_ms <= RECENT_MS:
@@ -133,7 +133,7 @@ def _trouble(around: ClusterContext, each: Refusal, history: Sequence[StateStep]
 
 
 def _clear(around: ClusterContext, rule: int) -> Iterator[str]:
-    """Nothing for a rule that has been removed."""
+    """The command that removes a rule; nothing if the rule has been removed."""
     if around.rules is None or any(each.rule == rule for each in around.rules):
         yield f"Remove the rule: odradek fault clear {rule}"
 
@@ -151,7 +151,7 @@ def cause_of(each: Refusal) -> Cause:
 
 
 def refused_text(each: Refusal) -> str:
-    """``Refused EndTxn of etl-1: PRODUCER_FENCED, 3 times, the newest 12.0 s ago on node 1``"""
+    """The refusal as text: ``Refused EndTxn of etl-1: PRODUCER_FENCED, 3 times, the newest 12.0 s ago on node 1``"""
     of = each.transactional_id or each.group
     if of is None and each.producer_id is not None and each.producer_id >= 0:
         of = f"producer {each.producer_id}"
@@ -166,7 +166,7 @@ def refused_text(each: Refusal) -> str:
 
 
 def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
-    """Who may not do what, and the command that allows it; ``wanted``: the topic that the client may have meant."""
+    """Who may not do what, and the command that allows it; ``wanted`` is the topic that the client may have meant."""
     kind = each.error.split("_", 1)[0]
     operation = _OPERATIONS.get((each.api, kind), _OF_RESOURCE.get(kind))
     topics = sorted({name.rpartition("-")[0] for name in each.partitions} | set(each.topics))
@@ -204,7 +204,7 @@ def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
 
 
 def _fencing(each: Refusal, history: Sequence[StateStep]) -> Iterator[str]:
-    """Who raised the epoch above the refused one, where the history tells."""
+    """Who raised the epoch above the refused one, if the history shows it."""
     if each.producer_id is None or each.producer_epoch is None:
         return
     refused = (each.producer_id, each.producer_epoch)
@@ -219,9 +219,9 @@ def _fencing(each: Refusal, history: Sequence[StateStep]) -> Iterator[str]:
 
 
 def fence_of(step: StateStep, before: StateStep) -> str:
-    """By what this step fences the epoch before it; empty where it fences none, or the history does not tell.
+    """What fenced the epoch of ``before`` at this step; empty if nothing did, or if the history does not show it.
 
-    KIP-890 raises the epoch with each end: that is no fence.
+    With KIP-890 each end bumps the epoch, which is not a fencing.
     """
     if step.producer_id == before.producer_id and step.producer_epoch <= before.producer_epoch:
         return ""

@@ -1,4 +1,4 @@
-"""Transactions that hold readers: how each will end, and what it waits for."""
+"""Explains transactions that readers wait for: how each will end, and what it waits for."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ from lab.explain.words import (
 )
 
 ON_THE_WAY_MS: Final = 5_000
-"""A marker that is not written for longer is no longer called on the way."""
+"""A marker that has not been written for longer is no longer described as on the way."""
 RESENT_MS: Final = 1_000
 OPEN_MAX: Final = 50
-"""Open transactions of one partition that are looked at, at the most."""
+"""Largest number of open transactions of one partition that are examined."""
 MARKER_POINTS: Final = frozenset({"txn.marker", "WriteTxnMarkers", "log.write", "txn.complete.append"})
-"""Where a rule holds a marker on its way from the coordinator into the log."""
+"""Points and APIs at which a rule holds a marker on its way from the coordinator into the log."""
 ASK_CONTROL: Final = (
-    "Whether a fault rule holds it only the control port of an Odradek broker tells: set ODRADEK_CONTROL."
+    "Only the control port of an Odradek broker knows whether a fault rule holds it: set ODRADEK_CONTROL."
 )
 
 
@@ -52,7 +52,7 @@ def is_open(at: TransactionFacts) -> bool:
 
 
 def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
-    """The coordinator's transaction that will end this one; None: it hangs, or it is not known whose it is."""
+    """The coordinator's transaction that will end this one; None if it hangs, or if its owner is not known."""
     owner = open_.owner
     if owner is None or partition not in owner.partitions:
         return None
@@ -101,7 +101,7 @@ def _hangs(place: PartitionFacts, open_: OpenInLog, prefix: str) -> Trouble:
 
 
 def _away(around: ClusterContext) -> Iterator[str]:
-    """The nodes that may be its coordinator, and cannot say so."""
+    """The nodes that may be its coordinator, but did not respond."""
     nodes = sorted(around.nodes or ())
     gone = all_away(around, nodes)
     if gone:
@@ -110,7 +110,7 @@ def _away(around: ClusterContext) -> Iterator[str]:
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
-    """What an open or decided transaction of a coordinator waits for in a partition of it; None: it could not be read."""
+    """What an open or decided transaction waits for in one of its partitions; None if that could not be read."""
     if is_decided(at):
         return _decided(at, place, around, prefix)
     held = [each for each in around.held if each.transactional_id == at.transactional_id]
@@ -120,19 +120,19 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """Neither the client nor the timeout ends it while its coordinator is away."""
+    """The trouble, with a note if the coordinator is away: then neither the client nor the timeout can end it."""
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
     first, *more = trouble.lines
-    note = f"{capital(gone)}: nothing ends it before that node runs."
+    note = f"{capital(gone)}: nothing ends the transaction before that node runs again."
     return Trouble(trouble.cause, (first, note, *waking(around, [at.coordinator]), *more))
 
 
 def held_trouble(
     held: HeldByRule, around: ClusterContext, prefix: str = "", cause: Cause = Cause.REQUEST_HELD
 ) -> Trouble:
-    """A request, or a step of a coordinator, that a rule holds."""
+    """The trouble of a request, or a step of a coordinator, that a rule holds."""
     of = held.transactional_id or held.group or held.client_id
     what = f"{held.at}{f' of {of}' if of else ''}"
     first = (
@@ -145,14 +145,14 @@ def held_trouble(
 
 
 def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) -> Trouble:
-    """How long it has been open, and when it times out."""
+    """How long the transaction has been open, and when it times out."""
     ends = f"The client ends it, or: odradek txn abort {at.transactional_id}"
     first = f"{prefix}{who(at)} has an open transaction"
     if at.open_ms is None:
         return Trouble(Cause.OPEN_TRANSACTION, (f"{first}.", ends))
     timeout = duration_text(at.timeout_ms)
     if at.open_ms < 0:
-        # Without a control port its age is counted by the clock of the client.
+        # Without a control port its age is computed by the client's clock.
         is_known = around.rules is not None
         clock = "the coordinator's clock" if is_known else "this machine's clock"
         why = f"The clock of its coordinator, node {at.coordinator}, went back, or it moved to a node whose clock is behind"
@@ -187,7 +187,7 @@ def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) 
 def _decided(
     at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str
 ) -> Trouble:
-    """Why the marker is not written: a rule by name, a leader by name, or for how long."""
+    """Why the marker is not written: the rule or the leader responsible, or how long it has been."""
     where = f" in {place.name}" if place is not None and not prefix else ""
     marker = f"{_marker(at)} of {at.transactional_id}{where}"
     names = at.partitions if place is None else (place.name,)
@@ -215,7 +215,10 @@ def _known(at: TransactionFacts) -> str:
 def _held_marker(
     held: HeldByRule, at: TransactionFacts, names: Sequence[str], around: ClusterContext, prefix: str
 ) -> Trouble:
-    """While a rule names ``txn.marker``, a coordinator writes the markers of a transaction one after the other."""
+    """The trouble of a held marker.
+
+    While a rule names ``txn.marker``, a coordinator writes a transaction's markers in turn.
+    """
     is_other = bool(held.partitions) and not set(names) & set(held.partitions)
     where = f" in {held.partitions[0]}" if held.partitions and (is_other or not prefix) else ""
     behind = f", and that of {names[0]} comes after it" if is_other else ""
@@ -229,7 +232,7 @@ def _held_marker(
 
 
 def _again(held: HeldByRule, at: TransactionFacts) -> str:
-    """A coordinator sends WriteTxnMarkers again when its request has timed out: that one is held since then."""
+    """When this attempt began: a coordinator sends WriteTxnMarkers again after a timeout, and the new request is held."""
     if held.at != "WriteTxnMarkers" or at.decided_ms is None or at.decided_ms < held.for_ms + RESENT_MS:
         return ""
     return f" this time, {duration_text(at.decided_ms)} after the decision"
@@ -271,7 +274,7 @@ def _leader_away(
 
 
 def _late(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, the: str) -> Trouble:
-    """No known rule and no dead leader holds it."""
+    """The trouble if neither a known rule nor a missing leader explains the delay."""
     suspects = _suspects(around, at)
     is_late = at.decided_ms is not None and at.decided_ms > ON_THE_WAY_MS
     if (suspects or is_late) and place is not None and _is_free(at, place):
@@ -295,7 +298,7 @@ def _late(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble:
-    """It is decided, and no partition waits for a marker: only the last record of its coordinator is missing."""
+    """The trouble if it is decided and all markers are written: only the coordinator's last record is missing."""
     if held:
         return held_trouble(held[0], around)
     last = "CompleteCommit" if at.state == "PrepareCommit" else "CompleteAbort"
@@ -307,7 +310,7 @@ def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: Cluste
 
 
 def _suspects(around: ClusterContext, at: TransactionFacts) -> list[FaultRule]:
-    """Rules that have hit markers and do not hold them: what became of those is not known here."""
+    """Rules that have hit markers and do not hold them. What happened to these markers is not known here."""
     return [each for each in around.rules or () if each.hits and _may_take(each, at)]
 
 
@@ -332,7 +335,7 @@ def _taken(around: ClusterContext, suspects: Sequence[FaultRule]) -> str:
 def _written_again(
     at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext
 ) -> Iterator[str]:
-    """What makes a marker that was lost: nothing but its coordinator's next start, or a hand."""
+    """How a lost marker can be written again: by the coordinator's next start, or by a command."""
     if around.rules is not None:
         node = at.coordinator
         yield (
@@ -344,12 +347,12 @@ def _written_again(
     if place is not None and first is not None:
         ends = "commit" if at.state == "PrepareCommit" else "abort"
         where = f"--partition {place.topic}/{place.index} --start-offset {first}"
-        by_hand = "Write it by hand" if around.rules is None else "Or write it by hand"
-        yield f"{by_hand}, of which the coordinator learns nothing: odradek txn {ends} {where}"
+        by_hand = "Write it yourself" if around.rules is None else "Or write it yourself"
+        yield f"{by_hand}, which the coordinator does not notice: odradek txn {ends} {where}"
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Its leader knows no open transaction of the producer: it has a marker, or never had a record."""
+    """Whether its leader has no open transaction of the producer: there is a marker, or there never was a record."""
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

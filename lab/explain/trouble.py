@@ -1,4 +1,4 @@
-"""Troubles: one cause each, with its sentences; an explanation is made of the worst, and of the others behind it."""
+"""Troubles: each has one cause and its sentences. An explanation consists of the worst one, followed by the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.explain.words import capital, rule_text, times
 from protocol.slotted import slotted
 
 HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
-"""Causes that are no trouble: what an explanation says then is why nothing is wrong."""
+"""Causes that are no trouble: the explanation then says why nothing is wrong."""
 
 TRACE_IS_OFF: Final = (
     "The trace is off: requests that were refused are not known. Record them: odradek trace --start"
@@ -25,9 +25,9 @@ class Trouble:
     cause: Cause
     lines: tuple[str, ...]
     is_cause: bool = True
-    """False: it is told among the details, and nothing need be wrong because of it."""
+    """False if it is only a detail, and nothing need be wrong because of it."""
     is_old: bool = False
-    """It has been, and what is wrong now comes before it."""
+    """Whether it happened earlier, so that what is wrong now comes first."""
 
 
 def explained(
@@ -37,10 +37,11 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """The first of ``troubles`` that is a cause, rather one of now; then the others, the details, what could not be asked.
+    """Combine ``troubles``: first one that is a cause, preferably a current one, then the others, details, unanswered
+    questions.
 
-    ``otherwise`` is said where there is no cause, with the rules that are there, and whether refused requests would be
-    known. Equal lines are said once.
+    ``otherwise`` is used if there is no cause, with the existing rules, and whether refused requests would be known. Equal
+    lines are not repeated.
     """
     found = list(troubles)
     causes = [each for each in found if each.is_cause]
@@ -65,4 +66,4 @@ def unnamed_rules(around: ClusterContext, lines: Iterable[str]) -> list[FaultRul
 
 
 def rule_there(around: ClusterContext, rule: FaultRule) -> str:
-    return f"{capital(rule_text(around, rule.rule))} is there, and has hit {times(rule.hits)}."
+    return f"{capital(rule_text(around, rule.rule))} exists, and has hit {times(rule.hits)}."

@@ -1,4 +1,4 @@
-"""Words of explanations: durations, counts, nodes, fault rules. Each function returns part of a sentence."""
+"""Text fragments of explanations: durations, counts, nodes, fault rules. Each function returns part of a sentence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _STATES: Final = {"unreachable": "does not respond", "unregistered": "is not in 
 
 
 def duration_text(duration_ms: int) -> str:
-    """``250 ms``, ``42.5 s``, ``3 min 5 s``, ``2 h 10 min``"""
+    """A duration as text: ``250 ms``, ``42.5 s``, ``3 min 5 s``, ``2 h 10 min``"""
     seconds = duration_ms / 1000
     if duration_ms < 1000:
         return f"{duration_ms} ms"
@@ -25,7 +25,7 @@ def duration_text(duration_ms: int) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """UTC with milliseconds; what is no time (-1) as ``-``."""
+    """A time in UTC with milliseconds; ``-`` for -1."""
     if time_ms < 0:
         return "-"
     try:
@@ -36,29 +36,29 @@ def time_text(time_ms: int) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """``1 record``, ``2 records``"""
+    """A number with its noun: ``1 record``, ``2 records``"""
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
 def times(number: int) -> str:
-    """``once``, ``3 times``"""
+    """A number of times: ``once``, ``3 times``"""
     return "once" if number == 1 else f"{number} times"
 
 
 def listed(parts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``; no more than ``NAMES_MAX`` by name."""
+    """An enumeration: ``a``, ``a and b``, ``a, b and c``; at most ``NAMES_MAX`` names."""
     if len(parts) > NAMES_MAX:
         parts = [*parts[: NAMES_MAX - 1], f"{len(parts) - NAMES_MAX + 1} more"]
     return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
 
 
 def capital(text: str) -> str:
-    """The first letter as a capital; the others stay as they are."""
+    """The text with a capital first letter. The other letters do not change."""
     return text[:1].upper() + text[1:]
 
 
 def meant(near: str | None) -> str:
-    """``; did you mean readers?``, or a full stop."""
+    """The end of a sentence: ``; did you mean readers?``, or a full stop."""
     return "." if near is None else f"; did you mean {near}?"
 
 
@@ -67,7 +67,7 @@ def producer_text(producer_id: int, epoch: int) -> str:
 
 
 def who(at: TransactionFacts) -> str:
-    """``etl-1 (producer 5 epoch 0)``"""
+    """A transaction's id and producer: ``etl-1 (producer 5 epoch 0)``"""
     return f"{at.transactional_id} ({producer_text(at.producer_id, at.producer_epoch)})"
 
 
@@ -75,9 +75,9 @@ def who(at: TransactionFacts) -> str:
 
 
 def away(around: ClusterContext, node: int | None, clause: str = "") -> str | None:
-    """``node 2 is killed``; None for a node that runs, or of which no state is known.
+    """A node that is not running, as text: ``node 2 is killed``; None if the node is running, or if its state is not known.
 
-    ``clause`` comes behind its number: ``node 2, which leads orders-0, is killed``.
+    ``clause`` follows the node's number: ``node 2, which leads orders-0, is killed``.
     """
     state = (around.nodes or {}).get(node) if node is not None else None
     if state is None or state == "running":
@@ -86,7 +86,7 @@ def away(around: ClusterContext, node: int | None, clause: str = "") -> str | No
 
 
 def is_silent(around: ClusterContext, node: int | None) -> bool:
-    """It did not respond to one client, which is all that is known of it."""
+    """Whether the node did not respond to one client, and nothing else is known about it."""
     return node is not None and (around.nodes or {}).get(node) == "unreachable"
 
 
@@ -95,7 +95,7 @@ def all_away(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
 
 
 def waking(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
-    """The commands that let these nodes run again, of those that do not."""
+    """The commands that start or resume those of these nodes that are not running."""
     verbs = {"killed": "start", "stopped": "start", "paused": "resume"}
     states = around.nodes or {}
     return [f"odradek node {verbs[states[node]]} {node}" for node in nodes if states.get(node) in verbs]
@@ -105,7 +105,7 @@ def waking(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
 
 
 def rule_text(around: ClusterContext, rule: int) -> str:
-    """``rule 3 (WriteTxnMarkers -> hold)``"""
+    """A rule as text: ``rule 3 (WriteTxnMarkers -> hold)``"""
     text = next((each.text for each in around.rules or () if each.rule == rule), None)
     return f"rule {rule}" if text is None else f"rule {rule} ({text})"
 

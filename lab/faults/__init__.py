@@ -1,4 +1,4 @@
-"""Fault injection: one language of rules and one engine for all interfaces."""
+"""Fault injection: one rule language and one engine for all interfaces."""
 
 from lab.faults.active_rule import ActiveRule
 from lab.faults.declaration import Action, Match, When

@@ -1,4 +1,4 @@
-"""Rules that change ACLs: the request that hits one is handled once the change is in the metadata log."""
+"""Executes rules that change ACLs. The request is handled after the change is in the metadata log."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger()
 
 
 class AclControl(Protocol):
-    """What of `broker.metadata.acl_control.AclControlManager` the rules need."""
+    """The methods of `broker.metadata.acl_control.AclControlManager` that the rules need."""
 
     async def create_acls(self, wanted: Sequence[Acl]) -> list[ApiError | None]: ...
 
@@ -30,14 +30,14 @@ class AclControl(Protocol):
 
 
 class AclRules:
-    """`remove-acls` and `add-acl`, of a broker that has an authorizer."""
+    """Executes `remove-acls` and `add-acl`, in a broker that has an authorizer."""
 
     def __init__(self, control: Callable[[], AclControl]) -> None:
         self._control = control
         self._under_way: set[asyncio.Task[None]] = set()
 
     def change(self, active: ActiveRule, call: Call) -> None:
-        """Change ACLs as the rule says, and then let the request be handled."""
+        """Change ACLs as the rule says, then handle the request."""
         task = asyncio.get_running_loop().create_task(self._change(active, call))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

@@ -1,10 +1,10 @@
-"""The actions `remove-acls` and `add-acl`: the words in them, and the ACLs that these mean. Pure.
+"""Parses the actions `remove-acls` and `add-acl` into ACL filters and ACLs. Pure.
 
-    remove-acls topic=orders operation=WRITE     those of the request's principal
+    remove-acls topic=orders operation=WRITE     the ACLs of the request's principal
     add-acl principal=User:bob topic=ord* operation=ALL permission=DENY
 
-A resource is one word: its type in lower case, and its name. In Kafka `*` alone is a name, of all resources; a name
-with a `*` at its end means a prefixed pattern.
+A resource is one word: its type in lower case, and its name. As in Kafka, the name `*` alone means all resources. A name
+that ends in `*` means a prefixed pattern.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.metadata.acls import Acl, AclFilter
 
 AclWords = Mapping[str, str]
-"""Names with values, in the order in which the rule has them."""
+"""Words with values, in the order of the rule."""
 
 _PRINCIPAL, _HOST, _OPERATION, _PERMISSION = "principal", "host", "operation", "permission"
 _OF_ENTRY: Final = (_PRINCIPAL, _HOST, _OPERATION, _PERMISSION)
@@ -26,11 +26,11 @@ _STAR: Final = "*"
 
 
 class BadAcl(ValueError):
-    """Words that mean no ACL; the text says what would."""
+    """Words that are not a valid ACL. The message says what would be valid."""
 
 
 class Resource(NamedTuple):
-    """A pattern of resources, as the codes of Kafka's enums."""
+    """A resource pattern, with the codes of Kafka's enums."""
 
     type: int
     name: str
@@ -38,18 +38,18 @@ class Resource(NamedTuple):
 
 
 def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
-    """The same with Kafka's constants for values; ``BadAcl`` if they mean no filter, or no ACL."""
+    """The words with Kafka's constants as values. Raises ``BadAcl`` if they are not a filter (``is_filter``) or an ACL."""
     from broker.metadata import acls
 
     given = {name: _checked(name, value) for name, value in words.items()}
     resources = [name for name in given if name not in _OF_ENTRY]
     if len(resources) > 1:
-        raise BadAcl(f"one resource, not {' and '.join(resources)}")
+        raise BadAcl(f"only one resource is allowed, not {' and '.join(resources)}")
     if given.get("cluster", acls.CLUSTER_NAME) != acls.CLUSTER_NAME:
         raise BadAcl(f"the only cluster is {acls.CLUSTER_NAME}")
     if not is_filter:
         if not resources:
-            raise BadAcl(f"it needs a resource, such as topic=orders; there is {', '.join(_types())}")
+            raise BadAcl(f"it needs a resource, such as topic=orders; resources: {', '.join(_types())}")
         if _OPERATION not in given:
             raise BadAcl("it needs an operation, such as operation=WRITE")
     return given
@@ -67,17 +67,17 @@ def _checked(name: str, value: str) -> str:
     if name == _PRINCIPAL and ":" not in value:
         raise BadAcl(f"a principal is of the form User:alice, not {value!r}")
     if name not in _OF_ENTRY and name not in _types():
-        raise BadAcl(f"{name!r} is not known; there is {', '.join((*_OF_ENTRY, *_types()))}")
+        raise BadAcl(f"{name!r} is not known; known: {', '.join((*_OF_ENTRY, *_types()))}")
     return value
 
 
 def _constant(name: str, value: str, constants: Mapping[int, str]) -> str:
-    """`IdempotentWrite`, as Kafka's tools have it, is IDEMPOTENT_WRITE."""
+    """The constant for a value in any spelling of Kafka's tools: `IdempotentWrite` is IDEMPOTENT_WRITE."""
     wanted = value.replace("_", "").upper()
     for constant in constants.values():
         if constant.replace("_", "") == wanted:
             return constant
-    raise BadAcl(f"the {name} {value!r} is not known; there is {', '.join(constants.values())}")
+    raise BadAcl(f"the {name} {value!r} is not known; known: {', '.join(constants.values())}")
 
 
 def _types() -> dict[str, int]:
@@ -87,9 +87,9 @@ def _types() -> dict[str, int]:
 
 
 def filter_of(words: AclWords, principal: str) -> AclFilter:
-    """The ACLs that `remove-acls` finds: of the request's ``principal``, where the rule names none.
+    """The filter for `remove-acls`. Without a principal in the rule it finds those of the request's ``principal``.
 
-    A resource finds all ACLs that hold for it, those of prefixes and of all resources too.
+    A resource finds all ACLs that apply to it, also those of prefixed patterns and of all resources.
     """
     from broker.metadata import acls
 
@@ -107,7 +107,7 @@ def filter_of(words: AclWords, principal: str) -> AclFilter:
 
 
 def acl_of(words: AclWords, principal: str) -> Acl:
-    """The ACL that `add-acl` creates: for the request's ``principal``, where the rule names none."""
+    """The ACL that `add-acl` creates. Without a principal in the rule it is for the request's ``principal``."""
     from broker.metadata import acls
 
     given, resource = words, _resource(words)

@@ -1,4 +1,4 @@
-"""A rule that was added: its counts, and the requests and steps that it holds."""
+"""A rule that was added, with its counters and the requests and steps that it holds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from protocol.errors import ErrorCode
 
 PARTITIONS_SHOWN_MAX: Final = 64
-"""Of one held request."""
+"""Number of partitions of one held request that are listed."""
 
 
 @slotted(eq=False)
@@ -37,31 +37,31 @@ class HeldItem:
     """The API, or the point."""
     node_id: int
     go: Callable[[], object]
-    """Let it happen."""
+    """Handles the request, or takes the step."""
     is_alive: Callable[[], bool]
-    """Is the connection, or the node's life, still there for which it would happen?"""
+    """Whether it can still happen: its connection is open, or its node is still in the same life."""
     since_ms: int
     subjects: RequestSubjects = field(default_factory=RequestSubjects)
-    """What it names: topics, partitions, groups, transactional ids."""
+    """Its topics, partitions, groups, transactional ids."""
     client_id: str | None = None
     call: Call | None = None
-    """Of a request."""
+    """None for a step."""
     step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
-    """Of a step that can meet another rule: how it is taken, and how it is refused."""
+    """For a step to which another rule can apply: the point, and the callbacks to take it and to refuse it."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
     later_matches: int | None = None
-    """Of a reorder: how many go first."""
+    """For reorder: how many later matches go first."""
     timer: Timer | None = None
     after: HeldItem | None = None
-    """A step on the same log that was held before: this one happens after it, whatever is released first."""
+    """A step on the same log that was held earlier. This one happens after it, whichever is released first."""
     behind: list[HeldItem] = field(default_factory=list)
-    """Those that wait for this one."""
+    """Later steps that wait for this one."""
     is_done: bool = False
 
     def meets(self, only: Match) -> bool:
-        """Is it one of those that a release picks?"""
+        """Whether a release with the filter ``only`` applies to it."""
         return (
             only.node in (None, self.node_id)
             and (only.client_id is None or matches(only.client_id, self.client_id))
@@ -70,7 +70,7 @@ class HeldItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Topic, partition and ids are null where it names none or several; ``partitions`` has all, up to a bound."""
+        """JSON form. Topic, partition and ids are null if it has none or several; ``partitions`` has all, up to a limit."""
         named = self.subjects.partitions
         return {
             "at": self.at,
@@ -100,7 +100,7 @@ class ActiveRule:
     id: int
     rule: Rule
     expires_at_ms: int | None = None
-    """By the clock's domain ``requests``."""
+    """Time of expiry, in the clock's domain ``requests``."""
     removed: bool = False
     match_counter: MatchCounter = field(init=False)
     api_keys: frozenset[int] = field(init=False)
@@ -111,7 +111,7 @@ class ActiveRule:
     told_of_no_room: bool = False
     expiry: Timer | None = None
     waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
-    """Those who wait for so many hits."""
+    """Callers that wait: (number of hits, future)."""
 
     def __post_init__(self) -> None:
         self.match_counter = MatchCounter(self.rule.when)
@@ -119,7 +119,7 @@ class ActiveRule:
 
     @property
     def matches(self) -> int:
-        """How often something came by that the rule looks for; not counted any more once it is spent."""
+        """Number of matches. They are not counted any more once the rule is spent."""
         return self.match_counter.matches
 
     @property
@@ -128,17 +128,17 @@ class ActiveRule:
 
     @property
     def spent(self) -> bool:
-        """It can have no further hit. It stays listed, with its counts and what it holds, until it is removed."""
+        """Whether the rule can have no further hit. A spent rule stays listed until it is removed."""
         return self.match_counter.spent
 
     @property
     def held(self) -> tuple[HeldItem, ...]:
-        """The requests and steps that it holds, the oldest first."""
+        """The requests and steps that the rule holds, the oldest first."""
         return tuple(each for each in self.held_things if each.is_alive())
 
     @property
     def looks(self) -> bool:
-        """Whether it must see further requests or steps."""
+        """Whether the rule must see further requests or steps."""
         return not self.removed and (not self.spent or self.has_reordered)
 
     @property
@@ -146,14 +146,14 @@ class ActiveRule:
         return any(each.later_matches is not None for each in self.held_things)
 
     def count_match(self) -> bool:
-        """Count a match; True if it is a hit. Waiting callers return on the loop's next turn."""
+        """Count a match; returns whether it is a hit. Waiting callers return in the event loop's next turn."""
         hit = self.match_counter.count_match()
         if hit:
             self._tell(lambda count: count <= self.hits, None)
         return hit
 
     def end(self) -> None:
-        """It is removed."""
+        """End the rule after its removal: cancel its expiry, raise ``FaultError`` in waiting callers."""
         self.removed = True
         if self.expiry is not None:
             self.expiry.cancel()

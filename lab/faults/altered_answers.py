@@ -1,4 +1,4 @@
-"""The rule ``answer name=value``: which fields a response has, and a response with other values in them. Pure."""
+"""The action ``answer name=value``: the fields of a response that can be altered, and altering them. Pure."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from protocol.versions import at_version, message_name
 
 Value = bool | int | float | str
 Fields = Mapping[str, Value]
-"""The names of fields with what they are to say."""
+"""Names of fields with their new values."""
 
 _BITS: Final = {"int8": 8, "int16": 16, "int32": 32, "int64": 64, "uint8": 8, "uint16": 16, "uint32": 32}
 _KINDS: Final = frozenset({*_BITS, "bool", "float64", "string"})
 
 
 class BadField(ValueError):
-    """The value does not fit the field; the text says what would."""
+    """The value does not fit the field. The message says what would."""
 
 
 @cache
 def fields_of(api_key: int) -> Mapping[str, str]:
-    """The fields of an API's response that a rule may alter, in any of its versions and at any depth, with their kinds."""
+    """The alterable fields of an API's response with their kinds, in any of its versions and at any depth."""
     api = APIS[api_key][0]
     module = vars(import_module(f"protocol.messages.{api}"))
     return dict(_fields(module, module[f"{message_name(api)}Response"]))
@@ -42,12 +42,12 @@ def _fields(module: Mapping[str, Any], union: Any) -> Iterator[tuple[str, str]]:
 
 
 def known_fields(api_keys: Collection[int]) -> set[str]:
-    """Those of one of several APIs."""
+    """The alterable fields of any of these APIs."""
     return set().union(*(fields_of(key) for key in api_keys))
 
 
 def checked(api_keys: Collection[int], name: str, text: Value) -> Value:
-    """The value for a field, from its text or its JSON value. ``BadField`` if the field cannot hold it."""
+    """The value for a field, from its text or its JSON value. Raises ``BadField`` if the field cannot have it."""
     kinds = {fields_of(key)[name] for key in api_keys if name in fields_of(key)}
     values = {kind: _value(name, kind, text) for kind in sorted(kinds)}
     return next(iter(values.values()))
@@ -59,12 +59,12 @@ def _value(name: str, kind: str, text: Value) -> Value:
     if kind == "bool":
         if str(text).lower() in ("true", "false"):
             return str(text).lower() == "true"
-        raise BadField(f"{name} is true or false, not {text!r}")
+        raise BadField(f"{name} must be true or false, not {text!r}")
     if kind == "float64":
         try:
             return float(text)
         except ValueError:
-            raise BadField(f"{name} is a number, not {text!r}") from None
+            raise BadField(f"{name} must be a number, not {text!r}") from None
     return _whole(name, kind, text)
 
 
@@ -75,18 +75,18 @@ def _whole(name: str, kind: str, text: Value) -> int:
         number = int(str(text))
     except ValueError:
         what = "an error by Kafka's name or number" if name.endswith("error_code") else "a whole number"
-        raise BadField(f"{name} is {what}, not {text!r}") from None
+        raise BadField(f"{name} must be {what}, not {text!r}") from None
     bits, signed = _BITS[kind], not kind.startswith("u")
     low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1) if signed else (0, 2**bits - 1)
     if not low <= number <= high:
-        raise BadField(f"{name} is between {low} and {high}, not {number}")
+        raise BadField(f"{name} must be between {low} and {high}, not {number}")
     return number
 
 
 def altered(api_key: int, version: int, response: Any, fields: Fields) -> Any:
     """A copy of a response in which these fields have these values, wherever this version has them.
 
-    What no field of the copy says remains that of the response: a handler may keep a response for several requests.
+    Unaltered parts are shared with the original, which must not change: a handler may send it to several requests.
     """
     return _altered(at_version(api_key, version, "response"), response, fields)
 
@@ -109,7 +109,7 @@ def _altered(struct: Any, value: Any, fields: Mapping[str, Value]) -> Any:
         return value
     result = copy(value)
     for name, content in changed.items():
-        object.__setattr__(result, name, content)  # what is shared as a default is frozen
+        object.__setattr__(result, name, content)  # shared default instances are frozen
     return result
 
 

@@ -1,7 +1,7 @@
-"""The rules of one broker at work: they intercept its requests, its steps and its links while there are any.
+"""The engine: adds and removes the rules of one broker, and intercepts requests, steps and links while there are rules.
 
-Rules are asked in the order in which they were added, and the first one that takes hold decides; those behind it do not see
-what it took. Without a rule nothing hangs anywhere.
+Rules apply in the order in which they were added. The first one with a hit decides, and later rules do not see that request
+or step. Without rules, nothing is intercepted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ ANY: Final = Match()
 
 
 class Faults:
-    """See above. One per broker; all methods are called on its loop."""
+    """The rules of one broker. All methods are called on the broker's event loop."""
 
     def __init__(
         self,
@@ -50,10 +50,10 @@ class Faults:
         acls: Callable[[], AclControl] | None = None,
         crash: Callable[[str], object] = kill_this_process,
     ) -> None:
-        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node while it runs, None if it does not.
+        """``kill_node(id)`` kills a node at once; ``running(id)`` is the node if it is running, else None.
 
-        ``nodes()`` is every node that there is, running or not, with the names of its listeners; without it no rule is
-        refused for a node or a listener that does not exist. ``acls()`` changes ACLs; without an authorizer there is none.
+        ``nodes()`` returns every node, running or not, with the names of its listeners. Without it, rules may name nodes and
+        listeners that do not exist. ``acls()`` returns what changes ACLs; it is None without an authorizer.
         """
         self.injection = injection
         self.calls = calls
@@ -70,11 +70,11 @@ class Faults:
         self._intercepts_calls = False
 
     def add(self, rule: Rule) -> ActiveRule:
-        """Let a rule take hold from now on. ``FaultError`` if there are too many, or this broker cannot do it."""
+        """Add a rule, which applies from now on. Raises ``FaultError`` if there are too many, or the broker cannot do it."""
         if len(self._rules) >= RULES_MAX:
             raise FaultError(f"there are {RULES_MAX} rules already; remove some")
         if rule.action.do == "kill" and self._kill_node is None:
-            raise FaultError("kill: this broker has no node that could be killed alone; there is crash")
+            raise FaultError("kill: this broker has no node that can be killed alone; use crash")
         if "acl" in ACTIONS[rule.action.do].parameters and self._acls is None:
             raise FaultError(f"{rule.action.do}: this broker has no authorizer (authorizer.class.name)")
         if self._nodes is not None:
@@ -92,18 +92,18 @@ class Faults:
         return active
 
     def list(self) -> tuple[ActiveRule, ...]:
-        """All that were added and not removed, in that order."""
+        """The rules, in the order in which they were added."""
         return tuple(self._rules.values())
 
     def get(self, rule_id: int) -> ActiveRule:
-        """``FaultError`` if there is none of this id."""
+        """The rule with this id. Raises ``FaultError`` if there is none."""
         if rule_id not in self._rules:
             there = ", ".join(map(str, self._rules)) or "none"
-            raise FaultError(f"there is no rule {rule_id}; there is {there}")
+            raise FaultError(f"there is no rule {rule_id}; rules: {there}")
         return self._rules[rule_id]
 
     def remove(self, rule_id: int) -> ActiveRule:
-        """Remove it: held and delayed requests and steps happen, detached requests are discarded."""
+        """Remove a rule. Its held and delayed requests and steps happen, its detached requests are discarded."""
         active = self.get(rule_id)
         del self._rules[rule_id]
         active.end()
@@ -117,21 +117,21 @@ class Faults:
         return active
 
     def clear(self) -> int:
-        """Remove all rules. The answer is how many there were."""
+        """Remove all rules; returns how many there were."""
         count = len(self._rules)
         for rule_id in tuple(self._rules):
-            with contextlib.suppress(FaultError):  # releasing one may end another
+            with contextlib.suppress(FaultError):  # what one rule releases may remove another
                 self.remove(rule_id)
         return count
 
     def release(
         self, rule_id: int, count: int | None = None, only: Match = ANY, to: int | None = None
     ) -> int:
-        """Let the oldest ``count`` held or detached things of a rule happen, or all; the answer is how many did.
+        """Release the oldest ``count`` held or detached requests and steps of a rule, or all; returns their number.
 
-        ``only`` picks among them: by topic, partition, transactional id, group, client id and node. The rule stays, and
-        holds what comes next. ``to`` is a rule that they meet first, as if they arrived now; detached requests and steps
-        on a log meet none.
+        ``only`` restricts them by topic, partition, transactional id, group, client id and node. The rule stays, and holds
+        later ones. ``to`` is a rule that applies to them first, as if they arrived now, but not to detached requests and to
+        steps on a log.
         """
         active = self.get(rule_id)
         other = self.get(to) if to is not None else None
@@ -147,16 +147,16 @@ class Faults:
         return released
 
     def _send_on(self, held: HeldItem, other: ActiveRule) -> None:
-        """When it is let go it meets another rule before it happens."""
+        """Apply another rule to a held request or step when it is released."""
         if held.call is not None and not held.detached:
             held.go = partial(self._call_rules.goes_on_to, other, held.call)
         elif held.step is not None:
             held.go = partial(self._points.goes_on_to, other, *held.step)
 
     async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> ActiveRule:
-        """Wait until a rule has so many hits.
+        """Wait until a rule has ``hits`` hits.
 
-        ``TimeoutError`` if that does not come about in time, ``FaultError`` if the rule is removed before.
+        Raises ``TimeoutError`` after the timeout, ``FaultError`` if the rule is removed before.
         """
         active = self.get(rule_id)
         if active.hits >= hits:
@@ -201,7 +201,7 @@ class Faults:
         )
 
     def _attach(self) -> None:
-        """Hang exactly where some rule still looks."""
+        """Set the interceptors for the APIs and points of the rules that must see further requests or steps."""
         looking = [active for active in self._rules.values() if active.looks]
         self._call_rules.look(looking)
         self._points.look(looking)

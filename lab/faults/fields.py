@@ -1,6 +1,6 @@
-"""What requests and steps can be about. Kafka's schemas have a handful of names for the same things.
+"""Finds the fields of requests that contain topics, partitions, groups and ids, by the names in Kafka's schemas.
 
-Each message class is looked at once; what is known of it is the list of those of its fields that matter here.
+Each message class is examined once. The result is the list of its relevant fields.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ FIND_COORDINATOR: Final = 10
 SASL_HANDSHAKE: Final = 17
 SASL_AUTHENTICATE: Final = 36
 LOGINS: Final = frozenset({SASL_HANDSHAKE, SASL_AUTHENTICATE})
-"""The requests by which a client logs in."""
+"""The APIs by which a client authenticates."""
 
 TOPIC_NAMES: Final = ("name", "topic", "topic_name")
 PARTITION_ARRAYS: Final = ("partition_data", "partition_indexes", "partitions")
@@ -38,7 +38,7 @@ _TOPIC_ARRAYS: Final = {
     "v3_and_below_topics",
 }
 
-# Of the steps inside, by the first word of their names; all have a topic, a partition and a node.
+# What steps inside the broker have, by the first word of their names. All have a topic, a partition and a node.
 _OF_POINTS: Final = {"txn": {"transactional_id"}, "group": {"group"}}
 
 
@@ -48,9 +48,9 @@ def _module_of(api_key: int) -> Any:
 
 @cache
 def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
-    """(field, what it is, the struct that it is made of) for the fields of a message class that matter.
+    """(field, role, struct of its elements) for the relevant fields of a message class.
 
-    It is a ``transactional_id``, a ``group``, an array of ``topics`` or ``resources``, or ``nested``.
+    The role is ``transactional_id``, ``group``, ``topics`` or ``resources`` (arrays of these), or ``nested``.
     """
     module = _module_of(api_key)
     found: list[tuple[str, str, Any]] = []
@@ -71,9 +71,9 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 
 @cache
 def named_by(api_key: int) -> frozenset[str]:
-    """What some version of an API's requests names: of ``transactional_id``, ``group``, ``topic``, ``partition``.
+    """Which of ``transactional_id``, ``group``, ``topic``, ``partition`` some version of an API's requests contains.
 
-    A login has a ``mechanism``.
+    For an API of logins it is ``mechanism``.
     """
     if api_key in LOGINS:
         return frozenset({"mechanism"})
@@ -100,5 +100,5 @@ def _named_in(union: Any, api_key: int) -> set[str]:
 
 
 def known_at(point: str) -> frozenset[str]:
-    """The same of a step inside."""
+    """Which of these a step inside the broker has."""
     return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))

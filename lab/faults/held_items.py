@@ -1,4 +1,4 @@
-"""All that rules hold, within bounds: requests, steps, and detached requests, whose connections are closed."""
+"""Everything that rules hold, within limits: requests, steps, and detached requests, whose connections are closed."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from broker.node.served import ServedNode
 
 HELD_MAX: Final = 1024
-"""Requests and steps that all rules together hold, delay or keep detached; what comes then passes by untouched."""
+"""Largest number of requests and steps that all rules together hold, delay or detach. Further ones are not held."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of the requests among them."""
+"""Largest total size of the held requests."""
 
-# Steps on one partition's log happen in the order in which they came, whatever a rule holds back.
+# Steps on one partition's log happen in the order in which they arrived, whichever is released first.
 _IN_ORDER: Final = frozenset({"log.fsync", "log.write", "replica.append"})
 
 _RELEASED: Final = frozenset({"hold", "detach", "reorder"})
-"""Actions whose requests wait for a release, or for later matches, and then tell what they were answered."""
+"""Actions whose requests wait for a release, or for later matches. Their responses are then noted."""
 
 Running = Callable[[int], "ServedNode | None"]
-"""The node of an id, while it runs."""
+"""Returns the node with an id if it is running, else None."""
 Key = tuple[str, int, str, int]
 
 log = get_logger()
 
 
 class HeldItems:
-    """All that rules hold."""
+    """Everything that rules hold."""
 
     def __init__(self, clock: Clock, running: Running | None, emptied: Callable[[], object]) -> None:
         self._clock = clock
@@ -50,22 +50,22 @@ class HeldItems:
         self._things: dict[HeldItem, ActiveRule] = {}
         self._last: dict[Key, HeldItem] = {}
         self._in_order: Counter[str] = Counter()
-        """How many steps are held that others must wait for, by point."""
+        """Number of held steps that later steps must not overtake, by point."""
 
     def __len__(self) -> int:
         return len(self._things)
 
     @property
     def holds_steps_in_order(self) -> bool:
-        """Is one held that others must wait for?"""
+        """Whether a step is held that later steps must not overtake."""
         return bool(self._in_order)
 
     def has_steps_at(self, point: str) -> bool:
-        """Is one held that others of this kind must wait for?"""
+        """Whether a step is held at this point that later steps must not overtake."""
         return point in self._in_order
 
     def has_room(self, active: ActiveRule, size: int) -> bool:
-        """May one more be held? Held requests of closed connections and steps of dead nodes make room."""
+        """Whether one more may be held. Drops requests of closed connections and steps of dead nodes first."""
         for held in [each for each in self._things if not each.is_alive()]:
             self._forget(held)
         if len(self._things) < HELD_MAX and sum(each.bytes for each in self._things) + size <= HELD_BYTES_MAX:
@@ -76,7 +76,7 @@ class HeldItems:
         return False
 
     def hold(self, active: ActiveRule, held: HeldItem, delay_ms: int | None = None) -> None:
-        """Keep it until it is released, or for so long."""
+        """Hold a request or step until it is released, or for ``delay_ms``."""
         self._things[held] = active
         if held.at in _IN_ORDER:
             self._in_order[held.at] += 1
@@ -85,7 +85,7 @@ class HeldItems:
             held.timer = self._clock.call_later_ms(delay_ms, lambda: self.let_go(held), Domain.REQUESTS)
 
     def let_go(self, held: HeldItem) -> None:
-        """The item happens now, unless its connection or its node's life is over; then those behind it happen."""
+        """Release a request or step: it happens if its connection or node still exists, then those that waited for it."""
         active = self._forget(held)
         before = held.after
         if before is not None and not before.is_done and before.is_alive():
@@ -103,7 +103,7 @@ class HeldItems:
             self.let_go(each)
 
     def drop(self, held: HeldItem) -> None:
-        """It never happens."""
+        """Discard a request or step: it never happens."""
         self._forget(held)
         held.is_done = True
 
@@ -120,10 +120,10 @@ class HeldItems:
             self._emptied()
         return active
 
-    # ---- what can be held
+    # -- creating items --------------------------------------------------------------------------------------------
 
     def of_call(self, call: Call) -> HeldItem:
-        """A held request, with its connection."""
+        """A held request, whose connection stays open."""
         node = call.node
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),
@@ -135,7 +135,7 @@ class HeldItems:
         )
 
     def of_bytes(self, call: Call, later_matches: int | None = None) -> HeldItem:
-        """A request whose connection is closed: it lingers in the network, and the node that then runs handles it."""
+        """A detached request, whose connection is closed. The node that is running at its release handles it."""
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),
             call.node.node_id,
@@ -150,17 +150,17 @@ class HeldItems:
     def of_step(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> HeldItem:
-        """A step inside the broker. On a log it waits for those that were held before it."""
+        """A held step inside the broker. On a log it happens after the steps that were held before it."""
         node = self._running(at.node_id) if self._running is not None else None
         held = HeldItem(
             at.point,
             at.node_id,
             go_on,
-            # A node that is only starting cannot be told from its next life.
+            # A node that is still starting is not known here yet, so its next life could not be distinguished.
             lambda: node is None or self._is_running(node),
             self._clock.now_ms(Domain.REQUESTS),
             subjects=subjects_at(at),
-            # Another rule that held a step on a log again would let those behind it overtake.
+            # No other rule may apply to a step on a log: if it held the step again, later steps would overtake it.
             step=(at, go_on, refuse) if at.point not in _IN_ORDER else None,
         )
         if at.point in _IN_ORDER:
@@ -171,9 +171,9 @@ class HeldItems:
     def hold_behind(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> bool | None:
-        """No rule holds this step; but if one before it on the same log is held, it waits as well.
+        """Hold a step that no rule holds, if an earlier step on the same log is held.
 
-        None if there is none. False if there is, and no room to wait.
+        Returns None if there is no earlier step, False if there is one and the limit is reached.
         """
         before = self._step_before(at)
         if before is None:
@@ -189,7 +189,7 @@ class HeldItems:
         return True
 
     def _step_before(self, at: InjectionPoint) -> HeldItem | None:
-        """The last step on the same log that is held."""
+        """The last held step on the same log; None if there is none."""
         if at.point not in _IN_ORDER:
             return None
         last = self._last.get(_key(at))
@@ -203,12 +203,12 @@ class HeldItems:
 
     def _arrive_late(self, call: Call) -> None:
         if call.context.api_key in LOGINS:
-            call.note(CallEvent.GONE)  # of which connection would it be the login?
+            call.note(CallEvent.GONE)  # a login cannot be handled without its connection
             return
         if self._running is not None:
             node = self._running(call.node.node_id)
             if node is None:
-                call.note(CallEvent.GONE)  # no node runs at that address
+                call.note(CallEvent.GONE)  # no node is running at that address
                 return
             call.move_to(node)
         call.handle_without_response()

@@ -1,7 +1,7 @@
 """Rules on logins: SaslHandshake and SaslAuthenticate.
 
-A broker that refuses a login says so after connection.failed.authentication.delay.ms and ends the connection, and so does
-the rule `error`. A login belongs to its connection: it cannot be handled without one.
+A broker responds to a failed login after connection.failed.authentication.delay.ms and closes the connection. The rule
+`error` does the same. A login belongs to its connection and cannot be handled without it.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _TOLD: Final = {
     "PLAIN": "Authentication failed: Invalid username or password",
     "OAUTHBEARER": '{"status":"invalid_token"}',
 }
-"""By mechanism; the others have one sentence."""
+"""Kafka's error message for wrong credentials, by mechanism. The other mechanisms share one message."""
 
 
 def mechanism_of(call: Call) -> str | None:
-    """The mechanism that the client asks for, or has chosen; None for other requests, and without SASL."""
+    """The mechanism that the client requests, or has chosen; None for other requests, and without SASL."""
     key, authentication = call.context.api_key, call.context.client.authentication
     if key == SASL_HANDSHAKE:
         return str(call.request.mechanism)
@@ -38,13 +38,13 @@ def mechanism_of(call: Call) -> str | None:
 
 
 def is_login(call: Call) -> bool:
-    """May the request be part of a login? Not on a listener without SASL, and not once the client has logged in."""
+    """Whether the request may be part of a login: not on a listener without SASL, and not once the client has logged in."""
     authentication = call.context.client.authentication
     return call.context.api_key in LOGINS and authentication is not None and not authentication.is_complete
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
-    """Let the request be refused instead of handled, as the handler itself would do it."""
+    """Fail the request instead of handling it, in the same way as the handler itself would."""
     call.route = call.route.handled_by(partial(_refuse, code))
     call.proceed()
 
@@ -63,7 +63,7 @@ async def _refuse(code: ErrorCode, request: Any, context: RequestContext) -> NoR
 
 
 def told(authentication: SaslServerAuthenticator) -> str:
-    """What Kafka says to a client whose credentials are wrong."""
+    """Kafka's error message for a client with wrong credentials."""
     from broker.security.sasl.failures import invalid_credentials
 
     if authentication.mechanism in _TOLD:

@@ -1,4 +1,4 @@
-"""Which matches of a rule are hits: counting, and drawing from a seed. Pure."""
+"""Decides which matches of a rule are hits, by counting and by random draws from a seed. Pure."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from lab.faults.declaration import When
 
 
 class MatchCounter:
-    """Counts the matches of one rule. The same rule and the same matches give the same hits."""
+    """Counts the matches of one rule. Equal rules with equal matches have equal hits."""
 
     __slots__ = ("_draws", "_when", "hits", "matches")
 
     def __init__(self, when: When) -> None:
         self._when = when
-        # Seeded by the rule: this is no chance.
+        # Reproducible: the seed is part of the rule.
         self._draws = Random(when.seed or 0)
         self.matches = 0
         self.hits = 0
 
     @property
     def spent(self) -> bool:
-        """There will be no more hits, whatever comes."""
+        """Whether there can be no more hits."""
         when = self._when
         if when.times is not None and self.hits >= when.times:
             return True
         return when.nth is not None and self.matches - (when.after or 0) >= when.nth
 
     def count_match(self) -> bool:
-        """Something matches now: is it a hit?"""
+        """Count a match; returns whether it is a hit."""
         if self.spent:
             return False
         self.matches += 1

@@ -1,4 +1,4 @@
-"""Whether a request, or a step inside the broker, is one that a rule looks for."""
+"""Decides whether a request, or a step inside the broker, matches a rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def circumstances_meet(match: Match, call: Call) -> bool:
-    """Does a request come from where, and with what, a rule says? It need not be looked into."""
+    """Whether a request's node, connection, client and version match, which needs no look at its content."""
     context = call.context
     version = context.api_version
     if match.version is not None:
@@ -49,13 +49,13 @@ def circumstances_meet(match: Match, call: Call) -> bool:
 
 
 def asks_for_subjects(match: Match) -> bool:
-    """Must the request itself be looked at?"""
+    """Whether the content of the request must be examined."""
     wanted = (match.transactional_id, match.group, match.topic, match.partition)
     return any(each is not None for each in wanted)
 
 
 def subjects_meet(match: Match, subjects: RequestSubjects) -> bool:
-    """Does a request name what a rule looks for?"""
+    """Whether the ids, groups and partitions of a request match."""
     return (
         _any(match.transactional_id, subjects.transactional_ids)
         and _any(match.group, subjects.groups)
@@ -77,7 +77,7 @@ def _any(pattern: str | None, names: Iterable[str]) -> bool:
 
 
 def step_meets(match: Match, at: InjectionPoint) -> bool:
-    """Is a step inside the broker one that a rule looks for?"""
+    """Whether a step inside the broker matches."""
     return (
         match.node in (None, at.node_id)
         and match.partition in (None, at.partition)

@@ -1,4 +1,4 @@
-"""Whether what a rule names exists in this broker: its nodes and their listeners. Pure."""
+"""Checks that the nodes and listeners that a rule names exist in this broker. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from lab.faults.rules import Rule, matches
 from lab.faults.values import FaultError
 
 Nodes = Mapping[int, Collection[str]]
-"""The names of each node's listeners, by the node's id."""
+"""Node id -> names of the node's listeners."""
 
 
 def check_exists(rule: Rule, nodes: Nodes) -> None:
-    """``FaultError`` for a node or a listener that this broker does not have: the rule would wait for ever.
+    """Raise ``FaultError`` for a node or a listener that this broker does not have: the rule would never have a hit.
 
-    Topics, groups and ids may come later, and are not looked at.
+    Topics, groups and ids are not checked, since they may be created later.
     """
     named = [*(rule.action.nodes or ()), *([] if rule.match.node is None else [rule.match.node])]
     for node_id in named:
@@ -26,4 +26,4 @@ def check_exists(rule: Rule, nodes: Nodes) -> None:
         there = nodes.values() if rule.match.node is None else [nodes[rule.match.node]]
         names = sorted({name for listeners in there for name in listeners})
         if not any(matches(pattern, name) for name in names):
-            raise FaultError(f"there is no listener {pattern!r}: there is {', '.join(names)}")
+            raise FaultError(f"there is no listener {pattern!r}; listeners: {', '.join(names)}")

@@ -1,4 +1,4 @@
-"""Rules on the steps inside the broker: what is done with a step that is about to be taken."""
+"""Applies rules to the steps inside the broker, before each is taken."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Refuse = Callable[[ErrorCode], object]
 
 
 class PointRules:
-    """Stands at points (`broker.injection.points.PointInterceptor`) while a rule looks at some, or a step is held there."""
+    """Intercepts steps (`broker.injection.points.PointInterceptor`) while a rule names a point, or a step is held there."""
 
     def __init__(self, executor: RuleExecutor) -> None:
         self._executor = executor
         self._by_point: dict[str, tuple[ActiveRule, ...]] = {}
 
     def look(self, rules: Iterable[ActiveRule]) -> None:
-        """These are the rules that look."""
+        """Set the rules to apply."""
         self._by_point = {}
         for active in rules:
             for point in active.points:
@@ -49,7 +49,7 @@ class PointRules:
             refuse(ErrorCode.kafka_storage_error)
 
     def goes_on_to(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
-        """A step that another rule has released meets this one, and is taken unless it is hit."""
+        """Apply one rule to a step that another rule has released; take the step unless it is a hit."""
         if at.point not in active.points or not self._takes(active, at, go_on, refuse):
             go_on()
 
@@ -60,7 +60,7 @@ class PointRules:
         return True
 
 
-# ---- actions
+# -- actions -------------------------------------------------------------------------------------------------------
 
 
 def _error(
@@ -87,7 +87,7 @@ def _hold(
 def _lose(
     executor: RuleExecutor, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse
 ) -> None:
-    """It never happens, and its caller gets no result."""
+    """Drop the step. Its caller gets no result."""
 
 
 def _kill(

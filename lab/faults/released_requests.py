@@ -1,4 +1,4 @@
-"""Requests that a rule held or detached and then released: what each of them was answered."""
+"""Requests that a rule held or detached and then released, with their responses."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ if TYPE_CHECKING:
     from broker.net.calls import Call
 
 RELEASED_KEPT: Final = 64
-"""Of one rule: the newest released requests."""
+"""Number of the newest released requests that each rule remembers."""
 ERRORS_KEPT: Final = 8
-"""Different error codes of one response."""
+"""Number of different error codes of one response that are listed."""
 
 IN_PROGRESS: Final = "in progress"
 ANSWERED: Final = "answered"
 NOT_ANSWERED: Final = "no response"
 CLOSED: Final = "connection closed"
 LOST: Final = "lost"
-"""A detached request for which no node ran."""
+"""Outcome of a detached request if no node was running."""
 
 
 @slotted(eq=False)
 class ReleasedRequest:
-    """One released request, and what became of it."""
+    """One released request and its outcome."""
 
     held: dict[str, Any]
-    """What the list of held requests showed."""
+    """The item as it was in the list of held requests."""
     released_at_ms: int
     outcome: str = IN_PROGRESS
     errors: tuple[str, ...] = ()
-    """The error codes of the response by Kafka's names, each once; ``NONE`` alone if there was no error."""
+    """The different error codes of the response by Kafka's names; only ``NONE`` if there was no error."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -69,7 +69,7 @@ def follow(call: Call, released: ReleasedRequest) -> None:
 
 
 def error_names(api_key: int, version: int, response: object) -> tuple[str, ...]:
-    """The error codes in a response, each once; ``NONE`` only if it has no other."""
+    """The different error codes in a response; ``NONE`` only if it has no other."""
     found: dict[str, None] = {}
     for code in error_codes(at_version(api_key, version, "response"), response):
         if code and len(found) < ERRORS_KEPT:

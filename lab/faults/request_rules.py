@@ -1,4 +1,4 @@
-"""Rules on APIs: what is done with a request, and with its answer."""
+"""Applies rules to requests and their responses."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class RequestRules:
-    """Intercepts calls (`broker.net.calls.CallInterceptor`) while a rule looks at some API."""
+    """Intercepts calls (`broker.net.calls.CallInterceptor`) while a rule names an API."""
 
     def __init__(self, executor: RuleExecutor) -> None:
         self._executor = executor
         self._by_api: dict[int, tuple[ActiveRule, ...]] = {}
 
     def look(self, rules: Iterable[ActiveRule]) -> None:
-        """These are the rules that look."""
+        """Set the rules to apply."""
         self._by_api = {}
         for active in rules:
             for key in active.api_keys:
@@ -49,7 +49,7 @@ class RequestRules:
         return self._may_be_handled(call, self._by_api.get(call.context.api_key, ()))
 
     def goes_on_to(self, active: ActiveRule, call: Call) -> None:
-        """A request that another rule has released meets this one, and is handled unless it is hit."""
+        """Apply one rule to a request that another rule has released; handle the request unless it is a hit."""
         looks = call.context.api_key in active.api_keys
         if self._may_be_handled(call, (active,) if looks else ()):
             call.proceed()
@@ -73,7 +73,7 @@ class RequestRules:
         return True
 
     def answering(self, call: Call) -> bool:
-        # Each is asked, also when one has said already that nothing is sent.
+        # Call every callback, even if an earlier one has decided that nothing is sent.
         return all([may_be_sent() for may_be_sent in call.before_answer or ()])
 
 
@@ -83,7 +83,7 @@ def _before_answer(call: Call, may_be_sent: Callable[[], bool]) -> None:
     call.before_answer.append(may_be_sent)
 
 
-# ---- actions: True if the request is to be handled now
+# -- actions: each returns True if the request is to be handled now ---------------------------------------------------
 
 
 def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
@@ -105,7 +105,7 @@ def _error(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 def _lose_request(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
     if active.rule.action.silent:
         call.connection.mute()
-        call.connection.answer_held(call, NO_RESPONSE)  # on to what comes behind it
+        call.connection.answer_held(call, NO_RESPONSE)  # go on with the next request
     else:
         call.connection.hang_up()
     return False
@@ -144,7 +144,7 @@ def _drop(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 
 
 def _duplicate(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
-    # Read once more from its bytes: what the first handling does with the values is no affair of the second.
+    # Decode the request again, because the first handling may change the decoded values.
     again = replace(
         call,
         context=replace(call.context),
@@ -178,7 +178,7 @@ def _reorder(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 
 
 def _count_down(executor: RuleExecutor, active: ActiveRule, call: Call) -> None:
-    """A later match passes one that waits for it. The last of them takes it along once it is handled itself."""
+    """Count a later match for waiting requests of a reorder. When this one is handled, those with no count left follow."""
 
     def take_along() -> bool:
         for held in tuple(active.held_things):
@@ -228,5 +228,5 @@ _ACTIONS: Final[dict[str, Callable[[RuleExecutor, ActiveRule, Call], bool]]] = {
 
 
 def _wants_no_answer(call: Call) -> bool:
-    """A Produce with acks=0: Kafka closes its connection, the only way to say that something is wrong."""
+    """Whether this is a Produce with acks=0, where Kafka reports an error only by closing the connection."""
     return call.context.api_key == PRODUCE and call.request.acks == 0

@@ -1,4 +1,4 @@
-"""What a request is about: its topics, partitions, groups and transactional ids, found by the names of its fields."""
+"""Extracts the topics, partitions, groups and transactional ids of a request, by the names of its fields."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TOPIC_RESOURCE: Final = 2
 GROUP_RESOURCE: Final = 32
 
 TopicName = Callable[[UUID], str | None]
-"""The name that metadata has for a topic id; None for one that it does not know."""
+"""Returns the name of the topic with an id; None if the metadata has no such topic."""
 
 
 @slotted
 class RequestSubjects:
-    """All that one request names. A topic without partitions, as Metadata has it, has the partition None."""
+    """The names in one request. A topic without partitions, as in Metadata, has the partition None."""
 
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -42,7 +42,7 @@ class RequestSubjects:
 
 
 def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
-    """What a request names; topic ids by the metadata of its node, a Fetch of a session with all that is in the session."""
+    """The names in a request. Topic ids are resolved by its node; a Fetch in a session includes the session's partitions."""
     node: ServedNode = context.node
     found = subjects_in(context.api_key, request, node.topic_name)
     if context.api_key == FETCH and request.session_id != NO_SESSION:
@@ -51,7 +51,7 @@ def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
 
 
 def subjects_at(at: InjectionPoint) -> RequestSubjects:
-    """What a step inside the broker names."""
+    """The names of a step inside the broker."""
     return RequestSubjects(
         {at.transactional_id} if at.transactional_id is not None else set(),
         {at.group_id} if at.group_id is not None else set(),
@@ -60,12 +60,12 @@ def subjects_at(at: InjectionPoint) -> RequestSubjects:
 
 
 def subjects_in(api_key: int, request: Any, name_of: TopicName) -> RequestSubjects:
-    """What a decoded request names by itself."""
+    """The names in a decoded request alone."""
     found = RequestSubjects()
     _look(request, type(request).__union__, api_key, name_of, found)
     if api_key == FIND_COORDINATOR:
         _look_for_keys(request, found)
-    found.transactional_ids.discard("")  # what a version without the field reads
+    found.transactional_ids.discard("")  # default of a version without the field
     found.groups.discard("")
     return found
 

@@ -1,4 +1,4 @@
-"""What the actions of all rules share: holding, killing, crashing."""
+"""Shared by the actions of all rules: counting hits, holding, killing, crashing."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class RuleExecutor:
-    """The rules on requests and the rules on steps carry out their actions with it."""
+    """Context in which the rules on requests and the rules on steps execute their actions."""
 
     held_items: HeldItems
     kill_node: Callable[[int], object] | None
     crash: Callable[[str], object]
     note: Callable[[ActiveRule, str, int, RequestSubjects], object]
-    """A hit: the rule, the API or point, the node, and what the request or step names."""
+    """Called at a hit with the rule, the API or point, the node, and the names in the request or step."""
     changed: Callable[[], None]
-    """A rule is spent, or the held steps have changed: attach and detach interceptors accordingly."""
+    """Called when a rule is spent, or the held steps have changed, to set the interceptors again."""
     acls: AclRules | None = None
     """None without an authorizer."""
 
     def takes_call(self, active: ActiveRule, call: Call) -> bool:
-        """As `takes`, of a request."""
+        """`takes`, for a request. Notes the hit."""
         if not self.takes(active, len(call.frame)):
             return False
         context = call.context
@@ -42,14 +42,14 @@ class RuleExecutor:
         return True
 
     def takes_step(self, active: ActiveRule, at: InjectionPoint) -> bool:
-        """As `takes`, of a step inside the broker."""
+        """`takes`, for a step inside the broker. Notes the hit."""
         if not self.takes(active):
             return False
         self.note(active, at.point, at.node_id, subjects_at(at))
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Something matches a rule: does the rule take hold of it? Not if it would have to keep it and there is no room."""
+        """Count a match; returns whether the rule acts. A rule that would hold something does not act beyond the limit."""
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False
         hit = active.count_match()
@@ -63,4 +63,4 @@ class RuleExecutor:
 
 
 KEEPING = frozenset({"delay", "detach", "hold", "reorder", "slow-disk"})
-"""Actions that keep what they take hold of."""
+"""Actions that hold the request or step."""

@@ -1,11 +1,10 @@
-"""The fault language: what a rule is, and which rules make sense. Pure: nothing here does anything.
+"""The rule language: a rule's parts, and which rules are valid. Pure: nothing is executed here.
 
-A rule says on what it stands (an API, a step inside the broker, or nothing but its action), what it looks for, when it
-takes hold, and what happens then:
+A rule has an API or a step inside the broker (or only an action), conditions to match, conditions for a hit, and an action:
 
     EndTxn transactional_id=payments nth=2 -> lose-answer
 
-`lab.faults.declaration` has its fields. The text form (`lab.faults.text`) and the JSON form say the same.
+`lab.faults.declaration` declares the fields. The text form (`lab.faults.text`) and the JSON form are equivalent.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from protocol.slotted import slotted
 from protocol.versions import message_name
 
 API_KEYS: Final = {message_name(name): key for key, (name, *_) in APIS.items()}
-"""Every API by the name that Kafka's documentation has for it."""
+"""Api key of each API, by its name in Kafka's documentation."""
 
 DELAY_MS_MAX: Final = 7 * 24 * 3600 * 1000
 
@@ -48,7 +47,7 @@ class Place(Enum):
 
 @slotted(frozen=True)
 class Kind:
-    """What one action needs and where it may stand."""
+    """The parameters of one action, and where it may happen."""
 
     places: frozenset[Place]
     parameters: tuple[str, ...] = ()
@@ -109,9 +108,9 @@ ACTIONS: Final[dict[str, Kind]] = {
 
 
 PLACED: Final = frozenset({Place.CALL, Place.POINT})
-"""What a rule of these can stand on is said in front of an arrow; the other actions say it themselves."""
+"""Places that a rule names in front of an arrow. The actions of other places imply them."""
 
-# What can be asked about where an action happens.
+# Conditions that are possible at each place.
 _ASKED: Final[dict[Place, frozenset[str]]] = {
     Place.CALL: frozenset(Match.__struct_fields__),
     Place.POINT: frozenset({"transactional_id", "topic", "partition", "group", "node"}),
@@ -122,18 +121,18 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
 SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
-"""A link or a replica is what it is from the moment the rule is added: there is nothing to count."""
+"""A state of a link or a replica lasts from the moment the rule is added, so there are no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
-"""What a word means that is not said: said or not, the rule is the same. An empty object says nothing either."""
+"""Default values. A rule that gives one is equal to a rule that does not, also if it gives an empty object."""
 
 
 @slotted(frozen=True)
 class Rule:
-    """One fault. ``FaultError`` if it makes no sense."""
+    """One fault rule. Raises ``FaultError`` if it is invalid."""
 
     action: Action
     on: str | None = None
-    """A pattern of API names, or (with a dot in it) of points; None for actions on links, replicas and disks."""
+    """A pattern of API names or (if it has a dot) of points; None for actions on links, replicas and disks."""
     match: Match = Match()
     when: When = When()
 
@@ -153,7 +152,7 @@ class Rule:
 
     @property
     def place(self) -> Place:
-        """Where it acts."""
+        """Where the rule acts."""
         if self.on is None:
             (place,) = ACTIONS[self.action.do].places
             return place
@@ -161,14 +160,14 @@ class Rule:
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """The APIs that it stands on."""
+        """The APIs whose names match the rule."""
         if self.on is None or self.place is not Place.CALL:
             return frozenset()
         return frozenset(API_KEYS[name] for name in API_KEYS if matches(self.on, name))
 
     @property
     def points(self) -> frozenset[str]:
-        """The points that it stands on."""
+        """The points whose names match the rule."""
         if self.place is Place.DISK:
             return frozenset({"log.write"} if self.action.do == "full-disk" else DISK_POINTS)
         if self.on is None or self.place is not Place.POINT:
@@ -177,10 +176,10 @@ class Rule:
 
 
 def matches(pattern: str, name: str | None) -> bool:
-    """Is ``name`` one of those that ``pattern`` means? What has no name matches no pattern.
+    """Whether ``name`` matches ``pattern``. None matches no pattern.
 
-    Each piece between two stars is taken where it first occurs, which no later piece can profit from undoing. A regular
-    expression tries all places: five stars and a topic of 249 letters held the loop up for a minute.
+    Each piece between two stars is matched at its first occurrence, which never prevents a later piece from matching. A
+    regular expression would try all positions: five stars and a topic of 249 letters blocked the event loop for a minute.
     """
     if name is None:
         return False
@@ -200,20 +199,20 @@ def matches(pattern: str, name: str | None) -> bool:
 
 
 def rule_of(action: Action | str | None, on: str | None, match: Match | None, when: When | None) -> Rule:
-    """The rule that a JSON object says. ``FaultError`` if it makes no sense."""
+    """The rule of a JSON object. Raises ``FaultError`` if it is invalid."""
     if action is None:
         raise FaultError('a rule needs an action, such as {"on": "Produce", "action": {"do": "lose-answer"}}')
     return Rule(Action(action) if isinstance(action, str) else action, on, match or Match(), when or When())
 
 
 def rule_to_json(rule: Rule) -> dict[str, Any]:
-    """What ``rule_of`` makes the same rule of: what is not said is left out."""
+    """The JSON form, from which ``rule_of`` makes an equal rule. Defaults are left out."""
     form: dict[str, Any] = {"on": rule.on, "match": _plain(rule.match), "when": _plain(rule.when)}
     return {**{name: said for name, said in form.items() if said}, "action": _plain(rule.action)}
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    """Times as text, which people read."""
+    """The fields of a part, with durations as text, for people to read."""
     said: dict[str, Any] = msgspec.to_builtins(part)
     return {
         name.removesuffix(MS): duration_text(value) if name.endswith(MS) else value
@@ -225,7 +224,7 @@ _P = TypeVar("_P", bound=Part)
 
 
 def _settled(part: _P) -> _P:
-    """The same with one way to say each thing: times in milliseconds, errors by name, no word that says nothing."""
+    """The part in its normal form: durations in milliseconds, errors by name, no default values."""
     changed: dict[str, object] = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)
@@ -236,7 +235,7 @@ def _settled(part: _P) -> _P:
         elif (ms := f"{name}{MS}") in part.__struct_fields__:
             changed |= {name: None, ms: parse_duration(name, value)}
             if getattr(part, ms) is not None:
-                raise FaultError(f"{name} is said twice: as {name} and as {ms}")
+                raise FaultError(f"{name} is given twice: as {name} and as {ms}")
         elif name == "nodes" and len(value) != 2:
             raise FaultError(f"nodes: {value!r} is not a list of two nodes, such as [1, 2]")
         elif name in SETTLED:
@@ -258,9 +257,11 @@ def _check_parameters(action: Action, kind: Kind) -> None:
         if name in kind.required and not given:
             raise FaultError(f"{action.do} needs {_NEEDED[name]}")
     if action.delay_ms is not None and not 0 <= action.delay_ms <= DELAY_MS_MAX:
-        raise FaultError(f"{action.do}: a delay is between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}")
+        raise FaultError(
+            f"{action.do}: a delay must be between 0 and {DELAY_MS_MAX} ms, not {action.delay_ms}"
+        )
     if action.by == 0:
-        raise FaultError("reorder: 0 is no number of requests that go first (1, 2, ...)")
+        raise FaultError("reorder: the number of requests that go first must be at least 1, not 0")
     if action.code == NONE.name.upper():
         raise FaultError("error: NONE is not an error code")
     if action.nodes is not None and action.nodes[0] == action.nodes[1]:
@@ -279,7 +280,7 @@ _NEEDED: Final = {
 
 
 def _spoken(name: str) -> str:
-    """A field as the text form has it."""
+    """The name of a field in the text form."""
     return name.removesuffix(MS).replace("_", "-")
 
 
@@ -298,12 +299,12 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
         raise FaultError(there_is("the API", rule.on, (*API_KEYS, *POINTS)))
     if rule.place not in kind.places:
         able = ", ".join(sorted(name for name, each in ACTIONS.items() if rule.place in each.places))
-        raise FaultError(f"{do} is not possible at {rule.place.value} ({rule.on}); there is {able}")
+        raise FaultError(f"{do} is not possible at {rule.place.value} ({rule.on}); possible: {able}")
     return rule.place
 
 
 def _check_fields(rule: Rule) -> None:
-    """Values become those of the fields' kinds, so that the same rule is equal in both forms."""
+    """Convert the values to the fields' kinds, so that a rule is equal in both forms."""
     known = known_fields(rule.api_keys)
     values = {}
     for name, value in (rule.action.fields or {}).items():
@@ -317,7 +318,7 @@ def _check_fields(rule: Rule) -> None:
 
 
 def _check_acl(rule: Rule) -> None:
-    """Words become Kafka's constants, so that the same rule is equal in both forms."""
+    """Convert the words to Kafka's constants, so that a rule is equal in both forms."""
     try:
         words = checked_words(rule.action.acl or {}, is_filter=rule.action.do == "remove-acls")
     except BadAcl as error:
@@ -326,7 +327,7 @@ def _check_acl(rule: Rule) -> None:
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:
-    """What can be asked of what a rule stands on: of several APIs or points, what one of them names."""
+    """Conditions that are possible for a rule: those for which one of its APIs or points has the value."""
     named: set[str] = set()
     if place is Place.CALL:
         named = named.union(*map(named_by, rule.api_keys))
@@ -361,7 +362,7 @@ def _check_values(match: Match) -> None:
     if match.version is not None:
         first, last = parse_span("version", match.version)
         if first > last:
-            raise FaultError(f"version: {first}..{last} is no range of versions")
+            raise FaultError(f"version: {first}..{last} is not a range of versions")
 
 
 def _check_when(when: When) -> None:
@@ -372,9 +373,9 @@ def _check_when(when: When) -> None:
     if when.expires_ms is not None and when.expires_ms > DELAY_MS_MAX:
         raise FaultError(f"expires: at most {DELAY_MS_MAX} ms, not {when.expires_ms}")
     if when.p is not None and not 0 <= when.p <= 1:
-        raise FaultError(f"p: {when.p} is no probability (0 to 1)")
+        raise FaultError(f"p: {when.p} is not a probability (0 to 1)")
     if when.seed and when.p is None:
-        raise FaultError("seed is for p: there is nothing to draw")
+        raise FaultError("seed needs p: without a probability nothing is drawn")
 
 
 def _check_when_fits(rule: Rule, place: Place) -> None:
@@ -383,5 +384,5 @@ def _check_when_fits(rule: Rule, place: Place) -> None:
     for name in rule.when.__struct_fields__:
         if name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, name) is not None:
             raise FaultError(
-                f"{rule.action.do} lasts from now until it is removed: there is no {name}, only expires"
+                f"{rule.action.do} lasts until it is removed: {name} is not possible, only expires"
             )

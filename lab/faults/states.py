@@ -1,4 +1,4 @@
-"""Rules that are a state of a link or of a replica, for as long as they are there."""
+"""Applies rules that last as long as they exist: cut and slow links, paused replicas."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from lab.faults.rules import Rule
 
 
 def set_up(links: Links, rule: Rule) -> None:
-    """The rule was added."""
+    """Apply a rule that was added."""
     action, match = rule.action, rule.match
     if action.do == "cut":
         for sender, receiver in _directions(rule):
@@ -21,7 +21,7 @@ def set_up(links: Links, rule: Rule) -> None:
 
 
 def take_down(links: Links, rule: Rule) -> None:
-    """The rule was removed."""
+    """Undo a rule that was removed."""
     action, match = rule.action, rule.match
     if action.do == "cut":
         for sender, receiver in _directions(rule):

@@ -6,8 +6,8 @@
     cut 1 2 one-way
     slow-disk node=1 delay=200ms expires=30s
 
-Blanks separate the words; a word with blanks or quotes in it is quoted as in a shell. The API or point, the matchers and the
-conditions stand before the arrow, the action after it. Rules on links, replicas and disks have no arrow.
+Blanks separate the words. A word with blanks or quotes in it is quoted as in a shell. The API or point and the conditions
+are in front of the arrow, the action is behind it. Rules on links, replicas and disks have no arrow.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _base(hint: Any) -> Any:
 
 
 def _words_of(part: type[Part]) -> dict[str, tuple[str, Parser]]:
-    """The words of a part that take a value: the field of each, and what reads it."""
+    """The words of a part that have a value, with the field and the parser of each."""
     types = {each.name: _base(each.type) for each in msgspec.structs.fields(part)}
     found: dict[str, tuple[str, Parser]] = {}
     for name, type_ in types.items():
@@ -72,21 +72,19 @@ FLAGS: Final = {
 _ERROR_NAMES: Final = {int(code): code.name.upper() for code in ErrorCode}
 
 
-# ---- reading
+# -- parsing -------------------------------------------------------------------------------------------------------
 
 
 def parse_rule(text: str) -> Rule:
-    """The rule in a line of text. ``FaultError`` if there is none."""
+    """Parse a rule from a line of text. Raises ``FaultError`` if it is invalid."""
     if len(text) > RULE_CHARACTERS_MAX:
         raise FaultError(f"a rule has at most {RULE_CHARACTERS_MAX} characters, not {len(text)}")
     try:
         words = shlex.split(text)
     except ValueError as error:
-        raise FaultError(f"the quotes in {text!r} do not fit: {error}") from None
+        raise FaultError(f"the quotes in {text!r} do not match: {error}") from None
     if not words:
-        raise FaultError(
-            "the rule is empty; a rule is, for example: Produce topic=orders nth=2 -> lose-answer"
-        )
+        raise FaultError("the rule is empty; an example: Produce topic=orders nth=2 -> lose-answer")
     if ARROW in words:
         at = words.index(ARROW)
         return _with_arrow(words[:at], words[at + 1 :])
@@ -95,9 +93,11 @@ def parse_rule(text: str) -> Rule:
 
 def _with_arrow(left: list[str], right: list[str]) -> Rule:
     if not left or "=" in left[0]:
-        raise FaultError("in front of the arrow stands an API or a point first, such as: Produce -> drop")
+        raise FaultError(
+            "the part in front of the arrow must begin with an API or a point, such as: Produce -> drop"
+        )
     if not right:
-        raise FaultError(f"behind the arrow stands an action; there is {', '.join(sorted(ACTIONS))}")
+        raise FaultError(f"an action is missing behind the arrow; actions: {', '.join(sorted(ACTIONS))}")
     match: dict[str, Any] = {}
     when: dict[str, Any] = {}
     for word in left[1:]:
@@ -110,7 +110,7 @@ def _without_arrow(words: list[str]) -> Rule:
     do = words[0]
     if do not in ACTIONS:
         if "=" in do or do[:1].isupper() or "." in do:
-            raise FaultError(f"{do!r} does something only with an action behind an arrow: {do} ... -> hold")
+            raise FaultError(f"{do!r} needs an arrow and an action, such as: {do} ... -> hold")
         raise FaultError(there_is("the action", do, ACTIONS))
     match: dict[str, Any] = {}
     when: dict[str, Any] = {}
@@ -139,7 +139,7 @@ def _take(name: str, value: str, match: dict[str, Any], when: dict[str, Any]) ->
     else:
         raise FaultError(there_is("the condition", name, (*MATCHERS, *CONDITIONS)))
     if key in found:
-        raise FaultError(f"{name} is said twice")
+        raise FaultError(f"{name} is given twice")
     found[key] = parse(name, value)
 
 
@@ -155,7 +155,7 @@ def _action(do: str, words: list[str]) -> Action:
 
 
 def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
-    # What may stand without its name, in this order.
+    # Parameters whose names may be left out, in this order.
     bare = [name for name in kind.parameters if name in ("code", "delay_ms", "by")]
     numbers: list[int] = []
     given: dict[str, Any] = {}
@@ -184,14 +184,14 @@ def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
 
 
 def _words(do: str, words: list[str], such_as: str) -> dict[str, Any]:
-    """``throttle_time_ms=500``; what they may say is the rule's affair, which knows the API."""
+    """``throttle_time_ms=500`` and so on. The rule checks names and values, as only it knows the API."""
     found: dict[str, Any] = {}
     for word in words:
         name, mark, value = word.partition("=")
         if not mark:
             raise FaultError(f"{do} takes no {word!r}, but {such_as}")
         if name in found:
-            raise FaultError(f"{do}: {name} is said twice")
+            raise FaultError(f"{do}: {name} is given twice")
         found[name] = value
     return found
 
@@ -200,15 +200,15 @@ def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tupl
     if key not in parameters:
         raise FaultError(f"{do} has no {key.removesuffix(MS).replace('_', '-')}")
     if key in given:
-        raise FaultError(f"{do}: {key.removesuffix(MS)} is said twice")
+        raise FaultError(f"{do}: {key.removesuffix(MS)} is given twice")
     given[key] = value
 
 
-# ---- writing
+# -- writing -------------------------------------------------------------------------------------------------------
 
 
 def rule_to_text(rule: Rule) -> str:
-    """The line that ``parse_rule`` makes the same rule of."""
+    """The text form, from which ``parse_rule`` makes an equal rule."""
     conditions = [*_conditions(rule.match), *_conditions(rule.when)]
     action = _action_words(rule.action)
     words = [*action, *conditions] if rule.on is None else [rule.on, *conditions, ARROW, *action]

@@ -1,4 +1,4 @@
-"""The values of a rule, read from words: numbers, durations, versions, errors. Pure."""
+"""Parses the values of a rule: numbers, durations, versions, errors. Pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _SPAN: Final = re.compile(r"(\d{1,5})(?:\.\.(\d{1,5})?)?")
 
 
 class FaultError(ValueError):
-    """An invalid rule; the text says what is wrong and what there is instead."""
+    """An invalid rule. The message says what is wrong and what would be valid."""
 
 
 def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
-    """A sentence for a word that means nothing: asks for the nearest words, or lists all of them if they are few."""
+    """Message for an unknown word, with the most similar known words, or with all of them if they are few."""
     known = sorted(right)
     near = [each for each in known if each.lower() == wrong.lower()]
     for cutoff in (0.85, 0.6):
@@ -30,19 +30,19 @@ def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
     if near:
         hint = f"; did you mean {' or '.join(near)}?"
     elif len(known) <= WORDS_LISTED_MAX:
-        hint = f"; there is {', '.join(known)}"
+        hint = f"; known: {', '.join(known)}"
     return f"{what} {wrong!r} is not known{hint}"
 
 
 def parse_number(name: str, text: str) -> int:
-    """A whole number, at least 0."""
+    """Parse a whole number, at least 0."""
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
         raise FaultError(f"{name}: {text!r} is not a whole number")
     return int(text)
 
 
 def parse_duration(name: str, text: str) -> int:
-    """Milliseconds, of ``250ms``, ``2s``, ``1h30m``, or of ``250`` alone."""
+    """Parse a duration such as ``250ms``, ``2s``, ``1h30m``, or ``250``, to milliseconds."""
     if text.isascii() and text.isdigit():
         return parse_number(name, text)
     try:
@@ -53,7 +53,7 @@ def parse_duration(name: str, text: str) -> int:
 
 @cache
 def parse_span(name: str, text: str) -> tuple[int, int]:
-    """First and last version, of ``5``, ``3..5``, ``3..``."""
+    """Parse versions such as ``5``, ``3..5``, ``3..`` to the first and the last one."""
     found = _SPAN.fullmatch(text)
     if found is None:
         raise FaultError(f"{name}: {text!r} is not a version, such as 5, 3..5 or 3..")
@@ -75,11 +75,11 @@ def parse_probability(name: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise FaultError(f"{name}: {text!r} is no probability (0 to 1)") from None
+        raise FaultError(f"{name}: {text!r} is not a probability (0 to 1)") from None
 
 
 def parse_code(text: str) -> ErrorCode:
-    """An error by Kafka's name for it, or by its number."""
+    """Parse an error by Kafka's name or number."""
     try:
         return ErrorCode(int(text))
     except ValueError:
@@ -97,4 +97,4 @@ def settled_code(_: str, text: str) -> str:
 
 Parser = Callable[[str, str], Any]
 SETTLED: Final[dict[str, Parser]] = {"version": settled_span, "code": settled_code}
-"""Words that can be said in several ways, and what finds the one that a rule keeps."""
+"""Parser of the normal form, for words whose values can be written in several ways."""

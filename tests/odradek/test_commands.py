@@ -221,7 +221,7 @@ producer.commit_transaction(60)
 def test_a_rule_that_cannot_be_is_refused_with_the_broker_s_sentence(broker: package.Broker) -> None:
     done = run(broker, "fault", "add", "EndTxn -> explode")
     assert done.returncode == 1
-    assert "Error: the action 'explode' is not known; there is" in done.stderr
+    assert "Error: the action 'explode' is not known; known" in done.stderr
     for words in (["show", "99"], ["release", "99"], ["clear", "99"]):
         done = run(broker, "fault", *words)
         assert (done.returncode, "there is no rule 99" in done.stderr) == (4, True)

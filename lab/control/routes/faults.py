@@ -180,14 +180,14 @@ async def show_fault(control: Looking, params: OneFault) -> FaultView:
 
 @operation("DELETE", "/v1/faults/{fault_id}", answer_example=_FAULT_EXAMPLE)
 async def remove_fault(control: Looking, params: OneFault) -> FaultView:
-    """Remove a rule. The requests and steps that it holds are released."""
+    """Remove a rule. The requests and steps that it holds are released, those that it has detached are discarded."""
     _find(control, params.fault_id)
     return _view(control.faults.remove(params.fault_id))
 
 
 @operation("DELETE", "/v1/faults", answer_example={"cleared": 3})
 async def clear_faults(control: Looking) -> ClearedView:
-    """Remove all rules. The requests and steps that they hold are released."""
+    """Remove all rules. The requests and steps that they hold are released, detached requests are discarded."""
     return ClearedView(cleared=control.faults.clear())
 
 

@@ -35,7 +35,7 @@ from tests.lab.control.conftest import JSON, Caller, OpenControl, until
         ),
         ("POST", "/v1/faults", {"rule": 1}, 400, "the field rule: expected `str"),
         ("POST", "/v1/faults", {}, 400, "needs an action"),
-        ("POST", "/v1/faults", {"rule": "EndTxn -> explode"}, 400, "'explode' is not known; there is"),
+        ("POST", "/v1/faults", {"rule": "EndTxn -> explode"}, 400, "'explode' is not known; known"),
         ("POST", "/v1/faults", {"rule": "EndTxn -> drop", "on": "EndTxn"}, 400, "give the rule either"),
         ("POST", "/v1/faults", {"action": "drop"}, 400, "needs an API or a point"),
         ("GET", "/v1/faults/7", None, 404, "there is no rule 7"),
@@ -52,7 +52,7 @@ from tests.lab.control.conftest import JSON, Caller, OpenControl, until
             "/v1/faults",
             {"foo": 1},
             400,
-            "the field 'foo' is not known; there is action, match, on, rule, when",
+            "the field 'foo' is not known; known: action, match, on, rule, when",
         ),
         ("POST", "/v1/faults", b'{"rule": "x"]', 400, "the body is not JSON: expected"),
         (
@@ -74,7 +74,7 @@ from tests.lab.control.conftest import JSON, Caller, OpenControl, until
             "/v1/topics/orders/records?x=1",
             None,
             400,
-            "the parameter 'x' is not known; there is contains, header, isolation, key",
+            "the parameter 'x' is not known; known: contains, header, isolation, key",
         ),
         (
             "GET",

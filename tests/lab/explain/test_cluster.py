@@ -96,7 +96,7 @@ def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
     [found] = explain_cluster(cluster(), around(rule, hits=25, trace_runs=False))
     assert (found.subject, found.cause) == ("rule 1", Cause.ACTIVE_RULE)
     assert found.lines == (
-        f"Rule 1 ({rule}) is there, and has hit 25 times.",
+        f"Rule 1 ({rule}) exists, and has hit 25 times.",
         "Remove the rule: odradek fault clear 1",
     )
     refused = refusal("FindCoordinator", "COORDINATOR_NOT_AVAILABLE", rule=1, transactional_id="pay-1")
@@ -109,7 +109,7 @@ def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
         f"1 fault rule is there: rule 1 ({rule}).",
         "The lag of a group is not looked at here: odradek explain --group GROUP",
     )
-    line = f"Rule 1 ({rule}) is there, and has hit 25 times."
+    line = f"Rule 1 ({rule}) exists, and has hit 25 times."
     places = [at(index=index) for index in range(3)]
     found = explain_topic(places, around(rule, hits=25))
     assert all(line in each.lines for each in found)
@@ -132,7 +132,7 @@ def test_what_could_not_be_asked_is_told_once_and_last() -> None:
         cluster(at(in_log(txn())), left_out=3), foreign(not_asked=("Node 2 did not respond.",))
     )
     assert [each.lines[0] for each in found[1:]] == [
-        "Of the partitions, transactions, groups and clients that may be in trouble, 3 more are not told here.",
+        "Of the partitions, transactions, groups and clients that may be in trouble, 3 more are not shown here.",
         "Node 2 did not respond.",
     ]
     [nothing] = explain_cluster(cluster(), foreign(not_asked=("Node 2 did not respond.",)))

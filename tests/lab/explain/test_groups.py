@@ -87,7 +87,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         of_group(offset(committed=9, records=4), state="Empty", members=()),
         foreign(),
         Cause.GROUP_EMPTY,
-        "Group readers is empty: it has no members, so its offsets stand still.",
+        "Group readers is empty: it has no members, so its offsets do not change.",
         "Group readers is 4 records behind in orders-0.",
     ),
     "rebalancing, a member is late": (
@@ -121,7 +121,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         Cause.GROUP_REBALANCING,
         "Group readers rebalances (Reconciling): it waits for member app-1-7f3c (client app-1, 127.0.0.1) to "
         "revoke its partitions.",
-        "Whether a fault rule holds a request of the group only the control port of an Odradek broker tells: set "
+        "Only the control port of an Odradek broker knows whether a fault rule holds a request of the group: set "
         "ODRADEK_CONTROL.",
     ),
     "a late member of the consumer protocol": (
@@ -161,14 +161,14 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         foreign(),
         Cause.LAG,
         "Group readers has committed nothing; 12 records or more are in its partitions (orders-0 and orders-1).",
-        "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+        "auto.offset.reset decides where a member begins there; only commits show what it has read.",
     ),
     "nothing committed in one of two": (
         of_group(offset(), offset(at(index=1), committed=None, records=1)),
         foreign(),
         Cause.LAG,
         "Group readers has committed nothing in orders-1; 1 record is in orders-1.",
-        "Where a member begins there says its auto.offset.reset; what it has read only its commits tell.",
+        "auto.offset.reset decides where a member begins there; only commits show what it has read.",
     ),
     "nothing committed, and nothing there": (
         of_group(offset(committed=None, records=0)),
@@ -369,4 +369,4 @@ def test_the_lag_of_each_partition_is_told_by_what_it_consists_of() -> None:
     assert "orders-1: no lag." in found.lines
     compacted = explain_group(of_group(offset(committed=9)), foreign())
     assert compacted.cause is Cause.MARKERS_ONLY
-    assert any("compaction has removed what stood there" in line for line in compacted.lines)
+    assert any("compaction has removed what was there" in line for line in compacted.lines)

@@ -224,7 +224,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         foreign(),
         Cause.MARKER_ON_THE_WAY,
         "The COMMIT marker of etl-1 has not been written for 2 min 41 s.",
-        "Whether a fault rule holds it only the control port of an Odradek broker tells: set ODRADEK_CONTROL.",
+        "Only the control port of an Odradek broker knows whether a fault rule holds it: set ODRADEK_CONTROL.",
     ),
     "all markers written": (
         of_id(decided(partitions=())),

@@ -178,7 +178,7 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         foreign(),
         Cause.MARKER_ON_THE_WAY,
         f"{STOP}the COMMIT marker of etl-1 is not written yet, though the transaction is decided.",
-        "Whether a fault rule holds it only the control port of an Odradek broker tells: set ODRADEK_CONTROL.",
+        "Only the control port of an Odradek broker knows whether a fault rule holds it: set ODRADEK_CONTROL.",
     ),
     "hanging, its producer unknown": (
         at(in_log()),
@@ -271,7 +271,7 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         Cause.OPEN_TRANSACTION,
         "Readers with read_committed of orders-0 stop at offset 12: etl-1 (producer 5 epoch 0) has an open transaction, for "
         "42.0 s; it times out in 18.0 s.",
-        "Node 2, its coordinator, is paused: nothing ends it before that node runs.",
+        "Node 2, its coordinator, is paused: nothing ends the transaction before that node runs again.",
     ),
     "a follower is paused": (
         at(log_end=15),
@@ -285,7 +285,7 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         around("cut 1 3"),
         Cause.REPLICA_AWAY,
         "Writes with acks=all to orders-0 wait: rule 1 (cut 1 3) keeps node 3, in its ISR, from its leader.",
-        "They go on once it copies again, or has fallen out of the ISR (replica.lag.time.max.ms).",
+        "They continue once it fetches again, or has fallen out of the ISR (replica.lag.time.max.ms).",
     ),
     "nothing is committed yet": (
         at(last_stable=0, high_watermark=0, log_end=1),
@@ -480,12 +480,12 @@ def test_what_helps_where_a_marker_was_lost() -> None:
     lines = explain_partition(at(in_log(decided())), around("txn.marker -> lose")).lines
     assert lines[2:4] == (
         "If it was lost, the coordinator's next start writes it again: odradek node kill 1; odradek node start 1",
-        "Or write it by hand, of which the coordinator learns nothing: odradek txn commit --partition orders/0 "
+        "Or write it yourself, which the coordinator does not notice: odradek txn commit --partition orders/0 "
         "--start-offset 12",
     )
     foreign_lines = explain_partition(at(in_log(decided(state="PrepareAbort"))), foreign()).lines
     by_hand = "odradek txn abort --partition orders/0 --start-offset 12"
-    assert f"Write it by hand, of which the coordinator learns nothing: {by_hand}" in foreign_lines
+    assert f"Write it yourself, which the coordinator does not notice: {by_hand}" in foreign_lines
     assert not any("odradek node" in line for line in foreign_lines)
 
 

@@ -765,7 +765,7 @@ async def test_a_rule_that_there_is_not_is_said_so() -> None:
     stage = Stage()
     stage.add("cut 1 2")
     for call in (stage.faults.get, stage.faults.remove, stage.faults.release):
-        with pytest.raises(FaultError, match="no rule 7; there is 1"):
+        with pytest.raises(FaultError, match="no rule 7; rules: 1"):
             call(7)
 
 
