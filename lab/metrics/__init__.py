@@ -1,1 +1,1 @@
-"""What Prometheus reads of a broker: ``GET /metrics``. Imported when it is asked for first."""
+"""The metrics of a broker for Prometheus: ``GET /metrics``. Imported at the first scrape."""

@@ -1,4 +1,4 @@
-"""Families of samples: read on the loop as plain values, and written elsewhere."""
+"""Families of samples as plain values. The event loop creates them, a thread formats them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from protocol.slotted import slotted
 
 
 class Kind(Enum):
-    """What Prometheus calls the type of a metric."""
+    """The type of a metric in Prometheus."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -18,19 +18,19 @@ class Kind(Enum):
 
 @slotted(frozen=True)
 class Observed:
-    """One row of a summary: how many there have been, and the newest of them, of which the quantiles are."""
+    """One row of a summary: the number of observations, and the newest ones, from which the quantiles are computed."""
 
     count: int
     newest: tuple[float, ...]
 
 
 Row = tuple[tuple[object, ...], float]
-"""The values of the labels, and what was measured."""
+"""(values of the labels, measured value)"""
 
 
 @slotted(frozen=True)
 class Family:
-    """All samples of one name, which `lab.metrics.names` explains. A counter's name is that without ``_total``."""
+    """All samples of one metric of `lab.metrics.names`. The name of a counter is without ``_total``."""
 
     kind: Kind
     name: str
@@ -43,7 +43,7 @@ def gauge(name: str, labels: tuple[str, ...], rows: Iterable[Row]) -> Family:
 
 
 def single(name: str, value: float) -> Family:
-    """A gauge without labels."""
+    """A gauge with one sample and without labels."""
     return Family(Kind.GAUGE, name, (), [((), value)])
 
 

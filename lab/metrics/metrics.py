@@ -1,4 +1,4 @@
-"""``GET /metrics``: what was counted and what is there now, in Prometheus' text format."""
+"""``GET /metrics``: counters and the current state, in Prometheus' text format."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from lab.metrics.request_metrics import RequestMetrics
 
 
 class Collector(Protocol):
-    """What is there now, of whatever serves clients here."""
+    """Collects the current state of the broker or proxy."""
 
     async def collect(self) -> list[Family]:
-        """Each family once; the loop has its turns meanwhile."""
+        """Each family once. The event loop serves other tasks meanwhile."""
         ...
 
 
 class Metrics:
-    """The metrics of one process. Before they are asked for first nothing is counted."""
+    """The metrics of one process. Nothing is counted before the first scrape."""
 
     def __init__(self, requests: RequestMetrics, collector: Collector) -> None:
         self._requests = requests
         self._collector = collector
 
     async def exposition(self) -> bytes:
-        """All of them as text. The loop collects, in turns; a thread writes."""
+        """All metrics as text. The event loop collects them in several turns; a thread formats them."""
         self._requests.start()
         collected = await self._collector.collect()
         return await asyncio.to_thread(_written, [*of_requests.families(self._requests), *collected])

@@ -1,6 +1,6 @@
-"""What each metric is: the line of help that stands above its samples, by name. docs/metrics.md has them in a table.
+"""The help line of each metric, by name. docs/metrics.md has them in a table.
 
-A counter has its name here without ``_total``.
+The name of a counter is without ``_total`` here.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ HELP: Final[Mapping[str, str]] = {
     "kafka_server_brokertopicmetrics_totalfetchrequests": "Fetch requests.",
     "kafka_server_brokertopicmetrics_failedfetchrequests": "Fetch requests of which a partition failed.",
     "odradek_fenced_producers": "Responses that told a producer that a newer one has its transactional id.",
-    "kafka_brokers": "Nodes that run.",
-    "kafka_broker_info": "A node that runs, with its advertised address.",
+    "kafka_brokers": "Running nodes.",
+    "kafka_broker_info": "A running node, with its advertised address.",
     "odradek_broker_state": "The state of a node, as the control port says it.",
     "kafka_controller_kafkacontroller_activecontrollercount": "The controller, which is the process itself.",
     "kafka_controller_kafkacontroller_activebrokercount": "Nodes that are not fenced.",
@@ -40,7 +40,7 @@ HELP: Final[Mapping[str, str]] = {
     ),
     "kafka_server_socket_server_metrics_connection_count": "Connections of clients.",
     "kafka_topic_partitions": "Partitions of a topic.",
-    "odradek_partitions_left_out": "Partitions that are not shown one by one.",
+    "odradek_partitions_left_out": "Partitions that are not shown individually.",
     "kafka_topic_partition_leader": "The node that leads a partition; -1 without one.",
     "kafka_topic_partition_leader_is_preferred": "1 if the first of its replicas leads a partition.",
     "kafka_topic_partition_replicas": "Replicas of a partition.",
@@ -55,19 +55,19 @@ HELP: Final[Mapping[str, str]] = {
     "odradek_partition_last_stable_offset": "The last stable offset: how far read_committed consumers may read.",
     "odradek_partition_last_stable_offset_lag": "Records from the last stable offset to the high watermark.",
     "odradek_partition_last_stable_offset_lag_seconds": (
-        "For how long the transaction has been open that holds the last stable offset; 0 if none does."
+        "How long the transaction that limits the last stable offset has been open; 0 if there is none."
     ),
     "odradek_transactions": "Transactional ids, by the state of their transaction (TransactionState of Kafka).",
     "odradek_hanging_transactions": "Transactions open in a partition that no coordinator will end.",
-    "odradek_oldest_open_transaction_seconds": "For how long the oldest open transaction has been open.",
+    "odradek_oldest_open_transaction_seconds": "How long the oldest open transaction has been open.",
     "kafka_consumergroup_members": "Members of a group.",
     "kafka_consumergroup_current_offset": "The offset that a group has committed.",
     "kafka_consumergroup_current_offset_sum": "The sum of a group's committed offsets in a topic.",
     "kafka_consumergroup_lag": "Records from the committed offset to the last stable offset.",
     "kafka_consumergroup_lag_sum": "The sum of a group's lag in a topic.",
-    "odradek_event_loop_lag_seconds": "How late the event loop was when it was last looked at.",
-    "odradek_event_loop_lag_max_seconds": "The most that the event loop was late in the last minute.",
-    "odradek_clock_ahead_seconds": "By how much the broker's clock has been advanced.",
+    "odradek_event_loop_lag_seconds": "How late the event loop was at the last measurement.",
+    "odradek_event_loop_lag_max_seconds": "The largest lag of the event loop in the last minute.",
+    "odradek_clock_ahead_seconds": "How far the broker's clock has been advanced.",
     "odradek_fault_rule_hits": "Hits of the rules that inject faults.",
     "process_virtual_memory_bytes": "Virtual memory size in bytes.",
     "process_resident_memory_bytes": "Resident memory size in bytes.",

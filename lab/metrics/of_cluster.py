@@ -1,4 +1,4 @@
-"""What the nodes of this process hold now: read while it is asked for, some of it in each turn of the loop."""
+"""Families of the nodes of this process. They are collected during a scrape, in several turns of the event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lab.views.turns import in_turns
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 2000
-"""Shown one by one; of further ones the numbers of their nodes and topics are shown."""
+"""Partitions that are shown individually. Further ones count only towards their nodes and topics."""
 PER_TURN: Final = 20
 GROUPS_MAX: Final = 200
 GROUPS_PER_TURN: Final = 5
@@ -38,7 +38,7 @@ BY_PARTITION: Final = ("topic", "partition")
 
 @slotted
 class _Partitions:
-    """Rows by the name of their family."""
+    """Rows of the families of partitions, by the name of the family."""
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     by_topic: Counter[str] = field(default_factory=Counter)
@@ -47,13 +47,13 @@ class _Partitions:
     total: int = 0
 
     def add(self, place: tuple[str, int], names: Sequence[str], values: Sequence[float]) -> None:
-        """One row in each of these families."""
+        """Add one row to each of these families."""
         for name, value in zip(names, values, strict=True):
             self.rows[name].append((place, value))
 
 
 class ClusterMetrics:
-    """The families of a cluster of ours."""
+    """The families of the nodes of this process."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, faults: Faults, views: ClusterViews) -> None:
         self._cluster = cluster
@@ -119,7 +119,7 @@ class ClusterMetrics:
     def _open_ms(
         self, partition: Partition, producer_id: int, owners: Mapping[transactions_of.Place, Transaction]
     ) -> float:
-        """For so long a transaction has been open: by its coordinator's clock, or since its last record if it hangs."""
+        """How long a transaction has been open: by its coordinator's clock, or, if it hangs, since its last record."""
         txn = owners.get((producer_id, partition.topic, partition.index))
         if txn is not None:
             return max(0, self._clock.now_for(txn.start_ms, Domain.TRANSACTIONS) - txn.start_ms)

@@ -1,4 +1,4 @@
-"""What Prometheus' client libraries show of the process that they are in, by the names of all of them; from ``/proc``."""
+"""The process metrics of Prometheus' client libraries, by their common names; from ``/proc``."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ _PROC = Path("/proc")
 
 
 def process_families() -> list[Family]:
-    """CPU time, memory, start and descriptors of this process; none where there is no ``/proc``."""
+    """CPU time, memory, start time and descriptors of this process; empty if there is no ``/proc``."""
     try:
-        # The second field is the program's name and may hold anything, a parenthesis closes it.
+        # The second field is the program's name in parentheses. It may contain anything, so search from the end.
         fields = (_PROC / "self/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
         lines = (_PROC / "stat").read_text("ascii").splitlines()
         descriptors = len(os.listdir(_PROC / "self/fd"))

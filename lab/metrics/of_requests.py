@@ -1,4 +1,4 @@
-"""What was counted of requests, under the names of Kafka's JMX exporter."""
+"""Families of the counted requests, with the names of Kafka's JMX exporter."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Families of what the views show.
+"""Families computed from the views.
 
-They are all that there is of a cluster behind a proxy, which is asked as any client asks it; `lab.metrics.of_cluster` adds
-what only the nodes of this process know.
+For a proxy there are no others, since it knows the upstream cluster only as any client does. `lab.metrics.of_cluster` adds
+those that only the nodes of this process can give.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from lab.views.ports import HANGING, PARTITIONS_MAX, Views
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 NOT_SERVING: Final = ("starting", "stopping", "stopped", "killed")
-"""States of nodes of this process without connections; of an unreachable node of an upstream clients may have one."""
+"""States of this process' nodes without connections. An upstream node that is unreachable for us may have clients."""
 SHOWN_MAX: Final = 500
-"""Partitions; for each some requests go to the cluster at each scrape."""
+"""Largest number of partitions, since each takes some requests to the cluster at each scrape."""
 
 
 class ViewMetrics:
-    """The families of a cluster that is known by its views alone."""
+    """The families of a cluster that is known only by its views."""
 
     def __init__(self, views: Views) -> None:
         self._views = views
 
     async def collect(self) -> list[Family]:
-        """Each family once."""
+        """All families, each once."""
         found = list(cluster_families(await self._views.cluster()))
         found += _partition_families(await self._partitions())
         found += transaction_families(await self._views.transactions())
@@ -46,8 +46,8 @@ class ViewMetrics:
 
 
 def cluster_families(summary: ClusterSummary) -> Iterator[Family]:
-    """The nodes, and how much there is of what they have."""
-    # A paused one runs, as a process that was stopped by a signal does.
+    """The nodes, and the numbers of their partitions."""
+    # A paused node counts as running, like a process stopped by SIGSTOP.
     running = [node for node in summary.nodes if node.state in ("running", "paused")]
     yield single("kafka_brokers", len(running))
     yield gauge(

@@ -1,7 +1,7 @@
-"""Requests as they are counted: by API, version and error, how long they take, and what they carry.
+"""Counts requests by API, version and error, with their durations and sizes.
 
-Counting begins when metrics are asked for first; until then no request is looked at. Kafka has the same
-metrics in ``kafka.network.RequestMetrics`` and ``kafka.server.BrokerTopicMetrics``.
+Counting begins at the first scrape. Until then no request is examined. Kafka has the same metrics in
+``kafka.network.RequestMetrics`` and ``kafka.server.BrokerTopicMetrics``.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from protocol.versions import message_name
 PRODUCE: Final = 0
 FETCH: Final = 1
 TIMES_KEPT: Final = 1024
-"""Of each API: quantiles are those of the newest requests."""
+"""Number of the newest durations per API that are kept for the quantiles."""
 TOPICS_MAX: Final = 1000
-"""Counted by name; the requests of further topics are counted under no name."""
+"""Topics counted by name. Requests of further topics are counted with an empty name."""
 FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 
 Names = Callable[[Any], str | None]
@@ -33,14 +33,14 @@ Names = Callable[[Any], str | None]
 
 @slotted
 class Times:
-    """How long the newest requests of an API took, in microseconds: Kafka's split of it."""
+    """Durations of the newest requests of an API, in microseconds, split as in Kafka."""
 
     count: int = 0
     total_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
     local_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
-    """Until the handler responded, or began to wait."""
+    """Time until the handler responded, or began to wait."""
     remote_us: deque[int] = field(default_factory=lambda: deque(maxlen=TIMES_KEPT))
-    """While the handler waited: for replicas, for data, for other members of a group."""
+    """Time that the handler waited: for replicas, for data, for other members of a group."""
 
 
 @slotted
@@ -57,22 +57,23 @@ class TopicCounts:
 
 
 class RequestMetrics:
-    """The counts of all nodes. It intercepts no call until ``start``.
+    """The counters of all nodes. No call is intercepted before ``start``.
 
-    Keys begin with the id of the node; APIs have Kafka's names.
+    Keys begin with the node id. APIs have Kafka's names.
     """
 
     def __init__(
         self, calls: CallInterceptors, names: Names, measure_us: Callable[[], int] = stopwatch_us
     ) -> None:
-        """``names`` finds a topic's name by its id."""
+        """``names`` returns a topic's name by its id."""
         self._running = False
         self.requests: Counter[tuple[int, str, int]] = Counter()
-        """By API and version."""
+        """Number of requests by node id, API and version."""
         self.errors: Counter[tuple[int, str, int]] = Counter()
-        """By API and error code; a response counts with each of its codes, ``NONE`` included, as in Kafka."""
+        """Number of error codes by node id and API. A response counts once for each of its codes, also ``NONE``, as in
+        Kafka."""
         self.fenced: Counter[tuple[int, int]] = Counter()
-        """Responses to a producer that another one has fenced, by error code."""
+        """Number of responses that told a producer that it is fenced, by node id and error code."""
         self.times: dict[tuple[int, str], Times] = {}
         self.topics: dict[tuple[int, str], TopicCounts] = {}
         self._calls = calls
@@ -80,12 +81,12 @@ class RequestMetrics:
         self.measure_us = measure_us
 
     def start(self) -> None:
-        """Count from now on. Twice is once."""
+        """Start counting. A second call does nothing."""
         if not self._running:
             self._running = True
             self._calls.add(self, first=True)
 
-    # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
+    # -- called by connections (`broker.net.calls.CallInterceptor`) ----------------------------------------------
 
     def wants(self, api_key: int) -> bool:
         return True
@@ -100,7 +101,7 @@ class RequestMetrics:
     # -- counting -----------------------------------------------------------------------------------------------
 
     def count(self, call: Call, local_us: int, total_us: int) -> None:
-        """One request that has been handled."""
+        """Count one request that was handled."""
         node_id, api = call.node.node_id, call.route.api
         name = _kafkas_name(api.name)
         self.requests[node_id, name, call.route.version] += 1
@@ -152,7 +153,7 @@ class RequestMetrics:
 
 @slotted
 class _Measured:
-    """One call, from its arrival to its response."""
+    """Measures one call, from its arrival to its response."""
 
     metrics: RequestMetrics
     began_us: int
@@ -168,9 +169,9 @@ class _Measured:
 
 
 def records_in(records: bytes | memoryview) -> int:
-    """How many records there are, by the headers of their batches; of what is no batch, and behind it, none.
+    """Number of records, summed from the batch headers up to the first bytes that are not a batch.
 
-    With acks=0 the leader's verdict is not known here: a client may have sent anything.
+    With acks=0 the leader's check is not known here, and a client may have sent anything.
     """
     found = 0
     with suppress(CorruptBatch):
@@ -180,7 +181,7 @@ def records_in(records: bytes | memoryview) -> int:
 
 
 def _produce_codes(response: Any) -> Iterator[tuple[tuple[Any, Any, int], int]]:
-    """The error code of each partition of a Produce; none without a response (acks=0)."""
+    """The error code of each partition of a Produce; nothing if there is no response (acks=0)."""
     for topic in getattr(response, "responses", ()):
         for each in topic.partition_responses:
             yield (topic.name, topic.topic_id, each.index), each.error_code

@@ -1,4 +1,4 @@
-"""Families as text, in Prometheus' format. Called in a thread: it takes as long as there are samples."""
+"""Formats families as Prometheus' text format. Called in a thread, because it takes long if there are many samples."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from lab.metrics.of_process import process_families
 from lab.sharing import loop_goes_first
 
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.99, 0.999)
-"""As Kafka's histograms and the JMX exporter have them."""
+"""The quantiles of Kafka's histograms and the JMX exporter."""
 _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def written(families: Sequence[Family]) -> bytes:
-    """In the text format 0.0.4, which every scraper reads; with those of the process."""
+    """The families and those of the process in the text format 0.0.4, which every scraper reads."""
     with loop_goes_first():
-        # Each by itself: to put megabytes together is a single call, for which the loop would wait.
+        # Encode each family separately: one call for megabytes would block the event loop.
         return b"".join("".join(_lines(family)).encode() for family in [*families, *process_families()])
 
 

@@ -1,1 +1,1 @@
-"""What a viewer sees of a broker: bounded summaries, read in slices while they are asked for, and kept nowhere."""
+"""Bounded summaries of a broker's state. They are computed in slices when a viewer requests them, and never stored."""

@@ -1,4 +1,4 @@
-"""The batches of a partition as a picture needs them: headers only, those that came since the viewer looked last."""
+"""The batches of a partition for the page: headers only, those that are new since the viewer's last request."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from storage.log import Log
 from storage.segment import Segment
 
 WINDOW_BYTES: Final = 16 * 1024
-"""Read at once: two hundred markers, or the header of one large batch."""
+"""Bytes per read: two hundred markers, or the header of one large batch."""
 TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
-"""How far a first look goes back, in offsets: further where batches hold many records."""
+"""How far the first look goes back, in offsets. The next value is tried if the batches contain many records."""
 TAIL_BATCHES_MIN: Final = 50
 
 
 def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
-    """What came since ``position``, which moves on; None if nothing changed. ``StorageError`` if the log cannot be read."""
+    """The batches since ``position``, which is moved; None if nothing changed. Raises ``StorageError`` if a read fails."""
     log = partition.log
     start, end = log.log_start_offset, log.log_end_offset
     marks = (start, partition.last_stable_offset, partition.high_watermark, partition.leader_epoch)
     if position.next_offset == end and marks == _marks_of(position):
         return None
-    # Another leader may have truncated what was shown, and written the same offsets anew.
+    # Another leader may have truncated the shown batches and written the same offsets again.
     restarted = not start <= position.next_offset <= end or position.leader_epoch != partition.leader_epoch
     found = _tail(log) if restarted else list(islice(headers(log, position.next_offset), BATCHES_MAX + 1))
     if len(found) > BATCHES_MAX:
@@ -48,7 +48,7 @@ def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
 
 
 def batch_view(batch: RecordBatch) -> BatchView:
-    """Of a batch that is there as a whole, or of the header of one that is no marker."""
+    """The view of a complete batch, or of the header of a batch that is not a marker."""
     return BatchView(
         batch.base_offset,
         batch.last_offset,
@@ -64,7 +64,7 @@ def batch_view(batch: RecordBatch) -> BatchView:
 
 
 def headers(log: Log, offset: int) -> Iterator[BatchView]:
-    """The batches from the one that holds ``offset`` on, without reading their records."""
+    """Views of the batches from the one that contains ``offset`` on. Does not read their records."""
     place = log.locate(max(offset, log.log_start_offset))
     if place is None:
         return
@@ -83,13 +83,13 @@ def _headers_of(segment: Segment, position: int) -> Iterator[BatchView]:
             size = LOG_OVERHEAD_BYTES + int.from_bytes(window[at + 8 : at + LOG_OVERHEAD_BYTES], "big")
             is_whole = at + size <= len(window)
             if not is_whole and at > 0:
-                break  # a marker is read whole
+                break  # read it whole, because it may be a marker
             yield batch_view(
                 RecordBatch.parse(window, at) if is_whole else RecordBatch.parse_header(window[:HEADER_BYTES])
             )
             at += size
         if at == 0:
-            return  # what is being written now
+            return  # a batch that is being written
         position += at
 
 
@@ -104,7 +104,7 @@ def _tail(log: Log) -> list[BatchView]:
 
 
 def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
-    """The first batches from the last stable offset on; none if nothing is held up, or ``found`` has them."""
+    """The first batches from the last stable offset on; empty if it is the high watermark, or if ``found`` has them."""
     last_stable = position.last_stable
     if last_stable >= position.high_watermark or (found and found[0].base_offset <= last_stable):
         return []

@@ -1,4 +1,4 @@
-"""All views of a cluster of ours."""
+"""The views of the nodes of this process."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from lab.views.turns import in_turns
 from storage.files import StorageError
 
 PARTITIONS_PER_TURN: Final = 10
-"""Looking at a partition opens its log."""
+"""Number of partitions read in one turn, because the first access to a partition opens its log."""
 
 
 class ClusterViews:
-    """`lab.views.ports.Views` of the nodes in this process."""
+    """`lab.views.ports.Views` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, trace: Trace) -> None:
         self._cluster = cluster
@@ -102,7 +102,7 @@ class ClusterViews:
         try:
             return batches_of.newer(partition, position)
         except StorageError:
-            return None  # the log says it, and the partition goes offline
+            return None  # the log reports the failure, and the partition goes offline
 
     def _partition(
         self, topic: str, state: PartitionState, owners: Mapping[transactions_of.Place, Transaction]

@@ -1,6 +1,6 @@
-"""The shapes of the summaries. They are sent as JSON as they stand; docs/page.md and the OpenAPI document describe them.
+"""The structs of the summaries, which are sent as JSON. docs/page.md and the OpenAPI document describe them.
 
-Offsets are Kafka's. A summary has bounds: what it leaves out it counts (``total``).
+Offsets are Kafka's. A summary is bounded; ``total`` counts what it leaves out, too.
 """
 
 from __future__ import annotations
@@ -9,13 +9,13 @@ import msgspec
 
 
 class Form(msgspec.Struct, kw_only=True):
-    """A part of a summary."""
+    """Base of the parts of a summary."""
 
 
 class NodeSummary(Form):
     node: int
     state: str
-    """running, paused, stopped, killed, starting or stopping; of a node behind a proxy: running or unreachable"""
+    """running, paused, stopped, killed, starting or stopping; for a node behind a proxy: running or unreachable"""
     address: str
     """The advertised address of its first listener, HOST:PORT."""
     leads: int
@@ -26,42 +26,42 @@ class NodeSummary(Form):
 
 class ClusterSummary(Form):
     product: str
-    """broker, or proxy: then another cluster does the work, and fewer views can be had."""
+    """broker, or proxy: then another cluster does the work, and fewer views are available"""
     cluster_id: str
     bootstrap_servers: str
     now_ms: int
-    """The broker's clock."""
+    """The broker's clock, in milliseconds since the epoch."""
     ahead_ms: int
-    """By how much that clock has been advanced."""
+    """How far that clock has been advanced, in milliseconds."""
     topics: int
     partitions: int
     trace: bool
-    """Whether the trace records."""
+    """Whether the trace is on."""
     loop_lag_ms: float
-    """The latest of the last minute; how late the event loop was at most."""
+    """The largest lag of the event loop in the last minute."""
     nodes: list[NodeSummary]
 
 
 class HeldUp(Form):
-    """What an open transaction holds up in one partition: read_committed readers get nothing behind its first offset."""
+    """What an open transaction hides in one partition: read_committed readers get nothing from its first offset on."""
 
     topic: str
     partition: int
     first_offset: int
     records: int
-    """Offsets from there to the high watermark; 0 if another transaction stands before it in the partition."""
+    """Offsets from there to the high watermark; 0 if an earlier transaction of the partition is open, too."""
 
 
 class TransactionSummary(Form):
     transactional_id: str
     state: str
-    """By Kafka's name; Hanging: open in a partition, and no coordinator will end it."""
+    """State by Kafka's name; or Hanging: open in a partition, and no coordinator will end it."""
     producer_id: int
     producer_epoch: int
     coordinator: int | None
     timeout_ms: int | None
     open_ms: int | None
-    """For so long it has been open, as its time-out counts; null while none is open."""
+    """How long the transaction has been open, as its timeout counts; null if none is open."""
     partitions: list[str]
     """topic-partition"""
     holds_up: list[HeldUp]
@@ -71,7 +71,7 @@ class TransactionsSummary(Form):
     total: int
     by_state: dict[str, int]
     transactions: list[TransactionSummary]
-    """The open ones first, the oldest of them leading; then the others, the latest change leading."""
+    """Open ones first, the oldest of them leading; then the others, the latest change leading."""
 
 
 class OpenTransaction(Form):
@@ -79,7 +79,7 @@ class OpenTransaction(Form):
     producer_epoch: int
     first_offset: int
     transactional_id: str | None
-    """Null if no coordinator names this partition for the producer: then it hangs."""
+    """Null if no coordinator has this partition and producer: then the transaction hangs."""
 
 
 class PartitionSummary(Form):
@@ -89,7 +89,7 @@ class PartitionSummary(Form):
     replicas: list[int]
     isr: list[int]
     log_start: int | None
-    """Null without a leader, as the following are."""
+    """Null without a leader, as are the following fields."""
     last_stable: int | None
     high_watermark: int | None
     log_end: int | None
@@ -100,7 +100,7 @@ class PartitionSummary(Form):
 class PartitionsSummary(Form):
     total: int
     first: int
-    """The place of the first one below among the partitions of all chosen topics."""
+    """Index of the first partition below among the partitions of all chosen topics."""
     partitions: list[PartitionSummary]
 
 
@@ -108,11 +108,11 @@ class GroupOffset(Form):
     topic: str
     partition: int
     committed: int | None
-    """Null where an open transaction holds the only offset."""
+    """Null if only an open transaction has an offset."""
     lag: int | None
-    """Of a read_committed reader: from there to the last stable offset; null where either is unknown."""
+    """Lag of a read_committed reader: from there to the last stable offset; null if either is unknown."""
     pending: bool
-    """An open transaction will commit another offset."""
+    """Whether an open transaction will commit another offset."""
 
 
 class GroupSummary(Form):
@@ -132,14 +132,14 @@ class GroupsSummary(Form):
 
 
 class BatchView(msgspec.Struct, array_like=True):
-    """One batch of a log, as an array: there may be thousands."""
+    """One batch of a log, as an array, because there may be thousands."""
 
     base_offset: int
     last_offset: int
     records: int
     bytes: int
     kind: str
-    """data, transactional, commit or abort: the two last are markers"""
+    """data, transactional, commit or abort; the last two are markers"""
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -148,16 +148,16 @@ class BatchView(msgspec.Struct, array_like=True):
 
 
 class BatchesPiece(Form):
-    """The batches that a partition has got since the piece before this one.
+    """The new batches of a partition since the piece before this one.
 
-    What became of a transactional batch follows from the markers: it is open until a marker of its producer id stands behind
-    it in the same partition.
+    The outcome of a transactional batch follows from the markers: its transaction is open until a marker of its producer id
+    follows in the same partition.
     """
 
     topic: str
     partition: int
     restarted: bool
-    """Forget what came before: this is the first piece, the log was truncated, or too much came at once."""
+    """Forget earlier pieces: this is the first one, the log was truncated, or there were too many new batches at once."""
     batches: list[BatchView]
     log_start: int
     last_stable: int
@@ -165,4 +165,4 @@ class BatchesPiece(Form):
     log_end: int | None
     """Null behind a proxy, which reads up to the high watermark."""
     held: list[BatchView] = []
-    """Where readers wait far before these batches: the first batches from the last stable offset on."""
+    """If readers wait far before these batches: the first batches from the last stable offset on."""

@@ -1,4 +1,4 @@
-"""The groups with what they have committed, and how far they are behind."""
+"""The groups with their committed offsets and their lag."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from lab.views.turns import in_turns
 
 PER_TURN: Final = 200
 GROUPS_PER_TURN: Final = 5
-"""Of those that are shown: each has up to OFFSETS_OF_GROUP_MAX partitions to look at."""
+"""Groups read in one turn. Each has up to OFFSETS_OF_GROUP_MAX partitions."""
 
 
 async def groups(cluster: Cluster) -> GroupsSummary:
-    """Those with members first, then by name."""
+    """A summary of the groups: those with members first, then by name."""
     total = 0
     found: list[tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node]] = []
     for node in cluster.running_nodes():
@@ -45,7 +45,7 @@ def _first(
 def summary(
     cluster: Cluster, group: ClassicGroup | ConsumerGroup, offsets: GroupOffsets, node: Node
 ) -> GroupSummary:
-    """One group; its offsets in the order of topics and partitions."""
+    """A summary of one group, with its offsets in the order of topics and partitions."""
     spots = sorted(offsets.all_spots(group.group_id))
     shown = [_offset(cluster, group.group_id, offsets, *spot) for spot in islice(spots, OFFSETS_OF_GROUP_MAX)]
     return GroupSummary(

@@ -1,4 +1,4 @@
-"""Which partition is led where: what all views of a cluster of ours begin with."""
+"""Finds the leader's replica of a partition among the nodes of this process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.replicas.partition import Partition
 
 
 def led(cluster: Cluster, topic: str, index: int) -> Partition | None:
-    """The leader's replica of a partition; None while no running node leads it, or its files cannot be used."""
+    """The leader's replica of a partition; None if no running node leads it, or if its files cannot be used."""
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     node = cluster.running(state.leader) if state is not None else None
@@ -21,7 +21,7 @@ def led(cluster: Cluster, topic: str, index: int) -> Partition | None:
 
 
 def led_partitions(cluster: Cluster) -> Iterator[Partition]:
-    """The leader's replicas of the partitions that running nodes lead, and that were accessed so far."""
+    """The leaders' replicas of all partitions that were accessed so far and have a running leader."""
     for node in cluster.running_nodes():
         for partition in node.replicas.opened():
             if partition.leader_id == node.node_id and partition.offline is None:
@@ -29,7 +29,7 @@ def led_partitions(cluster: Cluster) -> Iterator[Partition]:
 
 
 def any_running(cluster: Cluster) -> Node | None:
-    """A node that serves; None if none does."""
+    """A running node; None if there is none."""
     return next(iter(cluster.running_nodes()), None)
 
 
@@ -38,7 +38,7 @@ def node_id_of(node: Node | None) -> int | None:
 
 
 def first_open_offset(partition: Partition, producer_id: int) -> int | None:
-    """Where the open transaction of a producer begins in a partition."""
+    """First offset of a producer's open transaction in a partition; None if it has none."""
     entry = partition.log.producers.entries.get(producer_id)
     if entry is None or entry.current_txn_first_offset < 0:
         return None

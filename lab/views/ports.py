@@ -1,4 +1,4 @@
-"""What the page and its stream need of whatever stands behind the control port: a cluster of ours, or a proxied one."""
+"""The interfaces that the page and its stream need, implemented for the nodes of this process and for a proxy."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from lab.views.forms import (
 from protocol.slotted import slotted
 
 HANGING = "Hanging"
-"""The state of a transaction that is open in a partition, and that no coordinator will end."""
+"""State of a transaction that is open in a partition, and that no coordinator will end."""
 TRANSACTIONS_MAX = 200
 PARTITIONS_MAX = 100
 PARTITIONS_OF_ONE_MAX = 100
-"""Named of one transaction, and looked at for what it holds up."""
+"""Partitions of one transaction that are listed and examined for the readers that wait."""
 OPEN_OF_PARTITION_MAX = 50
 GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
 BATCHES_MAX = 500
-"""In one piece: of more than these the newest are shown."""
+"""Batches in one piece. If there are more, the newest are shown."""
 HELD_BATCHES_MAX = 20
-"""Shown from the last stable offset on, where it lies before all of those."""
+"""Batches shown from the last stable offset on, if it is before all others in the piece."""
 
 
 @slotted
 class BatchPosition:
-    """How far a viewer knows a partition. ``next_offset`` -1: not at all."""
+    """How far a viewer has read a partition. ``next_offset`` is -1 at first."""
 
     topic: str
     partition: int
@@ -43,14 +43,14 @@ class BatchPosition:
 
 
 class UnknownName(LookupError):
-    """There is no such topic or partition; the text says so, and what may have been meant."""
+    """There is no such topic or partition. The message says so, with the most similar name."""
 
 
 class Explaining(Protocol):
-    """Why readers stop, why a group lags, what a transactional id waits for."""
+    """Explains why readers stop, why a group lags, what a transactional id waits for."""
 
     async def partitions(self, topic: str, index: int | None) -> list[Explanation]:
-        """One partition of a topic, or all. ``UnknownName``."""
+        """Explanations of one partition of a topic, or of all. Raises ``UnknownName``."""
         ...
 
     async def group(self, group_id: str) -> list[Explanation]: ...
@@ -58,23 +58,23 @@ class Explaining(Protocol):
     async def transactional_id(self, transactional_id: str) -> list[Explanation]: ...
 
     async def everything(self) -> list[Explanation]:
-        """What could be wrong anywhere, within bounds."""
+        """Explanations of everything that is wrong in the cluster, within bounds."""
         ...
 
 
 class Views(Protocol):
-    """Each call reads what is there now, in slices, and keeps nothing."""
+    """Each call reads the current state, in slices, and stores nothing."""
 
     async def cluster(self) -> ClusterSummary: ...
 
     async def transactions(self) -> TransactionsSummary: ...
 
     async def partitions(self, topic: str | None, first: int, count: int) -> PartitionsSummary:
-        """``count`` partitions, from the place ``first`` on: of one topic, or of all that are not internal."""
+        """``count`` partitions from index ``first`` on: of one topic, or of all topics that are not internal."""
         ...
 
     async def groups(self) -> GroupsSummary: ...
 
     async def batches(self, position: BatchPosition) -> BatchesPiece | None:
-        """What came since ``position``, which moves on; None if nothing changed, or the partition cannot be read now."""
+        """The batches since ``position``, which is moved; None if nothing changed, or if the partition cannot be read now."""
         ...

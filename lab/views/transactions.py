@@ -1,4 +1,4 @@
-"""The transactions: what each coordinator holds, what open ones hold up, and those that no coordinator will end."""
+"""The transactions: the state of each at its coordinator, the readers that wait for open ones, and hanging ones."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from lab.views.turns import in_turns
 
 PER_TURN: Final = 500
 OPEN_PER_TURN: Final = 20
-"""Of those that are shown: each has up to PARTITIONS_OF_ONE_MAX partitions to look at."""
+"""Transactions summarised in one turn. Each has up to PARTITIONS_OF_ONE_MAX partitions."""
 HANGING_MAX: Final = 100
 
 Coordinated = tuple[Transaction, Node]
 Place = tuple[int, str, int]
-"""Producer id, topic, partition."""
+"""(producer id, topic, partition)"""
 
 
 async def transactions(cluster: Cluster) -> TransactionsSummary:
@@ -52,7 +52,7 @@ async def transactions(cluster: Cluster) -> TransactionsSummary:
 
 
 async def owners(cluster: Cluster) -> dict[Place, Transaction]:
-    """The open transactions, by the producers and partitions that their coordinators name."""
+    """The open transactions by producer and partition, as their coordinators know them."""
     found: dict[Place, Transaction] = {}
     async for txn, _ in in_turns(_known(cluster), PER_TURN):
         if txn.state in SETTLED:
@@ -106,7 +106,7 @@ def _open_summary(cluster: Cluster, txn: Transaction, node: Node) -> Transaction
 
 
 def waiting(partition: Partition, first_offset: int) -> HeldUp:
-    """Only the first open transaction of a partition holds its readers up."""
+    """What is hidden in one partition. Only the first open transaction of a partition limits the last stable offset."""
     is_first = partition.last_stable_offset >= first_offset
     return HeldUp(
         topic=partition.topic,
@@ -117,9 +117,9 @@ def waiting(partition: Partition, first_offset: int) -> HeldUp:
 
 
 async def _hanging(cluster: Cluster) -> list[TransactionSummary]:
-    """Open in a partition, and not among those that a coordinator will end.
+    """Transactions that are open in a partition, and that no coordinator will end.
 
-    Between the looks at partitions and at coordinators transactions begin and end: what hangs is found by both of two looks.
+    While partitions and coordinators are read, transactions begin and end. So a transaction hangs only if it is found twice.
     """
     suspects = await _unowned(cluster)
     if suspects:
@@ -134,7 +134,7 @@ async def _hanging(cluster: Cluster) -> list[TransactionSummary]:
 
 
 async def _unowned(cluster: Cluster) -> dict[Place, int]:
-    """First offset by producer and partition, of the open transactions that no coordinator names."""
+    """First offset of the open transactions that no coordinator knows, by producer and partition."""
     open_ones: dict[Place, int] = {}
     async for partition in in_turns(led_partitions(cluster), PER_TURN):
         for first_offset, producer_id in partition.log.producers.open_transactions():

@@ -1,4 +1,4 @@
-"""Turns of the loop, for walks over many things."""
+"""Splits a walk over many elements into turns of the event loop."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ T = TypeVar("T")
 
 
 async def in_turns(elements: Iterable[T], per_turn: int) -> AsyncIterator[T]:
-    """The elements, and after so many of them a turn for everything else."""
+    """Yield the elements; after each ``per_turn`` of them let the event loop run other tasks."""
     for number, element in enumerate(elements, 1):
         yield element
         if number % per_turn == 0:

@@ -1,1 +1,1 @@
-"""The look of `lab.explain` at the nodes in this process."""
+"""Collects the facts of `lab.explain` from the nodes of this process."""

@@ -1,4 +1,4 @@
-"""What could be wrong anywhere in the cluster of this process, for explanations: bounded, the worst first."""
+"""Finds what could be wrong anywhere in the cluster of this process: bounded, the worst first."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 5
-"""With one kind of trouble: a node that is away has it with each partition that it leads. Those of users come first."""
+"""Partitions with one kind of trouble, since a node that is away affects all that it leads. Users' topics come first."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 IDLE_MS: Final = 10_000
-"""An open transaction that is written to is not counted among those that are left out."""
+"""Idle time from which an open transaction counts among those left out."""
 PER_TURN: Final = 500
 GROUPS_PER_TURN: Final = 50
 REBALANCING: Final = frozenset(
@@ -45,7 +45,7 @@ NO_LEADER_RANK, OFFLINE_RANK, MIN_ISR_RANK, OPEN_RANK = range(4)
 
 @slotted(frozen=True)
 class Suspects:
-    """What the walks have found; what is still so is looked at in one turn."""
+    """What the walk has found. It is checked again in one turn, as it may have changed."""
 
     partitions: tuple[Place, ...]
     transactional_ids: tuple[str, ...]
@@ -56,7 +56,7 @@ class Suspects:
 async def suspects(cluster: Cluster) -> Suspects:
     """Walk over all partitions, transactions and groups, in slices."""
     partitions = [each async for each in in_turns(_partitions(cluster), PER_TURN) if each is not None]
-    # Under load there are hundreds that are about to end.
+    # Skip young transactions: under load there are hundreds that are about to end.
     now_for = cluster.clock.now_for
     open_ids = [
         (txn.start_ms, txn.transactional_id)
@@ -84,7 +84,7 @@ async def suspects(cluster: Cluster) -> Suspects:
 
 
 def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found: Suspects) -> ClusterFacts:
-    """What is so in this turn of the loop."""
+    """The facts of the suspects in this turn of the event loop."""
     places = (partition_facts(cluster, owners, *place) for place in found.partitions)
     at = (coordinated(cluster, each) for each in found.transactional_ids)
     groups = (group_facts(cluster, None, fetched, each) for each in found.groups)
@@ -103,23 +103,23 @@ def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found:
 
 
 def _unmarked(cluster: Cluster, transactional_ids: Iterable[str]) -> Iterator[Place]:
-    """Partitions of decided transactions: a marker that was written by hand holds no reader there."""
+    """Partitions of decided transactions without a marker. One written by ``odradek txn`` is unknown to the coordinator."""
     for at in (coordinated(cluster, each) for each in transactional_ids):
         if at is not None and at.entry is not None and at.entry.txn.state in DECIDED:
             yield from nsmallest(PARTITIONS_MAX, at.entry.unmarked)
 
 
 class Suspect(NamedTuple):
-    """A partition that may be in trouble."""
+    """A partition that may have a trouble."""
 
     rank: int
     last_ms: int
-    """Of an open transaction the time of the last record of its producer, the oldest of several; else 0."""
+    """For an open transaction the timestamp of its producer's last record (the oldest of several), else 0."""
     place: Place
 
 
 def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
-    """Each partition that may be in trouble, and None for each that is not."""
+    """Each partition that may have a trouble, and None for each other one."""
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):
             place = (topic.name, state.index)
@@ -130,7 +130,7 @@ def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
 
 
 def _order(suspect: Suspect) -> tuple[int, bool, Place]:
-    """What has been idle for longest is most likely stuck."""
+    """Sort key: a transaction that has been idle longest is most likely stuck."""
     return suspect.last_ms, is_internal(suspect.place[0]), suspect.place
 
 
@@ -147,7 +147,7 @@ def _suspect(partition: Partition) -> Suspect | None:
 
 
 def _groups(cluster: Cluster) -> Iterator[str | None]:
-    """Each group that rebalances, or has a member without heartbeats; None for each of the others."""
+    """Each group that rebalances, or has a member without heartbeats; None for each other one."""
     for node in cluster.running_nodes():
         for group, _ in node.groups.known():
             yield group.group_id if _waits(group_facts(cluster, None, {}, group.group_id)) else None
@@ -158,7 +158,7 @@ def _waits(group: GroupFacts) -> bool:
 
 
 def _is_silent(member: MemberFacts) -> bool:
-    """Its coordinator has not heard of it for half its session."""
+    """Whether its coordinator has had no heartbeat for half the session timeout."""
     return (
         member.heartbeat_ms is not None
         and member.session_timeout_ms is not None

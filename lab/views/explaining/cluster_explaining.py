@@ -1,7 +1,7 @@
-"""Explanations of a cluster of ours: the facts of each are taken in one turn of the loop, so that none contradicts another.
+"""Explanations for the cluster of this process. The facts of each are read in one turn of the loop, so they are consistent.
 
 What does not change any more is read before or after that turn, in slices: the trace, the states of an id in the
-coordinator's log, and what a log holds below its last stable offset.
+coordinator's log, and the content of a log below its last stable offset.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from lab.views.turns import in_turns
 PARTITIONS_PER_LOOK: Final = 100
 TAILS_PER_TURN: Final = 1
 NAMES_MAX: Final = 1000
-"""So many names are looked at for one that was meant."""
+"""Largest number of names that are compared with an unknown one."""
 NAMES_PER_TURN: Final = 500
 NEAR: Final = 0.82
-"""Names that differ by one letter or two."""
+"""Similarity of names that differ in one or two letters."""
 
 T = TypeVar("T")
 
 
 class ClusterExplaining:
-    """`lab.views.ports.Explaining` of the nodes in this process."""
+    """`lab.views.ports.Explaining` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, faults: Faults, trace: Trace) -> None:
         self._cluster = cluster
@@ -118,7 +118,7 @@ class ClusterExplaining:
     async def _look(
         self, producers: Callable[[], frozenset[int]], take: Callable[[Owners], T]
     ) -> tuple[T, ClusterContext]:
-        """Facts and what surrounds them, of one turn of the loop; ``producers`` are those whose ids have to be known."""
+        """Facts and context of one turn of the loop; ``producers`` returns the producers whose ids must be known."""
         refusals = await refused(self._trace, self._cluster.clock)
         owners = await owners_of(self._cluster, producers)
         return take(owners), context(self._cluster, self._faults, self._trace, refusals)
@@ -126,7 +126,7 @@ class ClusterExplaining:
     async def _near(self, name: str, names: Iterable[str]) -> str | None:
         found = [each async for each in in_turns(islice(names, NAMES_MAX), NAMES_PER_TURN)]
         near = get_close_matches(name, found, 1, NEAR)
-        # Any client may have made a group or an id of this name.
+        # The name may contain anything, since any client may have created the group or id.
         return printable(near[0]) if near else None
 
     def _places(self, name: str, index: int | None) -> list[Place]:

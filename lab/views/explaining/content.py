@@ -1,4 +1,4 @@
-"""What readers with read_committed get of a stretch of a log, and what they pass over: markers, aborted records."""
+"""What read_committed readers get from a range of a log, and what they skip: markers, aborted records."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from protocol.named_tuple import NamedTuple
 from storage.log import Log
 
 TAIL_OFFSETS = 1000
-"""So many offsets before the end are read to see what stands there."""
+"""Number of offsets before the end that are read to describe the end of a log."""
 
 
 class Piece(NamedTuple):
-    """A batch, or the part of it that lies in the stretch."""
+    """A batch, or the part of it in the range."""
 
     is_marker: bool
     is_aborted: bool
@@ -24,18 +24,18 @@ class Piece(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Counts of a stretch."""
+    """Counts for a range of a log."""
 
     records: int
-    """Those that readers get."""
+    """Number of records that readers get."""
     aborted: int
     markers: int
     is_whole: bool
-    """The stretch was read to its end."""
+    """Whether the range was read to its end."""
 
 
 def tail(log: Log, end: int) -> Tail:
-    """What stands before the offset ``end``, where no transaction is open, behind the last record that readers get."""
+    """What is before ``end``, behind the last record that readers get. There must be no open transaction."""
     start = max(log.log_start_offset, end - TAIL_OFFSETS)
     hidden = list(takewhile(lambda piece: piece.is_marker or piece.is_aborted, _backwards(log, start, end)))
     count = sum(1 for _ in headers_between(log, start, end))
@@ -47,7 +47,7 @@ def tail(log: Log, end: int) -> Tail:
 
 
 def content(log: Log, start: int, end: int, batches_max: int) -> Content:
-    """What lies between two offsets of a log, up to so many batches."""
+    """Count what is between two offsets of a log, up to ``batches_max`` batches."""
     start = max(start, log.log_start_offset)
     found = list(islice(headers_between(log, start, end), batches_max + 1))
     is_whole = len(found) <= batches_max
@@ -69,7 +69,7 @@ def _backwards(log: Log, start: int, end: int) -> Iterator[Piece]:
 
 
 def _resolved(log: Log, found: list[BatchView], start: int) -> Iterator[Piece]:
-    """The pieces, the last one first: a marker says what became of its producer's batches before it."""
+    """The pieces, the last one first. Read backwards, a marker gives the outcome of its producer's earlier batches."""
     aborted: dict[int, bool] = {}
     for batch in reversed(found):
         records = min(batch.records, batch.last_offset + 1 - start)

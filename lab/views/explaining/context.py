@@ -1,4 +1,4 @@
-"""What explanations need of the whole cluster: the states of its nodes, rules with what they hold, refused requests."""
+"""Collects the context of explanations: states of nodes, rules with what they hold, refused requests."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from lab.views.turns import in_turns
 from protocol.error_codes import error_name
 
 REFUSED_MAX: Final = 1000
-"""Exchanges of the trace with errors or throttle times that are looked at: the newest."""
+"""Number of the newest exchanges with errors or throttle times that are examined."""
 PER_TURN: Final = 30
-"""Each of these is decoded."""
+"""Exchanges examined in one turn, as each is decoded."""
 FOLDED_MAX: Final = 100
 HELD_MAX: Final = 1024
 PLACES_MAX: Final = 100
-"""Named of one refusal."""
+"""Partitions listed for one refusal."""
 PRODUCE: Final = 0
 FETCH: Final = 1
 WRITE_TXN_MARKERS: Final = 27
 GROUP_KEY: Final = 0
-"""The key type of FindCoordinator that asks for a group's coordinator."""
+"""Key type of FindCoordinator for a group's coordinator."""
 NO_REFUSALS: Final = frozenset({"MEMBER_ID_REQUIRED"})
-"""Errors that are a step on the way of each client."""
+"""Errors that every client gets in normal operation."""
 
 T = TypeVar("T", bound=Any)
 Refused = tuple[tuple[Refusal, ...], tuple[Throttle, ...]]
 
 
 def context(cluster: Cluster, faults: Faults, trace: Trace, refused: Refused) -> ClusterContext:
-    """What holds in this turn of the loop, and the refusals so far."""
+    """The context in this turn of the event loop, with the refusals so far."""
     rules = faults.list()
     held = islice(((active, item) for active in rules for item in active.held if not item.is_done), HELD_MAX)
     now_ms = cluster.clock.now_ms(Domain.REQUESTS)
@@ -75,7 +75,7 @@ def _held(active: ActiveRule, item: HeldItem, now_ms: int) -> HeldByRule:
 
 
 async def refused(trace: Trace, clock: Clock) -> Refused:
-    """The refused and throttled requests of the trace, equal ones folded, the newest first."""
+    """The refused and throttled requests of the trace, equal ones counted together, the newest first."""
     refusals: dict[Refusal, tuple[int, Refusal]] = {}
     throttles: dict[Throttle, tuple[int, Throttle]] = {}
     newest = reversed(trace.refused()[-REFUSED_MAX:])
@@ -88,7 +88,7 @@ async def refused(trace: Trace, clock: Clock) -> Refused:
 
 
 def _fold(found: dict[T, tuple[int, T]], key: T, tell: Callable[[T], T]) -> None:
-    """Count one more of what is equal but for its time; the newest, which comes first, is told."""
+    """Count a refusal or throttle that may equal an earlier one. Only the newest, which comes first, gets its details."""
     if key in found:
         count, newest = found[key]
         found[key] = (count + 1, newest)
@@ -120,7 +120,7 @@ def _throttled(exchange: Exchange, names: Names, clock: Clock, throttle: Throttl
 
 
 def _partitions(exchange: Exchange, names: Names) -> tuple[str, ...]:
-    """Those of a Produce or a Fetch, by its answer: a Fetch of a session does not name them."""
+    """The partitions of a Produce or a Fetch, from the response: a Fetch in a session does not name them."""
     answer = answer_dict(exchange, names) or {}
     return tuple(
         f"{topic.get('name') or topic.get('topic_name') or topic.get('topic')}-{index}"
@@ -131,15 +131,15 @@ def _partitions(exchange: Exchange, names: Names) -> tuple[str, ...]:
 
 
 def _age_ms(exchange: Exchange, clock: Clock) -> int:
-    """As time has passed for clients, whatever has been advanced since."""
+    """Age of an exchange, as time passes for clients: advancing the clock since then does not count."""
     at_ms = exchange.answered_ms if exchange.answered_ms is not None else exchange.arrived_ms
     return max(0, clock.now_for(at_ms, Domain.REQUESTS) - at_ms)
 
 
 def _refusals(exchange: Exchange, names: Names) -> Iterator[Refusal]:
-    """One for each error of an exchange, without what differs from one to the next.
+    """One refusal for each error of an exchange, without what differs between equal ones.
 
-    Of what nodes ask each other the errors come back to clients, but for those of markers.
+    Errors between nodes reach the clients anyway, so only those of markers count.
     """
     if not exchange.errors or (exchange.from_node is not None and exchange.api_key != WRITE_TXN_MARKERS):
         return
@@ -147,7 +147,7 @@ def _refusals(exchange: Exchange, names: Names) -> Iterator[Refusal]:
     places: dict[str, list[tuple[str | None, int | None]]] = {}
     for topic, index, error in errors_in(answer):
         places.setdefault(error, []).append((topic, index))
-    if not places:  # of an answer that was too large to keep
+    if not places:  # the response was too large for the trace
         places = {error_name(code): [] for code in exchange.errors}
     facts = exchange.transactions[0] if exchange.transactions else None
     for error, at in places.items():
@@ -186,7 +186,7 @@ def _throttle(exchange: Exchange) -> Throttle:
 
 
 def _group(exchange: Exchange, names: Names) -> str | None:
-    """The group that a request names; a Produce has records to decode, and names none."""
+    """The group of a request. Skips Produce, which has no group and whose records would have to be decoded."""
     if exchange.api_key in (PRODUCE, FETCH) or exchange.request_is_cut:
         return None
     request = request_dict(exchange, names)

@@ -1,4 +1,4 @@
-"""What the coordinators of this process know of groups, for explanations."""
+"""Collects the facts of groups from the coordinators of this process."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ from storage.files import StorageError
 
 MEMBERS_MAX: Final = 200
 ASSIGNED_MAX: Final = 200
-"""Partitions named of one member."""
+"""Largest number of partitions listed for one member."""
 BATCHES_OF_PARTITION_MAX: Final = 2000
 BATCHES_OF_GROUP_MAX: Final = 20_000
-"""Counted behind committed offsets."""
+"""Largest number of batches that are counted behind a group's committed offsets."""
 FETCH: Final = 1
 
 Group = ClassicGroup | ConsumerGroup
 LastFetches = Mapping[tuple[str | None, str], int]
-"""The time of the newest Fetch of a client id from a host."""
+"""Time of the newest Fetch, by client id and host."""
 
 
 def home_of(cluster: Cluster, group_id: str) -> tuple[int, Node | None, int | None]:
-    """The partition of ``__consumer_offsets`` with a group, and its leader, if it runs, and if there is one."""
+    """(partition of ``__consumer_offsets`` for a group, its leader if it is running, the leader's id if there is one)."""
     running = any_running(cluster)
     if running is not None:
         index = running.groups.partition_for(group_id)
@@ -62,7 +62,7 @@ def home_of(cluster: Cluster, group_id: str) -> tuple[int, Node | None, int | No
 
 
 def shard_of(cluster: Cluster, group_id: str) -> GroupShard | ErrorCode | None:
-    """The group's partition, or what its coordinator answers instead; None while there is no ``__consumer_offsets``."""
+    """The group's shard, or the error of its coordinator; None while there is no ``__consumer_offsets``."""
     if cluster.metadata.topic(CONSUMER_OFFSETS) is None:
         return None
     _, node, _ = home_of(cluster, group_id)
@@ -70,13 +70,13 @@ def shard_of(cluster: Cluster, group_id: str) -> GroupShard | ErrorCode | None:
 
 
 def names(cluster: Cluster) -> Iterator[str]:
-    """Each group, as its coordinator has it; groups may come and go between two of them."""
+    """The ids of all groups. Groups may be created and deleted during the iteration."""
     for node in cluster.running_nodes():
         yield from (group.group_id for group, _ in node.groups.known())
 
 
 def spots(cluster: Cluster, group_id: str) -> list[Place]:
-    """The partitions in which a group has an offset, or will have one, and those of its members."""
+    """Partitions with a committed or pending offset of the group, and those assigned to its members."""
     shard = shard_of(cluster, group_id)
     return _spots(cluster, shard, group_id) if isinstance(shard, GroupShard) else []
 
@@ -105,13 +105,13 @@ def pending_producers(cluster: Cluster, group_id: str) -> frozenset[int]:
 
 
 def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, group_id: str) -> GroupFacts:
-    """A group in this turn of the loop; without ``owners`` without its offsets."""
+    """A group in this turn of the event loop. If ``owners`` is None, its offsets are left out."""
     index, _, leader = home_of(cluster, group_id)
     shard = shard_of(cluster, group_id)
     facts = GroupFacts(
         group=group_id,
         offsets_partition=f"{CONSUMER_OFFSETS}-{index}",
-        # Without the topic no group has been used: any node would coordinate it.
+        # Before the topic exists, no group has been used, and any node could coordinate it.
         coordinator=node_id_of(any_running(cluster)) if shard is None else leader,
         home=home_facts(cluster, CONSUMER_OFFSETS, index),
     )
@@ -131,7 +131,7 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
 
 
 async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
-    """The same with what stands behind each committed offset: below the last stable offset a log does not change."""
+    """The facts with a count of the records behind each committed offset. Below the last stable offset no log changes."""
     left = BATCHES_OF_GROUP_MAX
     offsets = []
     for each in facts.offsets:
@@ -142,7 +142,7 @@ async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
 
 
 def last_fetches(trace: Trace) -> LastFetches:
-    """When each client of the trace has sent its newest Fetch."""
+    """When each client sent its newest Fetch, from the trace."""
     found: dict[tuple[str | None, str], int] = {}
     for exchange in trace.entries():
         if exchange.api_key == FETCH and exchange.from_node is None:
@@ -175,7 +175,7 @@ def _classic_member(
         assigned=_assigned(member.assignment)
         if group.speaks_consumer_protocol and group.state is ClassicGroupState.STABLE
         else (),
-        # Its client need not send any while its JoinGroup or SyncGroup waits.
+        # A client need not send heartbeats while its JoinGroup or SyncGroup waits.
         heartbeat_ms=0 if member.may_be_silent else heartbeat_ms,
         session_timeout_ms=member.session_timeout_ms,
         has_joined=_has_joined(group, member),
@@ -223,7 +223,7 @@ def _consumer_member(
 
 
 def _assigned(data: bytes) -> tuple[str, ...]:
-    """What consumers put into an assignment; a group of another kind, or a member, may have put anything there."""
+    """The partitions in a consumer's assignment. A group of another kind, or any member, may store other bytes there."""
     try:
         found = Assignment.decode(data) if data else None
     except MalformedRecord:
@@ -239,7 +239,7 @@ def _fetch_ms(clock: Clock, fetched: LastFetches, client_id: str, host: str) -> 
 
 
 def _state_ms(group: Group, clock: Clock) -> int | None:
-    """A Stable group has the time of the state before."""
+    """Age of the group's state. A Stable group has the time of the state before it."""
     if isinstance(group, ConsumerGroup) or group.state_since_ms == NO_TIMESTAMP:
         return None
     if group.state is ClassicGroupState.STABLE:
@@ -270,7 +270,7 @@ def _offsets(
 
 
 def _counted(cluster: Cluster, facts: GroupOffsetFacts, batches_max: int) -> GroupOffsetFacts:
-    # Of a group that has committed nothing there, what its members could read; an offset that is to come says where.
+    # If the group has no offset there: what its members could read. A pending offset will decide where they begin.
     bare = None if facts.pending else facts.at.log_start
     committed, end = bare if facts.committed is None else facts.committed, facts.at.last_stable
     partition = replica_at_leader(cluster, facts.at.topic, facts.at.index)

@@ -1,4 +1,4 @@
-"""What the nodes of this process know of a transactional id, for explanations."""
+"""Collects the facts of a transactional id from the nodes of this process."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from lab.views.led import any_running, first_open_offset, led_partitions, node_i
 from lab.views.turns import in_turns
 
 HISTORY_MAX: Final = 20
-"""So many of the newest states are told."""
+"""Number of the newest states that are shown."""
 HISTORY_OFFSETS_MAX: Final = 20_000
-"""So many records of the coordinator's log are read for them."""
+"""Number of records of the coordinator's log that are read to find them."""
 PLACES_MAX: Final = 100
 PER_TURN: Final = 1000
 
 
 async def history(cluster: Cluster, transactional_id: str) -> tuple[StateStep, ...] | None:
-    """The newest states of an id in the log of its coordinator, the oldest first; None where it could not be read."""
+    """The newest states of an id from its coordinator's log, the oldest first; None if the log could not be read."""
     found = await states(cluster.running_nodes(), transactional_id, HISTORY_OFFSETS_MAX)
     if found is None:
         return None
@@ -59,7 +59,7 @@ async def open_places(cluster: Cluster, producer_ids: Collection[int]) -> tuple[
 
 
 def places_of(at: Coordinated | None) -> tuple[Place, ...]:
-    """The partitions that the coordinator waits for."""
+    """The partitions of the id's transaction whose markers the coordinator still waits for."""
     if at is None or at.entry is None or at.entry.txn.state in SETTLED:
         return ()
     return tuple(islice(sorted(at.entry.unmarked), PLACES_MAX))
@@ -72,7 +72,7 @@ def id_facts(
     steps: tuple[StateStep, ...] | None,
     suspects: Iterable[Place],
 ) -> IdFacts:
-    """An id in this turn of the loop; its places are those that it has, and those of ``suspects`` that it holds up."""
+    """An id in this turn of the loop, with its own partitions and those ``suspects`` where its transaction is open."""
     at = coordinated(cluster, transactional_id)
     mine = producers(at, steps or ())
     own = places_of(at)
@@ -80,7 +80,7 @@ def id_facts(
     return IdFacts(
         transactional_id=transactional_id,
         state_partition=f"{TRANSACTION_STATE}-{index}",
-        # Without the topic no id has been used: any node would coordinate it.
+        # Before the topic exists, no id has been used, and any node could coordinate it.
         coordinator=node_id_of(any_running(cluster)) if at is None else at.leader,
         coordinator_error=None if at is None or at.error is None else at.error.name.upper(),
         transaction=None

@@ -1,4 +1,4 @@
-"""What the nodes of this process know of partitions, for explanations."""
+"""Collects the facts of partitions from the nodes of this process."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from storage.config import LogConfig
 from storage.files import StorageError
 
 OPEN_MAX: Final = 50
-"""Open transactions of one partition."""
+"""Largest number of open transactions of one partition that are listed."""
 
 
 def replica_at_leader(cluster: Cluster, topic: str, index: int) -> Partition | None:
-    """The leader's replica, whether its files can be used or not; None while no running node leads the partition."""
+    """The leader's replica, even if its files cannot be used; None if no running node leads the partition."""
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     node = cluster.running(state.leader) if state is not None else None
@@ -40,7 +40,7 @@ def open_producers(cluster: Cluster, places: Iterable[Place]) -> frozenset[int]:
 
 
 def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) -> PartitionFacts | None:
-    """A partition in this turn of the loop, without what stands at its end (`with_tail`); None if it does not exist."""
+    """A partition in this turn of the loop, without the content of its end (`with_tail`); None if it does not exist."""
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     if known is None or state is None:
@@ -65,7 +65,7 @@ def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) ->
 
 
 def metadata_facts(cluster: Cluster, topic: Topic, state: PartitionState) -> PartitionFacts:
-    """What the metadata says of a partition."""
+    """The facts of a partition that the metadata has."""
     defaults = cluster.first.config.log_defaults
     return PartitionFacts(
         topic=topic.name,
@@ -79,7 +79,7 @@ def metadata_facts(cluster: Cluster, topic: Topic, state: PartitionState) -> Par
 
 
 def home_facts(cluster: Cluster, topic: str, index: int) -> PartitionFacts | None:
-    """The partition of a coordinator, by the metadata; None if there is no such topic."""
+    """The facts of a coordinator's partition that the metadata has; None if there is no such topic."""
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     if known is None or state is None:
@@ -88,7 +88,10 @@ def home_facts(cluster: Cluster, topic: str, index: int) -> PartitionFacts | Non
 
 
 def with_tail(cluster: Cluster, facts: PartitionFacts) -> PartitionFacts:
-    """The same with what stands at its end, where no transaction is open: that part of a log does not change any more."""
+    """The facts with the content of the log's end, if no transaction is open.
+
+    That part of a log does not change any more.
+    """
     partition = replica_at_leader(cluster, facts.topic, facts.index)
     end = facts.last_stable
     if partition is None or partition.offline is not None or end is None or end != facts.high_watermark:
@@ -96,7 +99,7 @@ def with_tail(cluster: Cluster, facts: PartitionFacts) -> PartitionFacts:
     try:
         return replace(facts, tail=tail(partition.log, end))
     except StorageError:
-        return facts  # the log says it, and the partition goes offline
+        return facts  # the log reports the failure, and the partition goes offline
 
 
 def _open(
@@ -118,7 +121,7 @@ def _open(
 
 
 def _offline(cluster: Cluster, topic: str, state: PartitionState) -> str | None:
-    """Why the files cannot be used: those of the leader, or those of the replica because of which there is none."""
+    """Why the leader's files cannot be used or, without a leader, those of the replica that should lead."""
     wanted = (state.leader,) if state.leader != NO_LEADER else tuple(state.replicas)
     for node_id in wanted:
         node = cluster.running(node_id)

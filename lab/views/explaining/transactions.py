@@ -1,4 +1,4 @@
-"""What the coordinators of this process know of transactional ids, for explanations."""
+"""Collects the facts of transactional ids from the coordinators of this process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from protocol.slotted import slotted
 
 PER_TURN: Final = 2000
 PARTITIONS_NAMED_MAX: Final = 200
-"""Of one transaction."""
+"""Largest number of partitions of one transaction that are listed."""
 LOOKS_MAX: Final = 3
 UNSERVED_MAX: Final = 3
 DECIDED: Final = frozenset({*PREPARED, TransactionState.PREPARE_EPOCH_FENCE})
@@ -35,19 +35,19 @@ Place = tuple[str, int]
 
 @slotted(frozen=True)
 class Coordinated:
-    """Where a transactional id belongs, and what its coordinator says of it in this turn of the loop."""
+    """The coordinator of a transactional id, and its state of the id in this turn of the event loop."""
 
     state_partition: int
     leader: int | None
     node: Node | None
-    """The leader, if it runs."""
+    """The node that leads the id's partition, if it is running."""
     entry: Entry | None
     error: ErrorCode | None
-    """What it answers instead."""
+    """The coordinator's error, if it has no state."""
 
 
 def home_of(cluster: Cluster, transactional_id: str) -> int:
-    """The partition of ``__transaction_state`` that has an id, or would have it."""
+    """The partition of ``__transaction_state`` for an id."""
     node = any_running(cluster)
     if node is not None:
         return node.transactions.partition_for(transactional_id)
@@ -56,7 +56,7 @@ def home_of(cluster: Cluster, transactional_id: str) -> int:
 
 
 def coordinated(cluster: Cluster, transactional_id: str) -> Coordinated | None:
-    """None while there is no ``__transaction_state``: no transactional id has been used."""
+    """The coordinator's state of an id; None if there is no ``__transaction_state``, as no id has been used then."""
     topic = cluster.metadata.topic(TRANSACTION_STATE)
     if topic is None:
         return None
@@ -75,7 +75,7 @@ def coordinated(cluster: Cluster, transactional_id: str) -> Coordinated | None:
 
 
 def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
-    """The committed state of an id, with ages by the domains of the clock in which they count."""
+    """The committed state of an id, with ages by the clock domains in which they count."""
     txn, clock = entry.txn, node.clock
     is_decided = txn.state in DECIDED
     is_open = txn.state not in SETTLED
@@ -97,13 +97,13 @@ def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
 
 @slotted(frozen=True)
 class Owners:
-    """The transactional ids of producers, as coordinators had them a few turns ago. What is open now is asked for again."""
+    """The transactional ids of producers, as coordinators had them some turns ago. Their states are read when needed."""
 
     by_producer: Mapping[int, str]
     asked: frozenset[int]
 
     def facts(self, cluster: Cluster, producer_id: int) -> TransactionFacts | None:
-        """The id with this producer, as its coordinator has it in this turn."""
+        """The current state of the id with this producer; None if no coordinator has it."""
         transactional_id = self.by_producer.get(producer_id)
         found = None if transactional_id is None else coordinated(cluster, transactional_id)
         if found is None or found.node is None or found.entry is None:
@@ -115,9 +115,9 @@ class Owners:
 
 
 async def owners_of(cluster: Cluster, producers: Callable[[], frozenset[int]]) -> Owners:
-    """The ids of the producers that ``producers`` names; in the turn in which this returns it names no others.
+    """The ids of the producers that ``producers()`` returns. Repeats the walk if there are others after it.
 
-    After ``LOOKS_MAX`` walks it may: then the ids of these are not known.
+    After ``LOOKS_MAX`` walks it stops; the ids of later producers are then not known.
     """
     asked = now = producers()
     found: dict[int, str] = {}
@@ -136,12 +136,12 @@ async def owners_of(cluster: Cluster, producers: Callable[[], frozenset[int]]) -
 
 
 def all_serve(cluster: Cluster) -> bool:
-    """Whether each partition of ``__transaction_state`` has a coordinator that has been loaded: then all ids are known."""
+    """Whether each partition of ``__transaction_state`` has a coordinator that has loaded it, so that all ids are known."""
     return next(_unserved(cluster), None) is None
 
 
 def unserved(cluster: Cluster) -> tuple[str, ...]:
-    """Sentences: which coordinators do not know their ids now."""
+    """Sentences that name the coordinators whose ids are not known now."""
     return tuple(
         f"The transactional ids of {TRANSACTION_STATE}-{state.index} are not known: "
         + ("it has no leader." if state.leader == NO_LEADER else f"node {state.leader} has not loaded it.")
@@ -158,12 +158,12 @@ def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
 
 
 def _is_empty(node: Node, index: int) -> bool:
-    """Nothing was written to this partition: it has no ids, and is loaded when one is asked for."""
+    """Whether the partition has no batch: it has no ids, and is loaded only when one is requested."""
     partition = node.replicas.leader(TRANSACTION_STATE, index)
     return isinstance(partition, Partition) and partition.log_end_offset == 0
 
 
 def known(cluster: Cluster) -> Iterator[Transaction]:
-    """Each id, as its coordinator has it; ids may come and go between two of them."""
+    """The state of every id at its coordinator. Ids may be created and deleted during the iteration."""
     for node in cluster.running_nodes():
         yield from node.transactions.known()

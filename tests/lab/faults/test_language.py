@@ -388,7 +388,10 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "EndTxn -> answer error_code=NO_SUCH",
             "error_code must be an error by Kafka's name or number, not 'NO_SUCH'",
         ),
-        ("EndTxn -> answer producer_epoch=40000", "producer_epoch must be between -32768 and 32767, not 40000"),
+        (
+            "EndTxn -> answer producer_epoch=40000",
+            "producer_epoch must be between -32768 and 32767, not 40000",
+        ),
         ("EndTxn -> answer throttle_time_ms=soon", "throttle_time_ms must be a whole number, not 'soon'"),
         ("EndTxn -> answer error_code=1 error_code=2", "answer: error_code is given twice"),
         ("EndTxn -> answer silent", "answer takes no 'silent', but fields"),
@@ -402,7 +405,10 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
             "remove-acls takes no 'orders', but parts of an ACL, such as topic=orders",
         ),
         ("Produce -> remove-acls topic=a topic=b", "remove-acls: topic is given twice"),
-        ("Produce -> remove-acls topic=a group=b", "remove-acls: only one resource is allowed, not topic and group"),
+        (
+            "Produce -> remove-acls topic=a group=b",
+            "remove-acls: only one resource is allowed, not topic and group",
+        ),
         ("Produce -> remove-acls topic=", "remove-acls: topic is empty"),
         (
             "Produce -> remove-acls principal=alice",
