@@ -1,1 +1,1 @@
-"""The programs of the server: broker, proxy, export, import. Each puts what it needs of the packages into a process."""
+"""The programs of the server: broker, proxy, export, import. Each assembles a process from the other packages."""

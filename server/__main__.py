@@ -1,6 +1,7 @@
-"""``python -m server`` in a checkout, ``odradek serve`` everywhere: one broker in this process, until SIGTERM or SIGINT.
+"""``python -m server`` in a checkout, ``odradek serve`` everywhere else: one broker in this process, until SIGTERM or
+SIGINT.
 
-What is not needed to refuse a bad command line is imported late.
+Modules that are not needed to reject a bad command line are imported late.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a broker; the exit code of the process."""
+    """Run a broker; returns the exit code of the process."""
     try:
         import resource  # noqa: F401
     except ModuleNotFoundError:  # Windows
         sys.exit("odradek: a broker runs on Linux and macOS; on Windows, in WSL 2 or in a container")
-    gc.disable()  # until `process.collect_rarely`: imports allocate much and free nothing
+    gc.disable()  # until `process.collect_rarely`, because imports allocate much and free nothing
     late_modules.install()
     from server import process
 
@@ -37,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(settings: Settings) -> int:
-    """Serve with these settings until told to stop."""
+    """Serve with these settings until the process is told to stop; returns the exit code."""
     import asyncio
 
     from broker.injection import crash
@@ -68,7 +69,7 @@ async def _serve(settings: Settings) -> int:
     asyncio.get_running_loop().set_exception_handler(process.log_loop_exception)
     told_to_stop = process.stop_signals()
     if settings.faults:
-        # It takes a while, in which no client should have to wait.
+        # Imported before clients connect, because the import takes a while.
         import lab.control.wiring  # noqa: F401
     cluster = Cluster(settings)
     try:
@@ -100,13 +101,13 @@ async def _serve(settings: Settings) -> int:
 
 
 def _where_it_listens(cluster: Cluster) -> str:
-    from broker.cluster.addresses import where_nodes_listen  # with the first check
+    from broker.cluster.addresses import where_nodes_listen  # imported at the first health check
 
     return where_nodes_listen(cluster.nodes.values())
 
 
 async def _open_control(cluster: Cluster) -> ControlListener | None:
-    """The control port, if one was asked for; the rules of the start hold with and without one."""
+    """Open the control port, if it is configured, and add the first rules in any case."""
     if cluster.settings.control is None and not cluster.settings.faults:
         return None
     from broker.cluster import StartError
@@ -120,7 +121,7 @@ async def _open_control(cluster: Cluster) -> ControlListener | None:
 
 
 async def _write_seed(cluster: Cluster) -> None:
-    """The records of --seed; no rule of the start meets them."""
+    """Write the records of --seed. The first rules do not apply to them."""
     if cluster.settings.seed:
         from broker.cluster.startup_seed import write_seed
 
@@ -128,7 +129,7 @@ async def _write_seed(cluster: Cluster) -> None:
 
 
 def _send_spans(cluster: Cluster) -> Spans | None:
-    """Spans of all requests, if there is a collector for them."""
+    """Start to send spans of all requests, if a collector is configured."""
     endpoint = cluster.settings.config.otel_endpoint
     if not endpoint:
         return None

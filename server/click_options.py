@@ -1,4 +1,4 @@
-"""The options of `odradek serve` as click has them: for its help, and for all but the plainest command lines."""
+"""The options of `odradek serve` for click: for its help text, and for command lines that are not in the plainest form."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ def options() -> list[click.Parameter]:
             ["--default", "defaults"],
             multiple=True,
             metavar="KEY=VALUE",
-            help="A setting that any file, variable or option overrides. The host of listeners=... is then the default of "
+            help="A setting that any file, variable or option overrides. The host in listeners=... becomes the default of "
             "--host and --control-host.",
         ),
         *_topic_options(),
         click.Option(
             ["--seed"],
             metavar="FILE",
-            help="Write the records of a file into a new data directory: lines of JSON, as `odradek seed` takes them. "
-            "So does ODRADEK_SEED.",
+            help="Write the records of a file into a new data directory: lines of JSON, in the format of `odradek seed`. "
+            "ODRADEK_SEED does the same.",
         ),
         click.Option(
             ["--nodes"],
@@ -83,7 +83,7 @@ def _topic_options() -> list[click.Parameter]:
             ["--topic", "topics"],
             multiple=True,
             metavar="NAME[:PARTITIONS[:key=value,...]]",
-            help="Create a topic at start, unless it exists; by default with num.partitions. So does ODRADEK_TOPICS.",
+            help="Create a topic at start, unless it exists; by default with num.partitions. ODRADEK_TOPICS does the same.",
         ),
         click.Option(
             ["--feature", "features"],

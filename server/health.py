@@ -1,10 +1,10 @@
-"""The health socket: whether this process serves clients, for checks on its own machine.
+"""The health socket, for health checks on the same machine: it responds whether this process serves clients.
 
-A check connects, and reads a line that begins with `healthy`. That the loop answers is the answer: a process that hangs or
-stands still leaves the check waiting. Listeners do not come into it, so it does not matter where they are, whether they
-want TLS or a login, and what rules lose there.
+A check connects and reads a line that begins with `healthy`. The response itself proves that the event loop runs: a process
+that hangs or is stopped does not respond. The listeners are not involved, so it does not matter where they are, whether they
+need TLS or a login, and which rules lose requests there.
 
-The socket is abstract: without a file it needs no folder to write to, and it is gone with the process (Linux only).
+The socket is abstract (Linux only): it has no file, needs no writable folder, and disappears with the process.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from typing import Final
 from broker.logging import get_logger
 
 PAUSE_S: Final = 1.0
-"""After a connection that could not be taken, for want of a descriptor say."""
+"""Delay after a connection that could not be accepted, for instance because no descriptor was left."""
 _BACKLOG: Final = 16
 
 
 class HealthSocket:
-    """It answers from its beginning on, with what ``describe`` returns, unless another process here has the name."""
+    """Responds to checks with the text of ``describe``, unless another process here already has the name."""
 
     def __init__(self, name: str, describe: Callable[[], str]) -> None:
         self._describe = describe
@@ -34,7 +34,7 @@ class HealthSocket:
         try:
             self._socket.bind(f"\0{name}")
         except OSError as error:
-            # A second broker in one container: checks are about the first.
+            # There is a second broker in the container: checks are answered by the first.
             get_logger().info("health checks are not answered", socket=name, reason=error.strerror)
             self._socket.close()
             return
@@ -58,7 +58,7 @@ class HealthSocket:
             check.send(f"healthy: {self._describe()}\n".encode())
 
     def close(self) -> None:
-        """Checks find nothing from now on."""
+        """Stop listening. Later checks fail."""
         if self._retry is not None:
             self._retry.cancel()
         if self._socket.fileno() >= 0:

@@ -1,7 +1,7 @@
-"""The command line of the broker: `python -m server` and `odradek serve` both end here.
+"""The command line of the broker, for both `python -m server` and `odradek serve`.
 
-A command line that is right in the plainest form is taken without click, whose import takes 10 ms. All others, also all that
-are wrong, are click's.
+A valid command line in the plainest form is parsed without click, whose import takes 10 ms. All others, and all that are
+wrong, are parsed by click.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from broker.config.sasl_users import User
     from broker.config.settings import SeedRecord
 
-# Finalized features that a start may choose, with the lowest and highest level this broker can give them.
+# Finalized features that can be chosen at the start, with the lowest and highest level that this broker supports.
 CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
 
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
@@ -49,17 +49,17 @@ SEED_VARIABLE: Final = "ODRADEK_SEED"
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
-    """The settings that a command line asks for. Raises click.ClickException for one that cannot be."""
+    """The settings of a command line. Raises click.ClickException for an invalid one."""
     options = plain_options(argv)
     if options is not None:
         try:
             return _settings(options, os.environ if environ is None else environ)
         except Exception:
-            # What is wrong is found again below, by click, which shows it with the usage.
+            # click parses the command line again below, and shows the error with the usage.
             options = None
     found: list[Settings] = []
     command(found.append, environ).main(list(argv), prog_name="odradek serve", standalone_mode=False)
-    if not found:  # --help and --version print and ask for nothing
+    if not found:  # --help and --version only print
         import click
 
         raise click.exceptions.Exit(0)
@@ -67,7 +67,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Sett
 
 
 def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
-    """What click would hand to the command; None where that is for click to say."""
+    """The options as click would pass them to the command; None if click must parse the command line."""
     options: dict[str, object] = {**_PLAIN_DEFAULTS}
     words = iter(argv)
     for word in words:
@@ -91,7 +91,7 @@ def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
 
 
 def _plain_value(name: str, text: str) -> object:
-    """None is for click."""
+    """The value of an option; None if click must parse it."""
     if name in ("port", "control_port", "nodes"):
         if not (text.isascii() and text.isdecimal()) or len(text) > 5:
             return None
@@ -132,7 +132,7 @@ _PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
 
 
 def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None = None) -> click.Command:
-    """The click command that parses the options and hands what they mean to `run`."""
+    """The click command that parses the options and calls `run` with the settings."""
     import click
 
     from server.click_options import options as all_options
@@ -146,7 +146,7 @@ def command(run: Callable[[Settings], None], environ: Mapping[str, str] | None =
         params=all_options(),
         help=(
             "Start a Kafka broker and serve until SIGTERM or SIGINT. Settings come from --config, from "
-            "KAFKA_* variables as the apache/kafka image takes them, and from these options; each source "
+            "KAFKA_* variables as in the apache/kafka image, and from these options; each source "
             "overrides those before it."
         ),
         epilog="docs/configuration.md lists all settings.",
@@ -185,7 +185,7 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         raise bad_setting(str(error)) from None
     if nodes[0].log_dir is None and os.getpid() == 1:
         warnings.append(
-            "records are gone when this container is: neither log.dirs nor --data-dir names a directory"
+            "records are lost when this container is removed: neither log.dirs nor --data-dir names a directory"
         )
     features = dict(parse_feature(text) for text in _texts(options["features"]))
     return Settings(
@@ -222,7 +222,7 @@ def _seed_topics(
 
 
 def _is_secured(options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    """By an option; settings are no affair of it."""
+    """Whether an option requires a login or TLS. Settings do not count."""
     return any(options[name] for name in _SECURITY_OPTIONS) or bool(environ.get(SASL_VARIABLE))
 
 
@@ -265,7 +265,7 @@ def _topics_of_variables(environ: Mapping[str, str], nodes: Sequence[BrokerConfi
 
 
 def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
-    """`orders:4,payments`; where topics have settings of their own, semicolons or lines separate them."""
+    """`orders:4,payments`; if topics have settings, they are separated by semicolons or newlines."""
     for line in re.split(r"[;\n]", text):
         for entry in [line] if "=" in line else line.split(","):
             if entry := entry.strip():
@@ -273,7 +273,7 @@ def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]
 
 
 def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
-    """`orders:4:1,payments:1:1:compact`, as the wurstmeister/kafka image takes it."""
+    """`orders:4:1,payments:1:1:compact`, the format of the wurstmeister/kafka image."""
     from broker.metadata.internal_topics import default_partitions
 
     for entry in re.split(r"[,\s]+", text):
@@ -297,7 +297,7 @@ def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSp
 
 
 def _counts_of_internal_topics(topics: Sequence[TopicSpec]) -> dict[str, str]:
-    """An internal topic of the command line sets the number of partitions over which its coordinators spread their keys."""
+    """Settings for the number of partitions of internal topics on the command line, over which coordinators hash keys."""
     if not topics:
         return {}
     from broker.metadata.internal_topics import PARTITIONS_SETTING
@@ -315,10 +315,10 @@ def _without(taken: Sequence[TopicSpec], found: Sequence[TopicSpec]) -> list[Top
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """The rules in a variable, checked as far as they can be without a broker."""
+    """The rules in a variable, checked as far as possible without a broker."""
     rules = rules_in(text)
     if rules:
-        from lab.faults import FaultError, parse_rule  # only a start with rules pays for the import
+        from lab.faults import FaultError, parse_rule  # imported only for a start with rules
 
         for rule in rules:
             try:
@@ -358,7 +358,7 @@ def _assigned(assignments: object, option: str) -> dict[str, str]:
     for assignment in _texts(assignments):
         name, equals, value = assignment.partition("=")
         if not equals or not name.strip():
-            # What follows a name may be a password, whatever stands between them.
+            # The part behind a name may be a password, whatever the separator is.
             shown = re.split(r"[^\w.-]", assignment, maxsplit=1)[0]
             raise usage_error(f"{option} {shown}: expected KEY=VALUE.")
         assigned[name.strip()] = value
@@ -366,7 +366,7 @@ def _assigned(assignments: object, option: str) -> dict[str, str]:
 
 
 def _default_host(defaults: Mapping[str, str]) -> str:
-    """Of listeners and of the control port: that of the listeners with which the start begins."""
+    """Default host of listeners and control port: that of the default listeners."""
     listeners = defaults.get("listeners", "")
     return parse_endpoints([listeners.partition(",")[0]])[0].host if listeners else DEFAULT_HOST
 
@@ -374,7 +374,7 @@ def _default_host(defaults: Mapping[str, str]) -> str:
 def _overrides(
     options: Mapping[str, object], environ: Mapping[str, str], default_host: str
 ) -> dict[str, str]:
-    """What the options mean, as settings. Of an option and --set of the same setting one would be swallowed: an error."""
+    """The options as settings. An option and --set for the same setting are an error, since one would be ignored."""
     overrides = _assigned(options["assignments"], "--set")
     host, port = options["host"], options["port"]
     if host is not None or port is not None:
@@ -400,7 +400,7 @@ def _overrides(
 
 
 def _protocol(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Of the listener of --host and --port, which has it for its name."""
+    """Security protocol of the listener of --host and --port, which also is the listener's name."""
     if not _is_secured(options, environ):
         return "PLAINTEXT"
     from broker.security.command_line import protocol_of
@@ -415,8 +415,8 @@ def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> 
 
 
 def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> TopicSpec:
-    """`orders`, `orders:4:cleanup.policy=compact,segment.ms=60000`; a value keeps commas that no `key=` follows."""
-    # Its room holds much that only a start needs, and a help text does not wait for.
+    """`orders`, `orders:4:cleanup.policy=compact,segment.ms=60000`. A comma not followed by `key=` belongs to the value."""
+    # Imported here, because the package contains much that only a start needs, not a help text.
     from broker.metadata.internal_topics import default_partitions
     from broker.metadata.topics import invalid_topic_name
 
@@ -457,13 +457,15 @@ def _check_different(topics: Sequence[TopicSpec], message: str) -> None:
 
 
 def parse_feature(text: str) -> tuple[str, int]:
-    """`transaction.version=1`, checked against what this broker can do."""
+    """`transaction.version=1`, checked against the levels that this broker supports."""
     name, _, level_text = text.partition("=")
     if name not in CHOOSABLE_FEATURES:
-        raise usage_error(f"--feature {text}: the features to choose are {', '.join(CHOOSABLE_FEATURES)}.")
+        raise usage_error(
+            f"--feature {text}: only these features can be chosen: {', '.join(CHOOSABLE_FEATURES)}."
+        )
     lowest, highest = CHOOSABLE_FEATURES[name]
     if not (level_text.isascii() and level_text.isdigit() and lowest <= int(level_text[:5]) <= highest):
-        raise usage_error(f"--feature {text}: {name} goes from {lowest} to {highest}.")
+        raise usage_error(f"--feature {text}: the level of {name} must be between {lowest} and {highest}.")
     return name, int(level_text)
 
 

@@ -1,4 +1,4 @@
-"""What the processes of the server share: how they are told to stop, and what they set up before they serve."""
+"""Shared by the server's processes: signals, and settings of the process before it serves clients."""
 
 from __future__ import annotations
 
@@ -25,39 +25,39 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 KEPT_PIECE_BYTES: Final = 4 * 1024 * 1024
 KEPT_BYTES: Final = 16 * 1024 * 1024
-"""What the allocator may keep of large pieces that were freed: records that are read for one response and the next."""
+"""How much freed memory the allocator may keep, since the records of one response are followed by those of the next."""
 
 
 def prepare() -> None:
-    """Before most imports: a signal ends the process, and the collector waits until ``collect_rarely``."""
-    # The first process of a container has no signal handlers but its own; those of the loop come with the loop.
+    """Call before most imports: a signal ends the process, and the collector is off until ``collect_rarely``."""
+    # The first process of a container has no default signal handlers. Those of the event loop are set later.
     for number in STOP_SIGNALS:
         signal.signal(number, _end_before_the_start)
     signal.signal(signal.SIGQUIT, _write_stacks)
-    # Imports allocate much and free nothing. The collector is switched on again when the server is up.
+    # Imports allocate much and free nothing. The collector is switched on again when the server is running.
     gc.disable()
     _forgo("hypothesis", "rich")
 
 
 def _write_stacks(number: int, frame: FrameType | None) -> None:
-    """As a JVM does on SIGQUIT; what that needs is imported when it is asked for."""
+    """Signal handler that writes stacks, as a JVM does on SIGQUIT. Imports what it needs only then."""
     from server.stacks import write_stacks
 
     write_stacks(number, frame)
 
 
 def _end_before_the_start(number: int, _: FrameType | None) -> None:
-    """Nothing is open yet, so there is nothing to stop. `odradek serve` has such a handler before its imports, too."""
+    """Signal handler that ends the process before anything is open. `odradek serve` sets one even before its imports."""
     os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
     os._exit(0)
 
 
 EXTRAS: Final = dict.fromkeys(("cryptography", "jwt"), "odradek[security]")
-"""The extra of each package that is imported with the first setting that needs it."""
+"""The extra of each package that is imported only for a certain setting."""
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """That of the process, of work that begins with a command line: `click` without its own way of ending the process."""
+    """Exit code of a process whose work begins with a command line. Replaces click's own way of ending the process."""
     try:
         return work()
     except ModuleNotFoundError as error:
@@ -66,7 +66,7 @@ def exit_code(work: Callable[[], int]) -> int:
             raise
         return fail(f"TLS and signed tokens need {error.name}, which is not installed: pip install '{extra}'")
     except Exception as error:
-        if "click" not in sys.modules:  # so it is none of its exceptions
+        if "click" not in sys.modules:  # then it cannot be one of click's exceptions
             raise
         import click
 
@@ -79,7 +79,7 @@ def exit_code(work: Callable[[], int]) -> int:
 
 
 def stop_signals() -> asyncio.Event:
-    """Set by the first SIGTERM or SIGINT."""
+    """An event that is set by the first SIGTERM or SIGINT."""
     from broker.logging import get_logger
 
     loop, told_to_stop = asyncio.get_running_loop(), asyncio.Event()
@@ -87,7 +87,7 @@ def stop_signals() -> asyncio.Event:
     def stop(number: signal.Signals) -> None:
         told_to_stop.set()
         get_logger().info("stopping", signal=number.name)
-        # A second signal ends the process at once.
+        # The default handler of a second signal ends the process at once.
         loop.remove_signal_handler(number)
 
     for number in STOP_SIGNALS:
@@ -96,10 +96,10 @@ def stop_signals() -> asyncio.Event:
 
 
 def share_with_group(folder: Path | None) -> None:
-    """Let the group write what this process makes, where the next one may be another user of the group.
+    """Make new files writable for the group, if the data directory's next user may be another one of the group.
 
-    OpenShift gives each project a user of its own, and all of them the group 0; a volume that belongs to a group has the
-    bit setgid (`fsGroup` of a pod).
+    In OpenShift each project has its own user, and all users are in group 0. A volume that belongs to a group has the setgid
+    bit (`fsGroup` of a pod).
     """
     there = next((each for each in (folder, *folder.parents) if each.exists()), None) if folder else None
     is_shared = there is not None and bool(there.stat().st_mode & stat.S_ISGID)
@@ -108,7 +108,7 @@ def share_with_group(folder: Path | None) -> None:
 
 
 def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
-    """From now on, if a variable names the socket: the programs of the image set it. ``describe``: what is served."""
+    """Open the health socket, if a variable names it, as the image does. ``describe`` returns what is served."""
     name = os.environ.get(HEALTH_SOCKET_VARIABLE)
     if not name:
         return None
@@ -118,9 +118,9 @@ def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
 
 
 def watch_stdin(told_to_stop: asyncio.Event) -> None:
-    """Stop cleanly at the end of standard input. The parent holds its other end, however the parent ends.
+    """Stop cleanly at the end of standard input. The parent process has the other end, however it ends.
 
-    A thread reads it: a loop cannot wait for /dev/null or a file, which have an end too.
+    A thread reads it, because an event loop cannot wait for /dev/null or a file, which have an end too.
     """
     from broker.logging import get_logger
 
@@ -134,33 +134,33 @@ def watch_stdin(told_to_stop: asyncio.Event) -> None:
         with contextlib.suppress(OSError):
             while os.read(0, 1024):
                 pass
-        with contextlib.suppress(RuntimeError):  # the loop is closed: the process ends already
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so the process is ending already
             loop.call_soon_threadsafe(stop)
 
     threading.Thread(target=read, name="stdin", daemon=True).start()
 
 
 def _forgo(*modules: str) -> None:
-    """Make imports of these fail in this process, which those who import them here provide for.
+    """Make imports of these modules fail in this process. The modules that import them here handle that.
 
-    kio imports hypothesis wherever it is installed, and structlog rich: between them 150 ms of every start, for things
-    that no broker uses.
+    kio imports hypothesis if it is installed, and structlog rich. Together they take 150 ms of every start, and no broker
+    uses them.
     """
     for name in modules:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
 
 
 def collect_rarely() -> None:
-    """Once the server is up."""
-    # What is alive once the broker is up stays alive, and what requests make has few cycles: pauses for looking at all
-    # of it would cost more than what is found.
+    """Call when the server is running: switches the collector on, with a high threshold."""
+    # Objects that exist now stay alive, and requests create few cycles. Collections of all objects would cost more than
+    # they free.
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
     gc.enable()
 
 
 def keep_freed_memory() -> None:
-    """Records of a response lie in large pieces: their pages are used again, where the core is compiled."""
+    """Keep freed memory of large pieces (records of responses), so that its pages are used again. Needs the C core."""
     from protocol.core import compiled
 
     if compiled is not None:
@@ -168,7 +168,7 @@ def keep_freed_memory() -> None:
 
 
 def fail(reason: object) -> int:
-    """Say why the server cannot start; the exit code."""
+    """Print why the server cannot start; returns the exit code."""
     from broker.logging import get_logger
 
     get_logger().error("cannot start", reason=str(reason))
@@ -176,7 +176,7 @@ def fail(reason: object) -> int:
 
 
 def loop_factory(load: Callable[[str], Any] = import_module) -> Any:
-    """uvloop's, where it is installed."""
+    """uvloop's factory, if it is installed; else None."""
     try:
         return load("uvloop").new_event_loop
     except ImportError:
@@ -184,7 +184,7 @@ def loop_factory(load: Callable[[str], Any] = import_module) -> Any:
 
 
 def allow_open_files() -> None:
-    """As many as the system gives: each connection, and each segment that is in use, is an open file."""
+    """Raise the limit of open files to the maximum, as each connection and each segment in use is an open file."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""``python -m server.proxy`` in a checkout, ``odradek proxy`` everywhere: one proxy, until SIGTERM or SIGINT."""
+"""``python -m server.proxy`` in a checkout, ``odradek proxy`` everywhere else: one proxy, until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def main(arguments: list[str]) -> int:
-    """Run a proxy; the exit code of the process."""
+    """Run a proxy; returns the exit code of the process."""
     process.prepare()
     from proxy.options import parse
 
@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(settings: ProxySettings) -> int:
-    """Relay with these settings until told to stop."""
+    """Relay with these settings until the process is told to stop; returns the exit code."""
     from broker.logging import configure
 
     configure(settings.log_format, settings.log_level)
@@ -40,7 +40,7 @@ async def _serve(settings: ProxySettings) -> int:
     if settings.ends_with_stdin:
         process.watch_stdin(told_to_stop)
     if settings.control is not None or settings.faults:
-        # It takes a while, in which no client should have to wait.
+        # Imported before clients connect, because the import takes a while.
         from proxy import looking  # noqa: F401
     proxy = Proxy(settings)
     starting = asyncio.ensure_future(proxy.start())
@@ -73,7 +73,7 @@ async def _serve(settings: ProxySettings) -> int:
 
 
 async def _open_control(proxy: Proxy) -> ControlListener | None:
-    """The control port, if one was asked for; the rules of the start hold with and without one."""
+    """Open the control port, if it is configured, and add the first rules in any case."""
     where = proxy.settings.control
     if where is None and not proxy.settings.faults:
         return None

@@ -1,9 +1,9 @@
 """The stacks of this process: a line for each thread and each asyncio task, the innermost call first.
 
-The server writes them to standard error on SIGQUIT (``kill -QUIT PID``), as the JVM writes a thread dump of Apache Kafka.
-They show what a broker waits for that does not respond. A thread writes them: a pipe that nothing is read from holds up
-nothing else, and a signal that comes meanwhile is passed over. The handler runs between two bytecodes: a process that is
-held by a call into C writes the stacks when the call returns.
+The server writes them to standard error on SIGQUIT (``kill -QUIT PID``), as a JVM with Apache Kafka writes a thread dump.
+They show what a broker that does not respond is waiting for. A thread writes them, so that a full pipe blocks nothing else;
+further signals meanwhile are ignored. The handler runs between two bytecodes, so a process in a long call into C writes the
+stacks when the call returns.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
 
 DEPTH: Final = 12
-"""Calls that a line shows."""
+"""Largest number of calls in a line."""
 
 
 def stacks_writer(descriptor: int = 2) -> Callable[[int, FrameType | None], None]:
-    """A handler of SIGQUIT that has the stacks written, to standard error by default."""
+    """A signal handler that writes the stacks, to standard error by default."""
     writing = allocate_lock()
 
     def write(loop: AbstractEventLoop | None) -> None:
@@ -42,14 +42,14 @@ def stacks_writer(descriptor: int = 2) -> Callable[[int, FrameType | None], None
 
 
 def _running_loop() -> AbstractEventLoop | None:
-    """That of this thread; asyncio may not be imported yet."""
+    """The event loop of this thread. asyncio may not have been imported yet."""
     events = sys.modules.get("asyncio.events")
     find: Callable[[], AbstractEventLoop | None] = getattr(events, "_get_running_loop", lambda: None)
     return find()
 
 
 def stack_lines(loop: AbstractEventLoop | None = None) -> Iterator[str]:
-    """All threads, then all tasks. ``loop`` is one whose tasks are wanted although ``gc.freeze`` hides it."""
+    """All threads, then all tasks. ``loop`` is a loop whose tasks are included even if ``gc.freeze`` hides it."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     for ident, frame in sys._current_frames().items():
         yield f"thread {names.get(ident, ident)}: {_calls(_of_thread(frame))}"
@@ -64,8 +64,8 @@ def _of_thread(frame: FrameType | None) -> Iterator[tuple[CodeType, int]]:
 
 
 def _tasks(loop: AbstractEventLoop | None) -> list[Task[Any]]:
-    """Those of all loops that have not ended, in the order of their names."""
-    import asyncio  # late: a signal may come in the middle of its import
+    """The unfinished tasks of all loops, by name."""
+    import asyncio  # imported here, because a signal may come in the middle of its import
 
     loops = [each for each in (loop, *gc.get_objects()) if isinstance(each, asyncio.AbstractEventLoop)]
     tasks = {task for each in loops if not each.is_closed() for task in asyncio.all_tasks(each)}
@@ -73,7 +73,7 @@ def _tasks(loop: AbstractEventLoop | None) -> list[Task[Any]]:
 
 
 def _of_task(task: Task[Any]) -> Iterator[tuple[CodeType, int]]:
-    """The coroutines that wait for each other. Compiled ones (Cython's) have the code and no frame."""
+    """The coroutines that wait for each other. Compiled ones (Cython's) have code, but no frame."""
     chain: list[tuple[CodeType, int]] = []
     coroutine: Any = task.get_coro()
     while coroutine is not None:
@@ -91,9 +91,9 @@ def _calls(calls: Iterable[tuple[CodeType, int]]) -> str:
 
 
 def _short(path: str) -> str:
-    """The last three parts: which file it is, in a line that can be read."""
+    """The last three parts of a path: enough to identify the file in a readable line."""
     return "/".join(path.split("/")[-3:])
 
 
 write_stacks: Final = stacks_writer()
-"""The handler of the server's processes."""
+"""The SIGQUIT handler of the server's processes."""

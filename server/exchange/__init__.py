@@ -1,4 +1,4 @@
-"""Directories that change hands: out to Apache Kafka, in from a real cluster (docs/exchange.md).
+"""Exports data directories to Apache Kafka, and imports partitions from a real cluster (docs/exchange.md).
 
-The broker is stopped meanwhile.
+The broker must be stopped meanwhile.
 """

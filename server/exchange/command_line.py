@@ -1,4 +1,4 @@
-"""How the programs of this room are run."""
+"""Runs the commands of this package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOTICE_S: Final = 2.0
 
 
 def run(command: click.Command, name: str, arguments: list[str]) -> int:
-    """Do as the command line says; the exit code of the process."""
+    """Execute a command line; returns the exit code of the process."""
 
     def work() -> int:
         with _telling():
@@ -27,7 +27,7 @@ def run(command: click.Command, name: str, arguments: list[str]) -> int:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Tell on stderr what takes so long."""
+    """Log to stderr why the command takes so long, once it does."""
     text = f"waiting for {NOTICE_S:g} s: files are copied, and each log is read once"
     notice = threading.Timer(NOTICE_S, click.echo, (text,), {"err": True})
     notice.daemon = True

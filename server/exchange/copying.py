@@ -1,4 +1,4 @@
-"""Files and folders of logs, copied: with their times, and with their holes."""
+"""Copies files and folders of logs, with their modification times and their holes."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from storage.directory import DELETION, LOCK
 
 _COPY_BYTES: Final = 1 << 24
 
-# A file system that cannot share or copy a range by itself says one of these; then the bytes go through this process.
+# Errors of a file system that cannot share or copy a range. The bytes are then copied by this process.
 _CANNOT_COPY_RANGES: Final = (errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM)
 
 
 def copy_directory(source: Path, target: Path) -> None:
-    """Copy a log directory, but for its lock, the folders of deleted topics and the certificates of --tls."""
+    """Copy a log directory, except its lock, the folders of deleted topics and the certificates of --tls."""
     target.mkdir(parents=True, exist_ok=True)
     for entry in sorted(source.iterdir()):
         if entry.is_dir() and entry.name != FOLDER and not entry.name.endswith(DELETION):
@@ -29,7 +29,7 @@ def copy_directory(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file with its times, and its holes: Kafka's indexes are ten megabytes each, most of them never written."""
+    """Copy a file with its times and its holes: Kafka's indexes have ten megabytes each, most of them never written."""
     with source.open("rb") as reading, target.open("xb") as writing:
         size = os.fstat(reading.fileno()).st_size
         for begin, end in _extents(reading.fileno(), size):
@@ -44,7 +44,7 @@ def _extents(fd: int, size: int) -> Iterator[tuple[int, int]]:
         try:
             position = os.lseek(fd, position, os.SEEK_DATA)
         except OSError as error:
-            if error.errno == errno.ENXIO:  # nothing but a hole is left
+            if error.errno == errno.ENXIO:  # the rest of the file is a hole
                 return
             raise
         end = os.lseek(fd, position, os.SEEK_HOLE)

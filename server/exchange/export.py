@@ -1,8 +1,8 @@
-"""``odradek export``: a copy of a stopped broker's directory that Apache Kafka starts on.
+"""``odradek export``: copies a stopped broker's directory so that Apache Kafka can start on the copy.
 
-The source is only locked and read. The copy is then opened as a broker's start does it and closed as by a clean stop, so
-that it needs no recovery whatever way the source came to its end, every partition has its folder, and the metadata log
-ends with this broker's leaving: a Kafka that starts on it registers at once.
+The source is only locked and read. The copy is then opened as at a broker's start, and closed as by a clean stop. So it
+needs no recovery, even after a crash of the source; every partition has its folder; and the metadata log ends with this
+broker's unregistration, so that a Kafka that starts on the copy registers at once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ SETTINGS: Final = "server.properties"
 
 
 class ExportError(Exception):
-    """The directory cannot be exported; the text is an error message for the user."""
+    """The directory cannot be exported. The message is for the user."""
 
 
 def main(arguments: list[str]) -> int:
-    """Export as the command line says; the exit code of the process."""
+    """Execute the command line of the export; returns the exit code of the process."""
     return run(command, "odradek export", arguments)
 
 
@@ -51,14 +51,14 @@ def main(arguments: list[str]) -> int:
     default=9092,
     show_default=True,
     type=click.IntRange(1, 65535),
-    help=f"Port on {HOST} on which Kafka shall listen for clients.",
+    help=f"Port on {HOST} for Kafka to listen on for clients.",
 )
 @click.option(
     "--controller-port",
     default=9093,
     show_default=True,
     type=click.IntRange(1, 65535),
-    help="Port on which Kafka's controller shall listen.",
+    help="Port for Kafka's controller to listen on.",
 )
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
 def command(data_dir: Path, port: int, controller_port: int, target: Path) -> None:
@@ -77,15 +77,15 @@ def command(data_dir: Path, port: int, controller_port: int, target: Path) -> No
 
 
 def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
-    """Write the export; how many topics and partitions it has. What fails leaves ``target`` as empty as it was."""
+    """Write the export; returns (topics, partitions). After an error ``target`` is as empty as before."""
     if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
         raise ExportError(
-            f"{source} holds a cluster of nodes: give the directory of one, such as {nodes[0].parent}."
+            f"{source} contains a cluster of several nodes: give the directory of one node, such as {nodes[0].parent}."
         )
     if not (source / META_PROPERTIES).exists():
         raise ExportError(f"{source} has no {META_PROPERTIES}: it is not the directory of a broker.")
     if target == source or source in target.parents:
-        raise ExportError(f"{target} lies inside of {source}: give a directory of its own.")
+        raise ExportError(f"{target} is inside of {source}: give a directory outside of it.")
     with _emptied_on_failure(target):
         try:
             with locked(source):
@@ -94,7 +94,7 @@ def export(source: Path, target: Path, port: int, controller_port: int) -> tuple
             write_settings(target, port, controller_port)
         except EXPECTED as error:
             raise ExportError(str(error)) from error
-    # All at once: a call for each file of a large directory would take minutes.
+    # One sync for everything: a call for each file of a large directory would take minutes.
     os.sync()
     return counts
 
@@ -103,7 +103,7 @@ def export(source: Path, target: Path, port: int, controller_port: int) -> tuple
 def _emptied_on_failure(target: Path) -> Iterator[None]:
     existed = target.exists()
     if existed and (not target.is_dir() or any(target.iterdir())):
-        raise ExportError(f"{target} is not empty: give a directory that is, or that does not exist.")
+        raise ExportError(f"{target} is not empty: give an empty directory, or one that does not exist.")
     try:
         yield
     except BaseException:
@@ -114,7 +114,7 @@ def _emptied_on_failure(target: Path) -> Iterator[None]:
 
 
 async def _settle(target: Path, port: int) -> tuple[int, int]:
-    """Open the copy and close it cleanly; (topics, partitions) that it has."""
+    """Open the copy and close it cleanly; returns (topics, partitions)."""
     async with opened(target, port) as at_rest:
         topics = at_rest.metadata.topics
         counts = len(topics), sum(len(topic.partitions) for topic in topics.values())
@@ -123,7 +123,7 @@ async def _settle(target: Path, port: int) -> tuple[int, int]:
 
 
 def write_settings(target: Path, port: int, controller_port: int) -> None:
-    """A ``server.properties`` for one node that is broker and controller."""
+    """Write a ``server.properties`` for one node with the roles broker and controller."""
     node_id = node_id_of(target)
     settings = {
         "process.roles": "broker,controller",
@@ -144,12 +144,12 @@ def write_settings(target: Path, port: int, controller_port: int) -> None:
 
 
 def _escaped(value: str) -> str:
-    """A value as Java's properties files want it; in a value, colons and equals signs are no more than that."""
+    """A value escaped for Java's properties files. Colons and equals signs need no escape in a value."""
     return javaproperties.escape(value).replace("\\:", ":").replace("\\=", "=")
 
 
 def main_of_a_process(arguments: list[str]) -> int:
-    """The same in a process of its own, whose log goes to standard error."""
+    """Run the export in a process of its own, whose log goes to standard error."""
     configure("auto", "warning", sys.stderr)
     return main(arguments)
 

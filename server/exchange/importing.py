@@ -1,8 +1,8 @@
-"""``odradek import``: partitions of a real cluster, as folders, into a stopped broker's directory.
+"""``odradek import``: copies partition folders of a real cluster into a stopped broker's directory.
 
-A folder alone says what it is called and which topic it belongs to, and nothing else; so its topic is made, with the same
-id, one replica, and nothing that would remove what was copied. Indexes and producers are built from the log itself, since
-a folder may have been copied while its broker wrote to it.
+A folder has only the name of its partition and the id of its topic. So the topic is created with that id, one replica, and
+settings under which nothing of the copy is deleted. Indexes and producer state are rebuilt from the log, because a folder
+may have been copied while its broker wrote to it.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from server.exchange.stopped_directory import EXPECTED, StoppedDirectory, opened
 from storage.checkpoints import parse_rows, read_partition_metadata
 
 EPOCHS: Final = "leader-epoch-checkpoint"
-# Old records are what one wants to look at.
+# Old records must not be deleted, since they are what users want to examine.
 KEPT_FOR_EVER: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 
 
 class ImportRefused(Exception):
-    """These folders cannot be taken; the text is an error message for the user."""
+    """These folders cannot be imported. The message is for the user."""
 
 
 @slotted(frozen=True)
@@ -45,11 +45,11 @@ class Folder:
     index: int
     topic_id: UUID | None
     leader_epoch: int
-    """The latest that its log knows, -1 for none."""
+    """The latest leader epoch of its log, -1 if there is none."""
 
 
 def main(arguments: list[str]) -> int:
-    """Import as the command line says; the exit code of the process."""
+    """Execute the command line of the import; returns the exit code of the process."""
     return run(command, "odradek import", arguments)
 
 
@@ -82,22 +82,23 @@ def command(data_dir: Path, folders: tuple[Path, ...]) -> None:
 
 
 def look_at(path: Path) -> Folder:
-    """What a folder says of itself."""
+    """Read the properties of a folder. Raises ``ImportRefused``."""
     topic, _, index = path.name.rpartition("-")
     if not (topic and index.isascii() and index.isdecimal()):
-        raise ImportRefused(f"{path} is not called after a partition, as orders-0 is.")
+        raise ImportRefused(f"{path} does not have the name of a partition, such as orders-0.")
     if is_internal(topic) or topic == CLUSTER_METADATA:
         raise ImportRefused(
-            f"{path} belongs to a coordinator of its own cluster: kafka-dump-log.sh shows what is in it."
+            f"{path} is a partition of an internal topic, which is valid only in its own cluster: use kafka-dump-log.sh to "
+            "see its content."
         )
     if not any(path.glob("*.log")):
-        raise ImportRefused(f"{path} holds no log.")
+        raise ImportRefused(f"{path} contains no log.")
     epochs = [int(epoch) for epoch, _ in parse_rows(path / EPOCHS, 2)]
     return Folder(path, topic, int(index), read_partition_metadata(path), max(epochs, default=-1))
 
 
 async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
-    """Put the folders in their places; what goes wrong before the last is opened takes them out again."""
+    """Copy the folders to their places. After an error, before the last one is opened, all copies are removed."""
     with contextlib.ExitStack() as undo:
         async with opened(data_dir) as at_rest:
             for folder in folders:
@@ -110,7 +111,7 @@ async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
 
 
 async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequence[Folder]) -> None:
-    """The partition exists, was never written to, and its leader epoch is later than all of its log's."""
+    """Create the folder's partition, which must have no records. Its leader epoch becomes later than all of the log's."""
     metadata = at_rest.metadata
     topic = metadata.topic(folder.topic)
     count = 1 + max(each.index for each in folders if each.topic == folder.topic)
@@ -120,7 +121,7 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
         if isinstance(result, ApiError):
             raise ImportRefused(f"{folder.path}: {result.message}")
     elif folder.topic_id not in (None, topic.topic_id):
-        raise ImportRefused(f"{folder.path}: there is another topic {folder.topic} here. Delete it first.")
+        raise ImportRefused(f"{folder.path}: this broker has another topic {folder.topic}. Delete it first.")
     elif len(topic.partitions) < count:
         [refused] = await metadata.replication_control.create_partitions(
             [MorePartitions(folder.topic, count)]
@@ -134,7 +135,7 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
 
 
 def _copy(folder: Folder, target: Path, undo: contextlib.ExitStack) -> None:
-    """The log and its epochs. Without its indexes, all of it is checked when it is opened."""
+    """Copy the log and its leader epochs, but no indexes, so that the whole log is checked when it is opened."""
     shutil.rmtree(target, ignore_errors=True)
     undo.callback(shutil.rmtree, target, ignore_errors=True)
     target.mkdir()
@@ -149,7 +150,7 @@ def _kept(folder: Path) -> Iterator[Path]:
 
 
 def main_of_a_process(arguments: list[str]) -> int:
-    """The same in a process of its own, whose log goes to standard error."""
+    """Run the import in a process of its own, whose log goes to standard error."""
     configure("auto", "warning", sys.stderr)
     return main(arguments)
 

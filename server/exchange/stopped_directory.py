@@ -1,4 +1,4 @@
-"""A log directory whose broker does not run: opened as by a start, without clients, and closed as by a clean stop."""
+"""Opens a stopped broker's log directory as at a start, without clients, and closes it as by a clean stop."""
 
 from __future__ import annotations
 
@@ -20,34 +20,34 @@ from storage.files import StorageError
 
 HOST: Final = "127.0.0.1"
 EXPECTED: Final = (CorruptMetadata, DirectoryInUse, OSError, StorageError, WrongDirectory)
-"""What an opening may fail with; the text of each is an error message for the user."""
+"""Errors of opening a directory. The message of each is for the user."""
 
 
 @slotted(frozen=True)
 class StoppedDirectory:
-    """What the directory holds."""
+    """The content of an open directory."""
 
     metadata: ClusterMetadata
     replicas: ReplicaManager
 
 
 def node_id_of(data_dir: Path) -> int | None:
-    """The node id of the directory; None if it was never formatted."""
+    """Node id of the directory; None if it was never formatted."""
     path = data_dir / META_PROPERTIES
     if not path.exists():
         return None
     text = parse_properties(path.read_text()).get("node.id", "")
     if not text.isdecimal():
-        raise WrongDirectory(f"{path} does not name the node.id: this is not a formatted log directory")
+        raise WrongDirectory(f"{path} has no node.id: this is not a formatted log directory")
     return int(text)
 
 
 @asynccontextmanager
 async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[StoppedDirectory]:
-    """Everything that a crash has left is recovered, every partition has its folder at the end.
+    """Context manager: open the directory, recover its logs, and create all partitions' folders.
 
-    ``port`` is where the broker, or Kafka, will be found: it is registered in the metadata log. What is raised inside
-    leaves the directory as a crash would.
+    ``port`` is the port of the broker or Kafka that starts on it later: it is registered in the metadata log. After an error
+    in the body, the directory is as after a crash.
     """
     node_id = node_id_of(data_dir)
     settings = {"log.dirs": str(data_dir), "listeners": f"PLAINTEXT://{HOST}:{port}"}
