@@ -1,1 +1,1 @@
-"""What the broker was asked and what it answered, as it happened; and the life of a transaction, from the logs."""
+"""The trace: requests and responses as they happen; and timelines of transactional ids, from the logs."""

@@ -1,4 +1,4 @@
-"""Callers that wait until a transactional id is in a state."""
+"""Waits until a transactional id is in a given state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lab.trace.timeline_view import state_name
 
 
 class AwaitedStates:
-    """Coordinators tell each new state while a caller waits; otherwise nothing is attached. One per broker."""
+    """The waiting callers of one broker. A listener is attached to the coordinators only while a caller waits."""
 
     def __init__(
         self, injection: FaultInjection, clock: Clock, running_nodes: Callable[[], Sequence[Node]]
@@ -26,16 +26,16 @@ class AwaitedStates:
         self._waiting: list[tuple[str, frozenset[str], asyncio.Future[Transaction]]] = []
 
     def __len__(self) -> int:
-        """How many callers wait."""
+        """Number of waiting callers."""
         return len(self._waiting)
 
     async def reached(
         self, transactional_id: str, states: Collection[str], timeout_ms: int
     ) -> tuple[bool, dict[str, Any] | None]:
-        """(True, the transaction in the awaited state), or after the timeout (False, the transaction as it is).
+        """(True, the transaction in the awaited state), or after the timeout (False, the transaction in its current state).
 
-        An entry has the form of `lab.trace.reading.transactions`; None if no coordinator knows the id. A state counts
-        also if the id leaves it at once.
+        A transaction has the form of `lab.trace.reading.transactions`; it is None if no coordinator knows the id. A state
+        counts even if the id leaves it at once.
         """
         now = self._now(transactional_id)
         if now is not None and now["state"] in states:
@@ -46,7 +46,7 @@ class AwaitedStates:
         self._injection.transaction_watcher = self._watch
         timer = self._clock.call_later_ms(timeout_ms, future.cancel, Domain.REQUESTS)
         try:
-            # Not `await future`: the timer ends it by a cancellation, which is none of this task.
+            # Not `await future`: the timer cancels the future, which would cancel this task.
             await asyncio.wait([future])
         finally:
             timer.cancel()

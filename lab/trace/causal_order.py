@@ -1,5 +1,5 @@
-"""Where requests and happenings belong in a timeline: a request before the first thing that it has brought about, the hit of
-a rule between the states that it must lie between, all else where its time is.
+"""Places requests and happenings in a timeline. A request is placed before the first event that it caused, a rule's hit
+between the states that it must be between, everything else at its time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _JOINING = (_PRODUCE, _ADD_PARTITIONS, _ADD_OFFSETS, _TXN_OFFSET_COMMIT)
 def with_exchanges(
     events: list[Event], exchanges: Iterable[Exchange], sent: Mapping[int, Collection[BatchKey]]
 ) -> list[Event]:
-    """Each exchange before the first thing that it has brought about; else where its time is."""
+    """Insert each exchange before the first event that it caused, or, if it caused none, at its time."""
     causes: dict[Event, Event] = {}
     others: list[Exchange] = []
     reached_ms = _running(events)
@@ -50,7 +50,7 @@ def with_exchanges(
 
 
 def _by_cause(events: Sequence[Event], causes: Mapping[Event, Event]) -> list[Event]:
-    """Of one millisecond: in the order of the requests that brought them about, which is known."""
+    """Order the events of one millisecond by the requests that caused them, whose order is known."""
     groups: list[tuple[int, list[Event]]] = [(0, [])]
     for event in events:
         cause = causes.get(event)
@@ -67,7 +67,7 @@ def _effect(
     taken: Container[Event],
     sent: Collection[BatchKey] | None,
 ) -> Event | None:
-    """The first thing that can have come of it and of no other: one thing has one cause."""
+    """The first event that the exchange can have caused. An event has only one cause, so ``taken`` ones are skipped."""
     end_ms = exchange.answered_ms if exchange.answered_ms is not None else NEVER_MS
     for index in range(bisect_left(reached_ms, exchange.arrived_ms), len(events)):
         if reached_ms[index] > end_ms:
@@ -103,7 +103,7 @@ def _came_later(event: Event, exchange: Exchange) -> bool:
 
 
 def _running(events: Iterable[Event]) -> list[int]:
-    """Of each event the latest time so far."""
+    """For each event the latest time up to it."""
     return list(accumulate((event.order_ms for event in events), max))
 
 
@@ -112,7 +112,7 @@ def _may_cause(exchange: Exchange, event: Event, sent: Collection[BatchKey] | No
         case StateRecord() as record if record.state is TransactionState.ONGOING:
             return exchange.api_key in _JOINING and _may_join(exchange.api_key, event.joined, sent)
         case StateRecord() as record if record.state in PREPARED:
-            # InitProducerId ends what an earlier producer has left open.
+            # InitProducerId aborts the transaction that an earlier producer has left open.
             return exchange.api_key in (_END_TXN, _INIT_PRODUCER_ID)
         case StateRecord() as record:
             return exchange.api_key == _INIT_PRODUCER_ID and record.state is TransactionState.EMPTY
@@ -126,7 +126,7 @@ def _may_cause(exchange: Exchange, event: Event, sent: Collection[BatchKey] | No
 
 
 def _may_join(api_key: int, joined: Iterable[TopicPartition], sent: Collection[BatchKey] | None) -> bool:
-    """Produce and TxnOffsetCommit let their own partitions join (KIP-890), where the client has not asked before."""
+    """Whether the API can have added these partitions. Produce and TxnOffsetCommit add their own implicitly (KIP-890)."""
     if api_key in (_ADD_OFFSETS, _TXN_OFFSET_COMMIT):
         return any(topic == CONSUMER_OFFSETS for topic, _ in joined)
     if api_key == _PRODUCE and sent is not None:
@@ -136,7 +136,7 @@ def _may_join(api_key: int, joined: Iterable[TopicPartition], sent: Collection[B
 
 # -- happenings -----------------------------------------------------------------------------------------------------
 
-# The state before which a rule is hit at an API or a point. What it is hit at otherwise comes first in its millisecond.
+# The state that follows a hit at an API or a point. A hit anywhere else comes first in its millisecond.
 _LEADS_TO = {"EndTxn": PREPARED, "txn.prepare.append": PREPARED, "txn.complete.append": COMPLETE}
 _AFTER_THE_DECISION = ("txn.marker", "WriteTxnMarkers")
 
@@ -144,9 +144,9 @@ _AFTER_THE_DECISION = ("txn.marker", "WriteTxnMarkers")
 def with_happenings(
     events: list[Event], happenings: Iterable[Happening], transactional_id: str, *, is_over: bool
 ) -> list[Event]:
-    """Those from the beginning of the timeline to its end, where their time is; to now, while a transaction is open.
+    """Insert the happenings between the timeline's begin and its end, or until now if a transaction is open, at their times.
 
-    Within one millisecond a rule is hit before what it acts on happens, and behind what leads to it.
+    Within one millisecond a rule's hit comes before the event that it acts on, and after the event that led to it.
     """
     if not events:
         return events
@@ -166,7 +166,7 @@ def with_happenings(
 
 
 def _within_millisecond(at: str, events: Sequence[Event], first: int, end: int) -> int:
-    """Where a hit stands among ``events[first:end]``, which are of its millisecond."""
+    """Index of a hit among ``events[first:end]``, which are of the same millisecond."""
     for index in range(first, end):
         what = events[index].what
         state = what.state if isinstance(what, StateRecord) else None
@@ -181,7 +181,7 @@ def _within_millisecond(at: str, events: Sequence[Event], first: int, end: int) 
 
 
 def _open_at(events: Sequence[Event], index: int) -> int | None:
-    """The number of the transaction that has begun and is not complete before ``events[index]``."""
+    """Number of the transaction that is open before ``events[index]``; None if there is none."""
     states = (event for event in reversed(events[:index]) if isinstance(event.what, StateRecord))
     last = next(states, None)
     if last is None or not isinstance(last.what, StateRecord) or last.what.state in COMPLETE:

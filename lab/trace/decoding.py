@@ -1,4 +1,4 @@
-"""Frames as plain values for JSON. They are decoded only when a caller shows them."""
+"""Decodes frames to plain values for JSON. Done only when a caller requests exchanges."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from protocol.versions import WireField
 Decoded = dict[str, Any]
 
 CUT: Final[Decoded] = {"cut": True}
-"""Instead of a message whose frame was too large to keep."""
+"""Placeholder for a message whose frame was too large to keep."""
 
 RECORDS_TOLD_MAX: Final = 10_000
-"""Of one ``records`` field, where records are asked for."""
+"""Number of records of one ``records`` field that are decoded, if records are requested."""
 _COMPRESSIONS: Final = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def request_dict(exchange: Exchange, names: Names = no_names, *, values: bool = False) -> Decoded:
-    """The request, field by field in the order of the wire.
+    """The request, field by field in the order of the wire format.
 
-    Bytes are base64, of secrets only how many; records are summaries of their batches, with the records themselves if
-    ``values``. Behind an error code stands its name as ``error`` (``partition_error`` behind ``partition_error_code``),
-    behind a topic's id its name.
+    Bytes are base64, secrets only their length. Records are summaries of their batches, with the records themselves if
+    ``values`` is true. An error code is followed by its name as ``error`` (``partition_error`` after
+    ``partition_error_code``), a topic id by the topic's name.
     """
     if exchange.request_is_cut:
         return CUT
@@ -38,7 +38,7 @@ def request_dict(exchange: Exchange, names: Names = no_names, *, values: bool = 
 
 
 def answer_dict(exchange: Exchange, names: Names = no_names, *, values: bool = False) -> Decoded | None:
-    """The answer, likewise; None if there is none."""
+    """The response, in the same form; None if there is none."""
     if exchange.answer is None:
         return None
     if exchange.answer_is_cut:
@@ -48,7 +48,7 @@ def answer_dict(exchange: Exchange, names: Names = no_names, *, values: bool = F
 
 def _decoded(exchange: Exchange, frame: bytes, names: Names, *, values: bool, is_request: bool) -> Decoded:
     key, version = exchange.api_key, exchange.api_version
-    view = memoryview(frame)  # so that records are not copied
+    view = memoryview(frame)  # a view, so that records are not copied
     try:
         if is_request:
             message = request_codec(key, version).decode(view, parse_request_header(frame).body_offset)
@@ -65,7 +65,7 @@ class _Teller:
         self._values = values
 
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
-        """``wire`` is not asked of the message: a tagged struct that was not sent has its default, of no version."""
+        """``wire`` comes from the version, not from the message: a tagged struct that was not sent has no version."""
         shown: Decoded = {}
         for field in wire:
             value = getattr(message, field.name)
@@ -95,7 +95,7 @@ class _Teller:
                 return None if value is None else str(value)
             case "string" | "bool" | "float64":
                 return value
-        return int(value)  # an enum's member too
+        return int(value)  # also converts members of an enum
 
     def _batches(self, records: bytes | memoryview) -> Decoded:
         shown: list[Decoded] = []
@@ -109,7 +109,7 @@ class _Teller:
             found["undecodable"] = str(error)
         else:
             if end < len(records):
-                # Of the last batch only a beginning went, as Kafka allows.
+                # As in Kafka, the last batch of a Fetch response may be incomplete.
                 found["incomplete_bytes"] = len(records) - end
         return found
 
@@ -121,7 +121,7 @@ class _Teller:
 
 
 def batch_summary(batch: RecordBatch) -> Decoded:
-    """What the header of a batch says, and what a marker decides."""
+    """The header fields of a batch, and the decision of a marker."""
     shown: Decoded = {
         "base_offset": batch.base_offset,
         "last_offset": batch.last_offset,

@@ -1,4 +1,4 @@
-"""Elections as they happen, for timelines. Attached to the metadata of a broker with a control port only."""
+"""Records elections for timelines. Attached to the metadata of a broker only if it has a control port."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from broker.metadata.values import NO_LEADER, PartitionState, Topic
 
 
 class ElectionWatcher(MetadataListener):
-    """Notes each new leader epoch of a partition."""
+    """Notes each new leader epoch of a partition as a happening."""
 
     def __init__(self, metadata: ClusterMetadata, happenings: Happenings, clock: Clock) -> None:
         self._happenings = happenings
@@ -33,7 +33,7 @@ class ElectionWatcher(MetadataListener):
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         place = (topic.name, partition.index)
         if self._epochs.get(place) == partition.leader_epoch:
-            return  # who is in sync has changed
+            return  # only the ISR has changed
         self._epochs[place] = partition.leader_epoch
         name = f"{topic.name}-{partition.index}"
         leads = "no replica in sync runs: no node leads"

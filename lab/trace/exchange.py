@@ -1,4 +1,4 @@
-"""One request and what became of it, as the trace keeps it: raw frames and the facts that are cheap to have."""
+"""One request and its outcome, as the trace stores it: raw frames, and properties that are cheap to get."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from protocol.slotted import slotted
 from protocol.versions import message_name
 
 Names = Callable[[UUID], str | None]
-"""The name of a topic by its id; None for a topic that is not known (any more)."""
+"""Returns the name of a topic by its id; None for an unknown topic."""
 
 
 def no_names(topic_id: UUID) -> str | None:
-    """For callers that know no topic names."""
+    """For callers without topic names: always None."""
     return None
 
 
 class Outcome(Enum):
-    """What became of a request. The values are those of the JSON form."""
+    """Outcome of a request. The values are those of the JSON form."""
 
     IN_PROGRESS = "in_progress"
     HELD = "held"
-    """A rule stopped it on arrival: held, lost, or detached. It is not handled, or not on this connection."""
+    """A rule stopped the request on arrival (held, lost or detached): it is not handled, or not on this connection."""
     ANSWERED = "answered"
     UNANSWERED = "unanswered"
-    """Handled; the client wanted no answer (acks=0)."""
+    """The request was handled, and the client wanted no response (acks=0)."""
     ANSWER_LOST = "answer_lost"
-    """Handled, and a rule kept the answer back."""
+    """The request was handled, and a rule did not let the response be sent."""
     CONNECTION_GONE = "connection_gone"
-    """The connection ended before the answer."""
+    """The connection ended before the response."""
 
 
 class TransactionFacts(NamedTuple):
-    """Whose transaction (or idempotent producer) a request is about. -1 and None: it does not say."""
+    """The transaction or idempotent producer that a request belongs to. -1 and None: not in the request."""
 
     transactional_id: str | None
     producer_id: int = -1
@@ -45,7 +45,7 @@ class TransactionFacts(NamedTuple):
 
 
 class Ends(NamedTuple):
-    """Both ends of a connection, for a capture."""
+    """Addresses of both ends of a connection, for a capture file."""
 
     peer_host: str
     peer_port: int
@@ -55,13 +55,13 @@ class Ends(NamedTuple):
 
 @slotted(eq=False)
 class Exchange:
-    """A request, and its answer once there is one. Frames are without their size fields."""
+    """A request, and its response once there is one. Frames are without their size fields."""
 
     number: int
-    """Counts from 1 in the order of arrival; never used twice, also after ``clear``."""
+    """Counts from 1 in the order of arrival. No number is used twice, even after ``clear``."""
     node_id: int
     connection_id: int
-    """Of the node: the n-th connection that it has accepted."""
+    """Number of the connection among those that the node has accepted."""
     ends: Ends
     listener: str
     api_key: int
@@ -70,9 +70,9 @@ class Exchange:
     client_id: str | None
     transactions: tuple[TransactionFacts, ...]
     arrived_ms: int
-    """By the broker's clock, which may be virtual."""
+    """Time of arrival by the broker's clock, which may be virtual."""
     arrived_us: int
-    """The same to the microsecond."""
+    """``arrived_ms`` in microseconds."""
     request: bytes
     request_bytes: int
     answer: bytes | None = None
@@ -80,27 +80,27 @@ class Exchange:
     answered_ms: int | None = None
     answered_us: int | None = None
     took_us: int | None = None
-    """From arrival to the answer, in real time."""
+    """Duration from arrival to response, in real time."""
     outcome: Outcome = Outcome.IN_PROGRESS
     was_held: bool = False
-    """A rule stopped it on arrival; it may have been let go since."""
+    """Whether a rule stopped the request on arrival. It may have been released since."""
     rule: int | None = None
-    """The rule that has answered instead of the broker, or has altered its answer."""
+    """Id of the rule that has responded in the broker's place, or altered the response."""
     principal: str | None = None
     errors: tuple[int, ...] = ()
-    """The error codes of the answer, each once, without 0."""
+    """The different error codes of the response, without 0."""
     throttle_ms: int = 0
-    """For so long the answer tells its client to wait for its quota."""
+    """Throttle time in the response."""
     handled_alone: int = 0
-    """How many times it was handled without sending a response: as a duplicate, or late."""
+    """Number of times that the request was handled without a response: as a duplicate, or late."""
     request_summary: str | None = None
-    """Of a frame too large to keep whole: what the text line says of it."""
+    """Text of the request for its line, if the frame was too large to keep whole."""
     answer_summary: str | None = None
     in_ring: bool = False
 
     @property
     def api(self) -> str:
-        """Kafka's name: ``EndTxn``."""
+        """Kafka's name of the API: ``EndTxn``."""
         return api_name(self.api_key)
 
     @property
@@ -109,7 +109,7 @@ class Exchange:
 
     @property
     def from_node(self) -> int | None:
-        """The node that asked, if it was one of the cluster's."""
+        """Id of the node that sent the request; None if it was a client."""
         return sending_node(self.client_id)
 
     @property
@@ -122,11 +122,11 @@ class Exchange:
 
     @property
     def is_over(self) -> bool:
-        """Nothing more will be heard of it."""
+        """Whether the outcome is final."""
         return self.outcome not in (Outcome.IN_PROGRESS, Outcome.HELD)
 
 
 def api_name(api_key: int) -> str:
-    """``EndTxn`` for 26; the number itself for what is not known."""
+    """Kafka's name of an API, such as ``EndTxn`` for 26; the number as text for an unknown one."""
     known = APIS.get(api_key)
     return message_name(known[0]) if known else str(api_key)

@@ -1,4 +1,4 @@
-"""Which exchanges a caller wants to see."""
+"""Filters for exchanges."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from protocol.slotted import slotted
 
 
 class BadFilter(ValueError):
-    """An invalid filter; the text says what is wrong."""
+    """An invalid filter. The message says what is wrong."""
 
 
 @slotted(frozen=True)
 class TraceFilter:
-    """None: whatever it is. Several of them must all hold."""
+    """A filter, whose fields must all match. None matches everything."""
 
     api_key: int | None = None
     api_version: int | None = None
@@ -27,14 +27,14 @@ class TraceFilter:
     producer_id: int | None = None
     outcome: Outcome | None = None
     without: frozenset[int] = frozenset()
-    """Keys of APIs that are left out where they are answered, or still may be; what a rule did to them is not."""
+    """APIs to leave out, by key, unless a rule has stopped the request or the response."""
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> TraceFilter:
-        """From the query of a URL or the options of a command: api, version, node, connection, client_id,
-        transactional_id, producer_id, outcome, without. ``BadFilter`` for any other name, and for a value that cannot be.
+        """The filter in a URL's query or a command's options: api, version, node, connection, client_id,
+        transactional_id, producer_id, outcome, without. Raises ``BadFilter`` for any other name and for invalid values.
 
-        ``api`` is a name in any writing (EndTxn, end_txn, end-txn) or a key, ``without`` such names with commas.
+        ``api`` is a name in any spelling (EndTxn, end_txn, end-txn) or a key, ``without`` such names separated by commas.
         """
         unknown = set(parameters) - set(_FIELDS)
         if unknown:

@@ -1,4 +1,4 @@
-"""Hanging transactions of an id: open in a partition, unknown to the coordinator."""
+"""Finds hanging transactions of a transactional id: open in a partition, unknown to the coordinator."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ PARTITIONS_PER_TURN: Final = 1000
 async def hanging_of(
     nodes: Sequence[Node], transactional_id: str, producer_ids: Collection[int]
 ) -> list[Hanging]:
-    """Transactions of these producers that no coordinator state names, in the partitions that the nodes lead.
+    """Open transactions of these producers, in partitions that the nodes lead, that the coordinator does not know.
 
-    Empty while no running node coordinates the id: then it is not known.
+    Empty if no running node coordinates the id, because that cannot be decided then.
     """
     coordinated = _coordinated(nodes, transactional_id)
     if coordinated is None:
@@ -54,7 +54,7 @@ def _coordinated(nodes: Sequence[Node], transactional_id: str) -> Transaction | 
 
 
 def _is_known(txn: Transaction, partition: Partition, producer_id: int) -> bool:
-    """Will the coordinator end it?"""
+    """Whether the coordinator knows the transaction and will end it."""
     return (
         txn.state not in SETTLED
         and producer_id in (txn.producer_id, txn.previous_producer_id)

@@ -1,4 +1,4 @@
-"""Exchanges as JSON: one object each, one line each."""
+"""Formats exchanges as JSON: one object or one line each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from lab.trace.exchange import Exchange, Names, no_names
 def to_json(
     exchange: Exchange, names: Names = no_names, *, bodies: bool = True, values: bool = False
 ) -> Decoded:
-    """An exchange as an object that ``json`` can write.
+    """An exchange as an object for ``json``.
 
-    number, node, from_node (of the cluster, or null), connection, peer ("host:port"), listener, api, api_key, version,
-    correlation_id, client_id, arrived_ms, arrived_us (since the epoch), answered_ms, took_us, request_bytes,
+    number, node, from_node (a node of the cluster, or null), connection, peer ("host:port"), listener, api, api_key,
+    version, correlation_id, client_id, arrived_ms, arrived_us (since the epoch), answered_ms, took_us, request_bytes,
     answer_bytes, outcome ("answered", "unanswered", "answer_lost", "connection_gone", "held", "in_progress"), was_held,
-    handled_alone, rule (that has answered or altered the answer, or null), principal, transactions ([{transactional_id,
+    handled_alone, rule (that has responded or altered the response, or null), principal, transactions ([{transactional_id,
     producer_id, producer_epoch}]), and with ``bodies`` request and answer (`decoding.request_dict`), the records' keys and
     values only with ``values``.
     """
@@ -54,5 +54,5 @@ def to_json(
 def json_line(
     exchange: Exchange, names: Names = no_names, *, bodies: bool = True, values: bool = False
 ) -> str:
-    """The same on one line, with its line feed."""
+    """The object of ``to_json`` as one line, with a line feed."""
     return json.dumps(to_json(exchange, names, bodies=bodies, values=values), ensure_ascii=False) + "\n"

@@ -1,4 +1,4 @@
-"""One line per exchange, for people who watch."""
+"""Formats an exchange as one line of text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from lab.trace.decoding import Decoded, answer_dict, request_dict
 from lab.trace.exchange import Exchange, Names, Outcome, no_names
 
 PLACES_TOLD_MAX: Final = 4
-"""Topic partitions named in one line; of the others only the number is shown."""
+"""Number of topic partitions in one line. The others are only counted."""
 ERRORS_TOLD_MAX: Final = 4
 
 ErrorAt = tuple[str | None, int | None, str]
-"""Topic, partition, error by its name."""
+"""(topic, partition, name of the error)"""
 
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _TOPIC_KEYS: Final = ("topic_name", "topic", "name", "topic_id")
@@ -32,8 +32,8 @@ _OUTCOMES: Final = {
 def text_line(exchange: Exchange, names: Names = no_names) -> str:
     """``12:00:01.250 node 1 < producer-1@127.0.0.1:50312 EndTxn v5 #7 tx=orders pid=3/0 commit -> ok 3/1 0.4 ms``.
 
-    Time of arrival (UTC), who was asked by whom, API and version, correlation id, what it is about, what the answer
-    says, and how long it took.
+    Time of arrival (UTC), node and sender, API and version, correlation id, summary of the request, summary of the
+    response, duration.
     """
     asked = exchange.request_summary
     if asked is None:
@@ -53,7 +53,7 @@ def text_line(exchange: Exchange, names: Names = no_names) -> str:
 
 
 def time_of_day(time_ms: int) -> str:
-    """``12:00:01.250`` in UTC. What a client has stamped may be no time of this calendar: then it is its number."""
+    """A time as ``12:00:01.250`` in UTC; as its number if the calendar has no such time (clients may send any timestamp)."""
     if not 0 <= time_ms < _YEAR_10000_MS:
         return str(time_ms)
     return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%H:%M:%S.%f")[:-3]
@@ -74,16 +74,16 @@ def _outcome(exchange: Exchange, names: Names) -> str:
     return _OUTCOMES[exchange.outcome] + (f" ({said})" if said else "")
 
 
-# -- what a message is about ----------------------------------------------------------------------------------------
+# -- summaries ------------------------------------------------------------------------------------------------------
 
 
 def request_summary(request: Decoded) -> str:
-    """Transactional id, producer, group, what is decided, topic partitions with the sequences of their batches."""
+    """Transactional id, producer, group, decision, topic partitions with the sequences of their batches."""
     return " ".join([*_facts(request), *_shortened(_places(request), PLACES_TOLD_MAX)])
 
 
 def answer_summary(answer: Decoded) -> str:
-    """Errors by name, where there are any; else ``ok``, and what was given: producers, offsets, batches."""
+    """Names of the errors if there are any, else ``ok`` with producers, offsets, batches."""
     errors = list(dict.fromkeys(map(_error_text, errors_in(answer))))
     if errors:
         return " ".join(_shortened(errors, ERRORS_TOLD_MAX))
@@ -91,7 +91,7 @@ def answer_summary(answer: Decoded) -> str:
 
 
 def _facts(message: Decoded) -> Iterator[str]:
-    """What stands at the top, or in the list of transactions, groups or markers that the later versions have."""
+    """Ids and decisions at the top of a message, or in the lists of transactions, groups or markers of later versions."""
     for part in (message, *_parts(message)):
         transactional_id = part.get("transactional_id") or part.get("v3_and_below_transactional_id")
         if transactional_id:
@@ -120,7 +120,7 @@ def _parts(message: Decoded) -> Iterator[Decoded]:
 
 
 def _places(part: Any, topic: str | None = None, *, bare: bool = True) -> Iterator[str]:
-    """Each topic partition with what there is of it; without ``bare`` only those of which there is something."""
+    """Each topic partition with its offset or records; without ``bare`` only those that have any."""
     if isinstance(part, list):
         for each in part:
             if isinstance(each, int) and topic is not None:
@@ -158,7 +158,7 @@ def _first(part: Decoded, names: Iterable[str]) -> Any:
 
 
 def _of_partition(part: Decoded) -> str:
-    """``@17`` an offset; ``[3 seq 0-2]`` records and sequences; batches are counted."""
+    """``@17`` for an offset, ``[3 seq 0-2]`` for records with sequences; several batches are counted."""
     records = part.get("records")
     if isinstance(records, dict):
         return _of_records(records)
@@ -191,7 +191,7 @@ def _error_text(at: ErrorAt) -> str:
 
 
 def errors_in(part: Any, topic: str | None = None) -> Iterator[ErrorAt]:
-    """Each error, with the topic and the partition that it is about: ``("orders", 0, "NOT_ENOUGH_REPLICAS")``."""
+    """Each error with its topic and partition: ``("orders", 0, "NOT_ENOUGH_REPLICAS")``."""
     if isinstance(part, list):
         for each in part:
             yield from errors_in(each, topic)

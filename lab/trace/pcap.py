@@ -1,8 +1,8 @@
-"""Exchanges as a capture file, for Wireshark and its kin.
+"""Formats exchanges as a capture file for Wireshark and similar tools.
 
-What went over the wire: frames with their sizes, each in TCP segments of its own, both directions of each connection, with
-a handshake in front of its first frame. Addresses and ports are the real ones; the rest of Ethernet, IP and TCP is made
-up, and correct: checksums, sequence numbers, acknowledgements.
+The file has the frames with their sizes, each in TCP segments of its own, for both directions of each connection, with a
+handshake before the first frame. Addresses and ports are the real ones. The other parts of Ethernet, IP and TCP are
+generated, with correct checksums, sequence numbers and acknowledgements.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.slotted import slotted
 SEGMENT_BYTES_MAX: Final = 32 * 1024
 SNAPSHOT_BYTES: Final = 256 * 1024
 DEFAULT_PORT: Final = 9092
-"""Where a connection has no port of its own: one that never was a socket."""
+"""Port number for a connection that is not a socket."""
 EPHEMERAL_PORT: Final = 49152
 
 Address = IPv4Address | IPv6Address
@@ -44,10 +44,10 @@ _HANDSHAKE: Final = 3
 
 
 def pcap(exchanges: Iterable[Exchange]) -> Iterator[bytes]:
-    """A pcap file in pieces (``application/vnd.tcpdump.pcap``), packets in the order of time.
+    """A pcap file in pieces (``application/vnd.tcpdump.pcap``), with packets in time order.
 
-    An answer that a rule kept back never was on the wire and is not in the file. Of a frame that the trace has cut the
-    packets are there, and say that the rest was not captured.
+    A response that a rule has lost was never sent and is not in the file. A frame that the trace has cut has packets that
+    are marked as not completely captured.
     """
     yield _FILE.pack(0xA1B2C3D4, 2, 4, 0, 0, SNAPSHOT_BYTES, _ETHERNET)
     flows: dict[object, _Flow] = {}
@@ -65,7 +65,7 @@ def pcap(exchanges: Iterable[Exchange]) -> Iterator[bytes]:
 
 
 def _sent(exchanges: Iterable[Exchange]) -> Iterator[tuple[int, int, Exchange, bool]]:
-    """Each frame that was sent: when, its place among those of the same time, and whether it is an answer."""
+    """Each frame that was sent: (time, order among equal times, exchange, whether it is a response)."""
     for exchange in exchanges:
         yield exchange.arrived_us, 2 * exchange.number, exchange, False
         if exchange.answered_us is not None and exchange.outcome is Outcome.ANSWERED:
@@ -96,7 +96,7 @@ class _Flow:
     def of(cls, exchange: Exchange) -> _Flow:
         peer_host, peer_port, host, port = exchange.ends
         peer_address, address = _of_one_family(_address(peer_host), _address(host))
-        # Two connections may have had the same ports, one after the other: their numbers keep them apart.
+        # Two connections may use the same ports one after the other. Their sequence numbers distinguish them.
         number = exchange.node_id * 7919 + exchange.connection_id
         first_sequence = number * 1_000_003 & 0x7FFF_FFFF
         ephemeral = EPHEMERAL_PORT + number % (65536 - EPHEMERAL_PORT)
@@ -106,7 +106,7 @@ class _Flow:
         )
 
     def handshake(self, before_us: int) -> Iterator[bytes]:
-        """The connection may be older than the trace: it begins just before its first frame."""
+        """Packets of a handshake just before the first frame: the connection may be older than the trace."""
         peer, node = self.peer, self.node
         yield self._packet(before_us - _HANDSHAKE, peer, node, _SYN)
         peer.sequence = _advanced(peer, 1)
@@ -115,7 +115,7 @@ class _Flow:
         yield self._packet(before_us - _HANDSHAKE + 2, peer, node, _ACK)
 
     def frame(self, time_us: int, frame: bytes, size: int, *, from_peer: bool) -> Iterator[bytes]:
-        """A frame of ``size`` bytes, of which ``frame`` is what was kept."""
+        """Packets of a frame of ``size`` bytes, of which ``frame`` was kept."""
         sender, receiver = (self.peer, self.node) if from_peer else (self.node, self.peer)
         data = _FRAME_SIZE.pack(size) + frame
         end = _FRAME_SIZE.size + size
@@ -123,8 +123,8 @@ class _Flow:
         for start in range(0, end, SEGMENT_BYTES_MAX):
             length = min(SEGMENT_BYTES_MAX, end - start)
             flags = _ACK | _PSH if start + length == end else _ACK
-            # Of a frame that is not whole only the first packet has content, and less than it should: then a reader
-            # decodes what is there, instead of waiting for the rest.
+            # For a cut frame only the first packet has content, one byte too short: then Wireshark decodes what there
+            # is, and does not wait for the rest.
             kept = data[start : start + length] if is_whole else data[: length - 1] if start == 0 else b""
             yield self._packet(time_us, sender, receiver, flags, kept, length)
             sender.sequence = _advanced(sender, length)
@@ -132,7 +132,7 @@ class _Flow:
     def _packet(
         self, time_us: int, sender: _Side, receiver: _Side, flags: int, kept: bytes = b"", length: int = 0
     ) -> bytes:
-        """A packet with ``length`` bytes of payload, the first of which were kept."""
+        """A packet with ``length`` bytes of payload, of which ``kept`` was captured."""
         packet = b"".join(
             (self._ip(sender, receiver, length), _tcp(sender, receiver, flags, kept, length), kept)
         )
@@ -158,7 +158,7 @@ def _tcp(sender: _Side, receiver: _Side, flags: int, kept: bytes, length: int) -
     acknowledged = receiver.sequence if flags & _ACK else 0
     fields = (sender.port, receiver.port, sender.sequence, acknowledged, 5 << 4, flags, _WINDOW)
     header = _TCP.pack(*fields, 0, 0)
-    # The pseudo header: its fields are wider in IPv6, and sum up to the same.
+    # The pseudo header. In IPv6 its fields are wider, but give the same sum.
     pseudo = b"".join(
         (
             sender.address.packed,
@@ -175,16 +175,16 @@ def _advanced(side: _Side, count: int) -> int:
 
 
 def _checksum(data: bytes) -> int:
-    """The internet checksum (RFC 1071): modulo 2^16 - 1 the whole is one big number in base 2^16."""
+    """The internet checksum (RFC 1071), computed as one large number modulo 2^16 - 1."""
     if len(data) % 2:
         data += b"\0"
     total = int.from_bytes(data, "big") % 0xFFFF
-    # Of a sum that is not zero the remainder 0 stands for 0xffff; its complement is 0.
+    # If the sum is not zero but its remainder is, the remainder counts as 0xffff, whose complement is 0.
     return ~(total or 0xFFFF) & 0xFFFF
 
 
 def _address(host: str) -> Address:
-    """As it is, an IPv4 address in IPv6 clothes undressed; what is no address becomes the loopback one."""
+    """The address, with IPv4-mapped IPv6 as IPv4; the loopback address for text that is not an address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""Which transactions and producers a decoded request is about."""
+"""Extracts the transactions and producers from a decoded request."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from lab.trace.exchange import TransactionFacts
 from protocol.batch import HEADER_BYTES
 
 TRANSACTION: Final = 1
-"""The key type of FindCoordinator that asks for a transaction's coordinator."""
+"""Key type of FindCoordinator for a transaction's coordinator."""
 
-# Where producer id and epoch stand in the header of a batch.
+# Producer id and epoch in the header of a batch.
 _PRODUCER: Final = Struct(">qh")
 _PRODUCER_OFFSET: Final = 43
 
@@ -20,13 +20,13 @@ Facts = tuple[TransactionFacts, ...]
 
 
 def transactions_in(api_key: int, request: Any) -> Facts:
-    """Empty for a request that is about no transaction and no producer."""
+    """The transactions and producers in a request; empty if it has none."""
     read = _READERS.get(api_key)
     return read(request) if read is not None else ()
 
 
 def _produce(request: Any) -> Facts:
-    """A client's request holds the batches of one producer: the first one says which."""
+    """A client's Produce has batches of one producer only, so the first batch is enough."""
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -53,7 +53,7 @@ def _one(request: Any) -> Facts:
 
 
 def _add_partitions(request: Any) -> Facts:
-    """From version 4 on one request speaks for many ids."""
+    """From version 4 on one request has many transactional ids."""
     if not request.v3_and_below_transactional_id:
         return tuple(
             TransactionFacts(each.transactional_id, each.producer_id, each.producer_epoch)

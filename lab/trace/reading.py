@@ -1,6 +1,6 @@
-"""Reads what the logs of the running nodes hold of a transactional id.
+"""Reads the timeline and the states of a transactional id from the logs of the running nodes.
 
-In slices: between them others have their turns, and the logs may change.
+It reads in slices, between which the event loop serves other tasks, so the logs may change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["ScanLimits", "UnknownTransaction", "states", "timeline", "transactio
 
 SLICE_BATCHES: Final = 1000
 SLICE_BYTES: Final = 4 * 1024 * 1024
-"""Read without a pause: a few milliseconds."""
+"""Bytes read in one turn of the loop, which takes a few milliseconds."""
 
 
 async def timeline(
@@ -39,9 +39,9 @@ async def timeline(
     trace: Trace | None = None,
     limits: ScanLimits | None = None,
 ) -> Timeline:
-    """The life of an id, from the logs of the leaders among ``nodes`` (the running ones), and from the trace's ring.
+    """The timeline of an id, from the leaders' logs on ``nodes`` (the running ones), and from the trace's ring.
 
-    ``UnknownTransaction`` if there is no such id.
+    Raises ``UnknownTransaction`` if there is no such id.
     """
     try:
         return await timeline_from(_NodesScan(nodes, limits or ScanLimits()), transactional_id, trace, limits)
@@ -51,24 +51,24 @@ async def timeline(
 
 
 async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int) -> list[StateRecord] | None:
-    """The records of an id among the newest of its log, the oldest first; None if some older ones were not looked at."""
+    """The records of an id in the newest part of its log, the oldest first; None if older ones may have been skipped."""
     scan = _NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
     found = await scan.states(transactional_id)
     return found if found or (scan.scanned and scan.scanned[0].is_whole) else None
 
 
 def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
-    """Every transactional id that the coordinators on ``nodes`` know, by its name.
+    """All transactional ids that the coordinators on ``nodes`` know, by name.
 
     [{"transactional_id", "state": "Ongoing", "producer_id", "producer_epoch", "timeout_ms", "start_ms" (null: none is
-    open), "open_ms" (for so long, as its time-out counts), "last_update_ms", "partitions": ["orders-0"],
+    open), "open_ms" (how long it has been open, as its timeout counts), "last_update_ms", "partitions": ["orders-0"],
     "coordinator": node id}]
     """
     found = {
         txn.transactional_id: (txn, node)
         for node in nodes
         for index, shard in node.transactions.memory().items()
-        # Else it was this node's once.
+        # Skip the state of a partition that this node no longer leads.
         if isinstance(node.replicas.leader(TRANSACTION_STATE, index), Partition)
         for txn in shard.values()
     }
@@ -114,7 +114,7 @@ class _NodesScan(Scan):
     async def batches(
         self, place: TopicPartition, since_ms: int | None
     ) -> AsyncIterator[tuple[int, RecordBatch]]:
-        """The node whose log is read, and each batch of it."""
+        """(node id, batch) for each batch of the log that is read."""
         replica = self._replica(place)
         if replica is None:
             return
@@ -132,13 +132,13 @@ class _NodesScan(Scan):
                     end = position = batch.next_offset
                     goes_on = True
             except (StorageError, CorruptBatch, OSError):
-                is_whole = False  # it was cut or taken away while others had their turn
+                is_whole = False  # the log was truncated or deleted in another turn
                 break
             await asyncio.sleep(0)
         self.scanned.append(Scanned(*place, node_id, start, end, is_whole))
 
     def _replica(self, place: TopicPartition) -> tuple[int, Log] | None:
-        """The leader's log; while no leader is running, the longest of the followers'."""
+        """The leader's log; if no leader is running, the longest log of the followers."""
         found: list[tuple[bool, int, int, Log]] = []
         for node in self._nodes:
             partition = node.replicas.get(*place)
@@ -155,7 +155,7 @@ _rank: Callable[[tuple[bool, int, int, Log]], tuple[bool, int]] = lambda each: e
 
 
 def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
-    """Batches from ``offset``'s batch on, as many as one turn may read."""
+    """Batches from the one that contains ``offset`` on, as many as may be read in one turn."""
     size = 0
     for batch in islice(log.batches(offset), SLICE_BATCHES):
         yield batch
@@ -165,10 +165,10 @@ def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
 
 
 def _start(log: Log, bytes_max: int, since_ms: int | None) -> tuple[int, bool]:
-    """Where to begin, and whether everything that matters lies behind it.
+    """(offset to begin at, whether everything relevant is at or above it).
 
-    The time index is only asked where the log is too long to be read: what a client stamps need not be the time at
-    which it wrote.
+    The time index is used only if the log is too long to be read completely, because a client's timestamp need not be the
+    time at which it wrote.
     """
     start = log.log_start_offset
     if log.size <= bytes_max:

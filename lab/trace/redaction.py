@@ -1,9 +1,9 @@
-"""Takes secrets out of frames before the trace keeps them. Pure.
+"""Removes secrets from frames before the trace stores them. Pure.
 
 frame = redacted(36, 2, frame, is_request=True)
 
-What is left has the same length and the same fields: bytes that were a secret are zeros, text that was one is asterisks. So
-neither the ring nor anything that is made of it, a capture for one, can show a password, a token, or a proof of one.
+The result has the same length and the same fields: secret bytes become zeros, secret text becomes asterisks. So neither the
+ring nor anything derived from it, such as a capture file, can show a password, a token, or a proof of one.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from protocol.frame import parse_request_header, response_body_offset
 from protocol.versions import WireField
 
 SECRETS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
-"""Fields of the wire that are secrets."""
+"""Fields of the wire format that are secrets."""
 
 ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 33, 44
 _WITH_CONFIGS: Final = frozenset({ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS})
 WITH_SECRETS: Final = frozenset({*_WITH_CONFIGS, 36, 38, 39, 40, 41, 51})
-"""SaslAuthenticate, those of delegation tokens, AlterUserScramCredentials: APIs with secrets in a request or a response."""
+"""APIs with secrets: SaslAuthenticate, those of delegation tokens, AlterUserScramCredentials."""
 
 
 def redacted(key: int, version: int, frame: bytes, *, is_request: bool) -> bytes:
-    """The frame itself if there is no secret in it. Of one that cannot be read only the header is left."""
+    """The frame without secrets: the frame itself if it has none, only the header if it cannot be decoded."""
     if key not in WITH_SECRETS:
         return frame
     offset = 0
@@ -43,7 +43,7 @@ def redacted(key: int, version: int, frame: bytes, *, is_request: bool) -> bytes
         body = b"".join(_encoded(key, version, message, is_request=is_request))
     except (MalformedRequest, UnknownVersion):
         body = b""
-    # Tags that this version does not know are gone: what stands behind a message is read by nothing.
+    # Unknown tagged fields are lost, so the message is shorter. The padding behind it is never read.
     return (frame[:offset] + body).ljust(len(frame), b"\0")
 
 
@@ -52,7 +52,7 @@ def _encoded(key: int, version: int, message: Any, *, is_request: bool) -> list[
 
 
 def _redact(message: Any, wire: Sequence[WireField]) -> bool:
-    """Whether there was a secret. ``wire`` is not asked of the message, as in `decoding`."""
+    """Replace secrets; returns whether there was one. ``wire`` comes from the version, as in `decoding`."""
     found = False
     for field in wire:
         value = getattr(message, field.name)
@@ -66,7 +66,7 @@ def _redact(message: Any, wire: Sequence[WireField]) -> bool:
 
 
 def _redact_configs(request: Any) -> bool:
-    """As Kafka's request log does (``RequestChannel.loggableRequest``)."""
+    """Redact the values of sensitive settings, as Kafka's request log does (``RequestChannel.loggableRequest``)."""
     found = False
     for resource in request.resources:
         for config in resource.configs:

@@ -1,4 +1,4 @@
-"""The last exchanges, within bounds. What is new pushes out what is oldest."""
+"""The newest exchanges, within limits. A new one displaces the oldest ones."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from lab.trace.exchange import Exchange
 from protocol.slotted import slotted
 
 EXCHANGE_BYTES: Final = 600
-"""What an exchange takes beside its frames, roughly."""
+"""Approximate memory of an exchange without its frames."""
 
 
 @slotted(frozen=True)
 class TraceLimits:
-    """What the trace may take of the broker's memory."""
+    """Limits of the trace's memory."""
 
     entries_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
-    """Of all exchanges in the ring, their frames and ``EXCHANGE_BYTES`` for each."""
+    """For all exchanges in the ring: their frames, plus ``EXCHANGE_BYTES`` each."""
     frame_bytes_max: int = 2 * 1024 * 1024
-    """Of one request, and of one answer: what is larger is cut, and marked. (Clients send up to 1 MiB by default.)"""
+    """For one request and for one response. A larger frame is cut, and marked. (Clients send up to 1 MiB by default.)"""
     head_bytes: int = 16 * 1024
-    """So much is kept of what is cut."""
+    """Number of bytes that are kept of a frame that is cut."""
     follow_entries_max: int = 1000
-    """Of exchanges that wait for one follower; what comes while so many wait is dropped, and counted."""
+    """For the exchanges that wait for one follower. Further ones are dropped and counted."""
     follow_bytes_max: int = 8 * 1024 * 1024
 
     def cut(self, frame: bytes) -> bytes:
@@ -41,7 +41,7 @@ class Ring:
         self._exchanges: deque[Exchange] = deque()
         self.bytes = 0
         self.pushed_out = 0
-        """How many had to go so far."""
+        """Number of exchanges displaced so far."""
 
     def __len__(self) -> int:
         return len(self._exchanges)
@@ -60,7 +60,7 @@ class Ring:
         self._make_room()
 
     def grow(self, exchange: Exchange, added_bytes: int) -> None:
-        """One that was added has got its answer."""
+        """Count the bytes of the response to an exchange that was added before."""
         if exchange.in_ring:
             self.bytes += added_bytes
             self._make_room()
@@ -83,5 +83,5 @@ class Ring:
 
 
 def bytes_of(exchange: Exchange) -> int:
-    """What an exchange counts in the ring."""
+    """Bytes charged to the ring for one exchange."""
     return EXCHANGE_BYTES + len(exchange.request) + len(exchange.answer or b"")

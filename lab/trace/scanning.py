@@ -1,4 +1,4 @@
-"""The timeline of a transactional id, from logs that are read batch by batch, wherever they are."""
+"""Builds the timeline of a transactional id from logs that are read batch by batch."""
 
 from __future__ import annotations
 
@@ -35,36 +35,36 @@ PRODUCE: Final = 0
 
 @slotted(frozen=True)
 class ScanLimits:
-    """How much is read for one timeline."""
+    """Limits of what is read for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Of one log. Of a longer one, what is not older than the first transaction known of the id, and then the end."""
+    """For one log. From a longer one: what is not older than the id's first known transaction, then the end."""
     offsets_max: int | None = None
-    """Of one log, before its end; None for no such bound."""
+    """For one log, before its end; None: unlimited."""
     exchanges_max: int = 5000
-    """From the trace's ring, the newest."""
+    """Newest exchanges from the trace's ring."""
 
 
 class UnknownTransaction(LookupError):
-    """No transaction log that can be read has heard of this transactional id; the text says so."""
+    """No readable transaction log has a record of this transactional id. The message says so."""
 
 
 class Scan(ABC):
-    """Reads logs and writes down which parts of them."""
+    """Reads logs, and notes which parts were read."""
 
     unknown: str
-    """The sentence that none of the logs knows an id, up to the id."""
+    """Message that none of the logs has the id; the id is appended."""
 
     def __init__(self) -> None:
         self.scanned: list[Scanned] = []
 
     @abstractmethod
     async def home(self, transactional_id: str) -> TopicPartition | None:
-        """The partition of ``__transaction_state`` that has the records of an id; None if there is none yet."""
+        """The partition of ``__transaction_state`` with the records of an id; None if the topic does not exist yet."""
 
     @abstractmethod
     def batches(self, place: TopicPartition, since_ms: int | None) -> AsyncIterator[tuple[int, RecordBatch]]:
-        """The node whose log is read, and each batch of it; ``scanned`` gets a row."""
+        """(node id, batch) for each batch of the log that is read. Adds a row to ``scanned``."""
 
     @abstractmethod
     async def hanging(self, transactional_id: str, producer_ids: frozenset[int]) -> list[Hanging]:
@@ -72,7 +72,7 @@ class Scan(ABC):
 
     @abstractmethod
     def happenings(self) -> Iterable[Happening]:
-        """What happened to nodes, leaders and rules."""
+        """Happenings: starts and stops of nodes, elections, hits of rules."""
 
     async def states(self, transactional_id: str) -> list[StateRecord]:
         """The records of the id, in the order of the log."""
@@ -82,7 +82,7 @@ class Scan(ABC):
             return found
         needle = transactional_id.encode()
         async for node_id, batch in self.batches(place, None):
-            # A compressed batch does not show what is in it.
+            # The content of a compressed batch cannot be searched for the id.
             if batch.is_control or (batch.compression == 0 and needle not in bytes(batch.body)):
                 continue
             found += _state_records(node_id, place, batch, transactional_id)
@@ -91,7 +91,7 @@ class Scan(ABC):
     async def written(
         self, place: TopicPartition, producer_ids: frozenset[int], since_ms: int
     ) -> list[BatchWritten | MarkerWritten]:
-        """What these producers have written to a partition."""
+        """The batches and markers of these producers in a partition."""
         found: list[BatchWritten | MarkerWritten] = []
         async for node_id, batch in self.batches(place, since_ms):
             if batch.producer_id in producer_ids:
@@ -104,9 +104,9 @@ class Scan(ABC):
 async def timeline_from(
     scan: Scan, transactional_id: str, trace: Trace | None = None, limits: ScanLimits | None = None
 ) -> Timeline:
-    """The life of an id, from the logs that ``scan`` reads, and from the trace's ring.
+    """The timeline of an id, from the logs that ``scan`` reads, and from the trace's ring.
 
-    It does not ask that the trace has been on: the logs know all but requests, answers and what was refused.
+    The trace need not have been on: the logs have everything except requests, responses and errors. Raises
     ``UnknownTransaction`` if there is no such id.
     """
     limits = limits or ScanLimits()
@@ -134,7 +134,7 @@ async def timeline_from(
         )
         return Timeline(assembled, names)
 
-    # A long life takes a while to be put together; what it is made of does not change any more.
+    # Assembling a long timeline takes time, so it is done in a thread. Its input does not change any more.
     return await asyncio.to_thread(put_together)
 
 
@@ -146,7 +146,7 @@ def _producer_ids(states: Sequence[StateRecord]) -> frozenset[int]:
 
 
 def _sent(exchanges: Sequence[Exchange], names: Names) -> dict[int, set[BatchKey]]:
-    """Which batches each Produce brought; what was cut does not say it."""
+    """The batches in each Produce, by the number of its exchange. Cut frames are skipped."""
     return {
         exchange.number: set(_batches_in(request_dict(exchange, names)))
         for exchange in exchanges
@@ -169,7 +169,7 @@ def _batches_in(produce: Decoded) -> Iterator[BatchKey]:
 
 
 def _since_ms(states: Sequence[StateRecord]) -> int:
-    """When the first transaction that is known began; of one whose beginning is gone from the log the rest says it."""
+    """Begin of the first known transaction. If its first record is gone from the log, its later records have the time."""
     known = [record.time_ms for record in states]
     known += [
         record.value.transaction_start_timestamp_ms
@@ -206,7 +206,7 @@ def _state_records(
                 continue
             value = None if record.value is None else TransactionLogValue.decode(record.value)
         except ValueError:
-            continue  # of a kind or version that is not known here, as for the coordinator
+            continue  # of an unknown kind or version, which the coordinator skips, too
         yield StateRecord(node_id, *place, record.offset, record.timestamp, value)
 
 

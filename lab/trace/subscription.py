@@ -1,4 +1,4 @@
-"""A subscriber that receives each exchange as it ends. A slow one misses some, learns how many, and delays no request."""
+"""A subscriber that receives each exchange when it ends. A slow subscriber misses some, and delays no request."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lab.trace.ring import TraceLimits, bytes_of
 
 
 class Subscription:
-    """An asynchronous iterator over exchanges; it ends after ``close``."""
+    """An asynchronous iterator over exchanges. It ends after ``close``."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class Subscription:
         per_second: int | None = None,
         now_us: Callable[[], int] = stopwatch_us,
     ) -> None:
-        """``per_second``: of more than these in one second the rest is dropped."""
+        """``per_second``: largest number of exchanges in one second. Further ones are dropped."""
         self._wanted = wanted
         self._per_second = per_second
         self._now_us = now_us
@@ -37,10 +37,10 @@ class Subscription:
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self.dropped = 0
-        """How many were lost so far, because too many waited, or came in one second."""
+        """Number of exchanges dropped so far, because too many waited, or came in one second."""
 
     def offer(self, exchange: Exchange) -> None:
-        """From the trace: something has happened to an exchange."""
+        """Called by the trace when an exchange has an outcome, or is held."""
         if not self._wanted.matches(exchange):
             return
         size = bytes_of(exchange)
@@ -65,7 +65,7 @@ class Subscription:
         return self._in_second <= per_second
 
     def take(self) -> Exchange | None:
-        """The next one, if there is one already."""
+        """The next exchange, None if none waits."""
         if not self._waiting:
             return None
         exchange, size = self._waiting.popleft()
@@ -73,7 +73,7 @@ class Subscription:
         return exchange
 
     def close(self) -> None:
-        """End the subscription; the subscriber may still take what waits. A second call does nothing."""
+        """End the subscription. Waiting exchanges can still be taken. A second call does nothing."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

@@ -1,9 +1,8 @@
-"""The life of one transactional id, put together from what the logs hold of it. Pure: records in, a timeline out.
+"""Assembles the timeline of one transactional id from its records in the logs. Pure: records in, a timeline out.
 
-The logs say what happened in each of them, and in which order; between logs there is only the time, in milliseconds, and
-of a client's batch not even the broker's. So the order is built from what must be so: a transaction begins with the state
-that says Ongoing; its batches lie behind the state that let their partition join, and before the decision; its markers lie
-between the decision and the state that says Complete.
+Each log has its own order. Between logs there are only timestamps in milliseconds, and those of batches come from the
+client's clock. So the order follows from the protocol: a transaction begins with the state Ongoing; its batches are after
+the state that added their partition, and before the decision; its markers are between the decision and the state Complete.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ COMMITTING, ABORTING = "committing", "aborting"
 
 @slotted(eq=False)
 class TransactionTimeline:
-    """One transaction: from Ongoing to Complete, as far as the log still has it."""
+    """One transaction, from Ongoing to Complete, as far as the log still has it."""
 
     number: int
     states: list[StateRecord] = field(default_factory=list)
@@ -61,7 +60,7 @@ class TransactionTimeline:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Of its batches and markers. In Complete the id may be the next transaction's already."""
+        """Producer ids of its batches and markers. The id in Complete may already be that of the next transaction."""
         values = [record.value for record in self.states if record.value is not None]
         found = {value.producer_id for value in values if value.transaction_status not in COMPLETE}
         if not found:
@@ -71,14 +70,14 @@ class TransactionTimeline:
 
     @property
     def producer_epoch(self) -> int | None:
-        """Of its batches; None where the log has no Ongoing of it any more."""
+        """Producer epoch of its batches; None if the log no longer has its Ongoing."""
         return (
             None if self.ongoing is None or self.ongoing.value is None else self.ongoing.value.producer_epoch
         )
 
     @property
     def is_commit(self) -> bool | None:
-        """None: not decided."""
+        """None if it is not decided."""
         for record in (self.decided, self.completed):
             if record is not None:
                 return record.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
@@ -94,13 +93,13 @@ class TransactionTimeline:
 
     @property
     def records(self) -> int:
-        """Of its batches, without group offsets."""
+        """Number of records in its batches, without committed group offsets."""
         return sum(batch.records for part in self.parts for batch in part.batches if not batch.offsets)
 
 
 @slotted(eq=False)
 class _Part:
-    """What a producer wrote to one partition up to a marker; without one, up to the log's end."""
+    """A producer's batches in one partition up to a marker, or up to the log's end if there is none."""
 
     place: TopicPartition
     producer_id: int
@@ -110,7 +109,7 @@ class _Part:
 
 @slotted(frozen=True)
 class Assembled:
-    """All that is known of an id."""
+    """A complete timeline."""
 
     transactional_id: str
     transactions: tuple[TransactionTimeline, ...]
@@ -132,9 +131,9 @@ def assemble(
 ) -> Assembled:
     """Put records, batches, markers and exchanges of one id in order.
 
-    ``states`` are in the order of the log; ``written`` holds what the id's producers wrote anywhere, each partition in
-    the order of its log; ``exchanges`` are in the order of arrival, and ``sent`` says by their numbers which batches they
-    brought: then it is known when those came.
+    ``states`` are in the order of the log. ``written`` has the batches and markers of the id's producers, for each partition
+    in the order of its log. ``exchanges`` are in the order of arrival. ``sent`` maps their numbers to the batches in them,
+    which gives the time when these arrived.
     """
     states, sent = list(states), sent or {}
     lives = _lives(states)
@@ -173,7 +172,7 @@ def _lives(states: Iterable[StateRecord]) -> list[TransactionTimeline]:
 
 
 def _parts(written: Iterable[BatchWritten | MarkerWritten]) -> list[_Part]:
-    """What was written, cut at the markers."""
+    """The batches and markers of each producer and partition, split after each marker."""
     parts: list[_Part] = []
     under_way: dict[tuple[TopicPartition, int], _Part] = {}
     for each in written:
@@ -192,7 +191,7 @@ def _parts(written: Iterable[BatchWritten | MarkerWritten]) -> list[_Part]:
 
 
 def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Give it to the transaction that it belongs to: the first that fits and has nothing in this partition yet."""
+    """Add a part to its transaction: the first that matches and has nothing in this partition yet. False if none matches."""
     fitting = [life for life in lives if _fits(part, life)]
     if not fitting:
         return False
@@ -202,7 +201,7 @@ def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
 
 
 def _assign_out_of_time(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Give it to the first that misses what was written there: the clocks of coordinator and leader differ."""
+    """Add a part to the first transaction that lacks one, ignoring time: leader and coordinator have different clocks."""
     if part.marker is None or not part.batches:
         return False
     for life in lives:
@@ -223,7 +222,7 @@ def _fits(part: _Part, life: TransactionTimeline) -> bool:
 
 
 def _is_of(part: _Part, life: TransactionTimeline) -> bool:
-    """Whether producer, partition and epoch are the transaction's."""
+    """Whether producer, partition and epoch match the transaction."""
     if part.producer_id not in life.producer_ids:
         return False
     partitions = life.partitions
@@ -245,7 +244,7 @@ def _marker_fits(marker: MarkerWritten, life: TransactionTimeline) -> bool:
 
 
 def _arrivals(exchanges: Iterable[Exchange], sent: Mapping[int, Collection[BatchKey]]) -> dict[BatchKey, int]:
-    """When each batch came, the first time."""
+    """Time of the first arrival of each batch."""
     found: dict[BatchKey, int] = {}
     for exchange in exchanges:
         for key in sent.get(exchange.number, ()):
@@ -256,7 +255,7 @@ def _arrivals(exchanges: Iterable[Exchange], sent: Mapping[int, Collection[Batch
 def _in_order(
     states: Sequence[StateRecord], lives: Sequence[TransactionTimeline], arrivals_ms: Mapping[BatchKey, int]
 ) -> list[Event]:
-    """The states as the log has them, and within each transaction what was written in it."""
+    """The states in the order of the log, each transaction with its batches and markers."""
     begins = {life.states[0]: life for life in lives}
     inside = {record for life in lives for record in life.states}
     events: list[Event] = []
@@ -268,7 +267,7 @@ def _in_order(
     return events
 
 
-# Of one millisecond: a partition joins, is written to, the decision falls, markers are written, all is done.
+# Order in one millisecond: a partition is added, batches, the decision, markers, completion.
 _RANKS = {TransactionState.ONGOING: 0, TransactionState.PREPARE_COMMIT: 2, TransactionState.PREPARE_ABORT: 2}
 _BATCH_RANK, _MARKER_RANK, _COMPLETE_RANK = 1, 3, 4
 
@@ -282,7 +281,7 @@ def _life_in_order(life: TransactionTimeline, arrivals_ms: Mapping[BatchKey, int
     for record in life.states:
         joined = record.partitions - so_far
         so_far |= joined
-        # The log has the order, also where a coordinator's clock is behind the one's before it.
+        # The order is that of the log, even if a new coordinator's clock is behind the previous one's.
         reached_ms = max(reached_ms, record.time_ms)
         joined_ms.update(dict.fromkeys(joined, reached_ms))
         rank = _COMPLETE_RANK if record.state is None else _RANKS.get(record.state, _COMPLETE_RANK)
@@ -304,7 +303,7 @@ def _life_in_order(life: TransactionTimeline, arrivals_ms: Mapping[BatchKey, int
 
 
 def _insert_stray(events: list[Event], part: _Part) -> None:
-    """What belongs to no transaction that the log of states knows: where its time is."""
+    """Insert a part that belongs to no transaction in the log of states, at its time."""
     at_ms = 0
     written: list[BatchWritten | MarkerWritten] = [*part.batches]
     if part.marker is not None:

@@ -1,4 +1,4 @@
-"""What a timeline is made of: what the logs hold of an id, and the line that each becomes."""
+"""The records that a timeline consists of, and the event that each becomes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from protocol.slotted import slotted
 NEVER_MS = 2**63 - 1
 TopicPartition = tuple[str, int]
 BatchKey = tuple[str, int, int, int, int]
-"""Topic, partition, producer id and epoch, first sequence: which batch it is, also before it has an offset."""
+"""(topic, partition, producer id, producer epoch, first sequence): identifies a batch even before it has an offset."""
 
 
 @slotted(frozen=True)
 class Scanned:
-    """A part of a log that was read: of which partition, where, and whether it was all that could matter."""
+    """The part of a partition's log that was read, on which node, and whether it contained everything relevant."""
 
     topic: str
     partition: int
@@ -28,7 +28,7 @@ class Scanned:
 
 @slotted(frozen=True, eq=False)
 class StateRecord:
-    """A record of ``__transaction_state`` for the id; no value: it was forgotten."""
+    """A record of ``__transaction_state`` for the id. Without a value it is a tombstone."""
 
     node_id: int
     topic: str
@@ -54,7 +54,7 @@ class StateRecord:
 
 @slotted(frozen=True)
 class CommittedOffset:
-    """An offset of a group, written in the transaction."""
+    """An offset of a group, committed in the transaction."""
 
     group_id: str
     topic: str
@@ -64,7 +64,7 @@ class CommittedOffset:
 
 @slotted(frozen=True, eq=False)
 class BatchWritten:
-    """A batch of one of the id's producers; in ``__consumer_offsets`` it holds offsets of a group."""
+    """A batch of one of the id's producers. In ``__consumer_offsets`` it contains committed offsets of a group."""
 
     node_id: int
     topic: str
@@ -105,13 +105,13 @@ class MarkerWritten:
 
 @slotted(frozen=True)
 class Hanging:
-    """A transaction that is open in a partition while its coordinator knows nothing of it: nothing will end it."""
+    """A transaction that is open in a partition but unknown to its coordinator, so that nothing will end it."""
 
     topic: str
     partition: int
     node_id: int
     offset: int
-    """Its first one: read_committed readers stop there."""
+    """Its first offset. read_committed readers stop there."""
     producer_id: int
     producer_epoch: int
 
@@ -125,8 +125,8 @@ class Event:
 
     what: Written | Exchange | Happening
     transaction: int | None
-    """The number of the transaction that it belongs to, from 1; None: to none that is known."""
+    """Number of its transaction, from 1; None if it belongs to no known transaction."""
     order_ms: int
-    """Where it stands in time; of a batch what its client said, moved to where it must have been."""
+    """Time for the order. For a batch: the client's timestamp, moved into the possible range."""
     joined: tuple[TopicPartition, ...] = ()
-    """Of a state: the partitions that the record before it of the same transaction does not have."""
+    """For a state: the partitions that the transaction's previous record does not have."""

@@ -1,4 +1,4 @@
-"""A timeline as JSON, and as a table for people."""
+"""Formats a timeline as JSON, and as a table."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class Timeline:
         producer_epoch, started_ms, decided_ms, completed_ms, partitions (["orders-0"]), records.
 
         events, in order: kind, time_ms, transaction (its number or null), node; then
-          state: topic, partition, offset, state ("Ongoing"; null: forgotten), producer_id, producer_epoch,
+          state: topic, partition, offset, state ("Ongoing"; null: a tombstone), producer_id, producer_epoch,
             timeout_ms, partitions, joined
           batch: topic, partition, offset, last_offset, records, bytes, producer_id, producer_epoch, base_sequence,
-            last_sequence, leader_epoch; offsets of groups as offsets: [{group_id, topic, partition, offset}]
+            last_sequence, leader_epoch; committed group offsets as offsets: [{group_id, topic, partition, offset}]
           marker: topic, partition, offset, marker ("COMMIT", "ABORT"), producer_id, producer_epoch,
             coordinator_epoch, leader_epoch
-          exchange: what ``to_json`` says of it, without the bodies
+          exchange: the object of ``to_json`` for the exchange, without the bodies
 
-          node, election, rule: text; what happened to a node, a new leader, a hit of a rule
+          node, election, rule: text; a change of a node's state, a new leader, a hit of a rule
 
         hanging: transactions that are open in a partition while the coordinator has no state for them: topic, partition,
         node, offset (the first one), producer_id, producer_epoch
 
-        scanned: which parts of which logs this was read from; is_whole false: there may be more before from_offset.
+        scanned: the parts of logs that were read; is_whole false: there may be more before from_offset.
         """
         found = self.assembled
         return {
@@ -77,7 +77,7 @@ class Timeline:
         }
 
     def to_text(self) -> str:
-        """A table: time (of a batch its client's), number of the transaction, node, place in the log, what happened."""
+        """A table: time (for a batch the client's), number of the transaction, node, offset in the log, description."""
         rows = [_HEAD, *(self._row(event) for event in self.assembled.events)]
         widths = [max(len(row[column]) for row in rows) for column in range(len(_HEAD) - 1)]
         lines = [
@@ -124,7 +124,7 @@ class Timeline:
         what = event.what
         number = "" if event.transaction is None else str(event.transaction)
         if isinstance(what, Exchange):
-            # The line begins with time and node, which have columns of their own.
+            # The exchange's line begins with time and node, which have columns of their own here.
             _, _, _, asked = text_line(what, self._names).split(" ", 3)
             return time_of_day(what.arrived_ms), number, str(what.node_id), "", asked
         if isinstance(what, Happening):
@@ -135,7 +135,7 @@ class Timeline:
 
 
 def state_name(state: TransactionState) -> str:
-    """Kafka's name: ``PrepareCommit``."""
+    """Kafka's name of a state: ``PrepareCommit``."""
     return state.name.title().replace("_", "")
 
 

@@ -1,4 +1,4 @@
-"""The trace: it intercepts the requests of all nodes, records each, and passes it to subscribers."""
+"""The trace: intercepts the requests of all nodes, records each, and passes it to subscribers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OUTCOMES: Final = {
 
 
 class Trace:
-    """One for all nodes of a broker. It is off at first, and then costs nothing: it intercepts no request.
+    """The trace of all nodes of a broker. It is off at first; then it intercepts no request and costs nothing.
 
     trace = Trace(calls, clock)
     trace.start()
@@ -46,7 +46,7 @@ class Trace:
         names: Names = no_names,
         measure_us: Callable[[], int] = stopwatch_us,
     ) -> None:
-        """``names`` finds topics by id; ``measure_us`` is a stopwatch in microseconds."""
+        """``names`` returns a topic's name by its id; ``measure_us`` is a stopwatch in microseconds."""
         self.limits = limits or TraceLimits()
         self.names = names
         self._calls = calls
@@ -59,24 +59,24 @@ class Trace:
     # -- on and off ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Write down every call from now on. What was written before stays. Twice is once."""
+        """Record every call from now on. Earlier ones stay. A second call does nothing."""
         if not self.running:
             self.running = True
             self._calls.add(self, first=True)
 
     def stop(self) -> None:
-        """No further call. Those that are under way are still followed to their end."""
+        """Record no further calls. Calls in progress are still followed to their end."""
         if self.running:
             self.running = False
             self._calls.remove(self)
 
     def clear(self) -> None:
-        """Forget everything so far. Numbers go on."""
+        """Remove all exchanges. Numbers continue."""
         self._ring.clear()
         self._time.begin_again()
 
     def status(self) -> dict[str, object]:
-        """For people and the control port."""
+        """The status, for the control port."""
         first = self._ring.first
         return {
             "running": self.running,
@@ -98,23 +98,23 @@ class Trace:
     def entries(
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
-        """In the order of arrival: those after the number ``since``, of these the newest ``limit``."""
+        """Exchanges after the number ``since``, of these the newest ``limit``, in the order of arrival."""
         return _newest(tuple(self._ring), wanted, since, limit)
 
     def refused(self) -> list[Exchange]:
-        """The exchanges whose answers have an error code or a throttle time, in the order of arrival."""
+        """Exchanges whose responses have an error code or a throttle time, in the order of arrival."""
         return [each for each in self._ring if each.errors or each.throttle_ms]
 
     async def search(
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
-        """As ``entries``, but a full ring is looked through in a thread: others have their turns."""
+        """``entries``, but searched in a thread, so that a full ring does not block the event loop."""
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:
-        """Every exchange from now on, once it is over; one that a rule holds also when it is held.
+        """Subscribe to every exchange from now on, when it ends; one that a rule holds also when it is held.
 
-        It does not start the trace. Close it when you are done (or use it in ``with``). ``per_second`` bounds what it gets.
+        This does not start the trace. Close the subscription at the end (or use ``with``). ``per_second`` limits the rate.
         """
         subscription = Subscription(
             wanted, self.limits, self._followers.remove, per_second, self._time.measure_us
@@ -122,7 +122,7 @@ class Trace:
         self._followers.append(subscription)
         return subscription
 
-    # -- what connections tell (`broker.net.calls.CallInterceptor`) ---------------------------------------------
+    # -- called by connections (`broker.net.calls.CallInterceptor`) ----------------------------------------------
 
     def wants(self, api_key: int) -> bool:
         return True
@@ -206,7 +206,7 @@ def _newest(
 
 
 class _Time:
-    """The broker's clock to the microsecond: its milliseconds, and a stopwatch for what lies between them."""
+    """The broker's clock in microseconds: its milliseconds, refined by a stopwatch."""
 
     __slots__ = ("_ahead_us", "_clock", "_last_us", "measure_us")
 
@@ -220,11 +220,11 @@ class _Time:
         return self._clock.now_ms()
 
     def begin_again(self) -> None:
-        """The clock may have gone back: that of a broker that was reset is no longer ahead."""
+        """Allow the time to go back, because the clock of a broker that was reset is no longer ahead."""
         self._last_us = 0
 
     def now_us(self, now_ms: int) -> int:
-        """Never goes back, and stays within a millisecond or two of the clock, also when that jumps."""
+        """The time in microseconds. Never goes back, and stays within two milliseconds of the clock, even if that jumps."""
         now_us = self.measure_us() + self._ahead_us
         if not -1000 <= now_us - now_ms * 1000 < 2000:
             self._ahead_us += now_ms * 1000 - now_us
