@@ -270,7 +270,7 @@ async def test_a_rule_for_what_this_broker_does_not_have_is_refused(caller: Call
     status, answer = await caller("POST", "/v1/faults", {"rule": text})
     assert (status, answer["error"].partition(":")[0]) in (
         (400, "there is no node 2"),
-        (400, "there is no listener 'OUTSIDE'"),
+        (400, "there is no listener 'OUTSIDE'; listeners"),
     )
 
 
