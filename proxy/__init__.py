@@ -1,1 +1,1 @@
-"""A proxy before any Kafka cluster: it relays requests, and has the tools of the broker on their way (docs/proxy.md)."""
+"""A proxy in front of any Kafka cluster: it relays requests and applies fault rules, trace and views (docs/proxy.md)."""

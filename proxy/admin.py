@@ -1,4 +1,4 @@
-"""What the proxy asks the upstream for views and timelines, as an administrator's tool would, while a viewer looks."""
+"""The proxy's own admin requests to the upstream cluster, for views and timelines. Sent only while they are requested."""
 
 from __future__ import annotations
 
@@ -27,27 +27,27 @@ EARLIEST: Final = -2
 LATEST: Final = -1
 READ_COMMITTED: Final = 1
 NAMES_TOPICS: Final = 12
-"""The last version of Fetch that names topics; later ones need their ids."""
+"""Last version of Fetch that has topic names; later ones have topic ids."""
 NO_LEADER: Final = -1
 
 Place = tuple[str, int]
 Leaders = Mapping[Place, int]
-"""The node that leads each partition."""
+"""Node id of the leader of each partition."""
 
 
 class Admin:
-    """Requests of the proxy's own. What a node does not answer is left out; ``NoAnswer`` only where no node does."""
+    """Admin requests. Nodes that do not respond are left out. ``NoAnswer`` is raised only if no node responds."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy
 
     async def topics(self, names: Iterable[str] | None = None) -> list[Any]:
-        """The metadata of topics: of these, or of all that there are. ``NoAnswer``."""
+        """Metadata of these topics, or of all topics. Raises ``NoAnswer``."""
         response = await self.proxy.ask_for_topics(names)
         return [topic for topic in response.topics if not topic.error_code and topic.name]
 
     async def leaders(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Who leads these partitions; those without a leader are left out. ``NoAnswer``."""
+        """Leaders of these partitions; those without a leader are left out. Raises ``NoAnswer``."""
         wanted = set(places)
         if not wanted:
             return {}
@@ -55,12 +55,12 @@ class Admin:
         return {place: leader for place, leader in leaders_of(topics).items() if place in wanted}
 
     async def of_each_node(self, api_key: int, request: Any) -> list[tuple[int, Any]]:
-        """The responses of the nodes that answer, by their ids."""
+        """(node id, response) for each node that responds."""
         nodes = sorted(self.proxy.nodes)
         return await self._gathered({node_id: request for node_id in nodes}, api_key)
 
     async def offsets(self, leaders: Leaders, timestamp: int, isolation_level: int = 0) -> dict[Place, int]:
-        """The offset of a timestamp, or of ``EARLIEST`` or ``LATEST``, in each partition that can be asked."""
+        """The offset for a timestamp, or for ``EARLIEST`` or ``LATEST``, in each partition whose leader responds."""
         requests = {}
         for node_id, topics in _by_node(leaders).items():
             wanted = [
@@ -87,7 +87,7 @@ class Admin:
         }
 
     async def open_producers(self, leaders: Leaders) -> dict[Place, list[ProducerState]]:
-        """The producers with an open transaction in each partition that can be asked, the first one leading."""
+        """Producers with an open transaction in each partition whose leader responds, the earliest transaction first."""
         requests = {
             node_id: DescribeProducersRequest(
                 topics=[
@@ -108,7 +108,7 @@ class Admin:
         }
 
     async def transactional_ids(self) -> list[tuple[int, Any]]:
-        """Every transactional id that a coordinator lists, with the coordinator's node."""
+        """Every transactional id that a coordinator lists, with the coordinator's node id."""
         request = ListTransactionsRequest(duration_filter=-1, transactional_id_pattern=None)
         return [
             (node_id, each)
@@ -118,7 +118,7 @@ class Admin:
         ]
 
     async def described(self, ids: Iterable[tuple[int, str]]) -> list[tuple[int, Any]]:
-        """These ids as their coordinators know them."""
+        """The descriptions of these ids by their coordinators."""
         by_node: dict[int, list[str]] = {}
         for node_id, transactional_id in ids:
             by_node.setdefault(node_id, []).append(transactional_id)
@@ -133,7 +133,7 @@ class Admin:
         ]
 
     async def fetch(self, leader: int, place: Place, offset: int, bytes_max: int) -> PartitionData | None:
-        """What a partition has from an offset on; None if its leader does not say."""
+        """The batches of a partition from an offset on; None if its leader does not respond."""
         wanted = FetchPartition(
             partition=place[1],
             current_leader_epoch=-1,
@@ -160,7 +160,7 @@ class Admin:
         return None if data.error_code else data
 
     async def _gathered(self, requests: Mapping[int, Any], api_key: int) -> list[tuple[int, Any]]:
-        """The responses of the nodes that answer."""
+        """(node id, response) for each node that responds."""
 
         async def ask(node_id: int, request: Any) -> tuple[int, Any] | None:
             try:
@@ -173,7 +173,7 @@ class Admin:
 
 
 def leaders_of(topics: Iterable[Any]) -> dict[Place, int]:
-    """The leader of each partition that has one, by the metadata."""
+    """The leader of each partition that has one, from the metadata."""
     return {
         (topic.name, each.partition_index): each.leader_id
         for topic in topics
@@ -183,12 +183,12 @@ def leaders_of(topics: Iterable[Any]) -> dict[Place, int]:
 
 
 def batches_in(data: PartitionData) -> Sequence[RecordBatch]:
-    """The whole batches of a Fetch response."""
+    """The complete batches of a Fetch response."""
     records = data.records
     if not isinstance(records, bytes | bytearray | memoryview):
         return ()
     found: list[RecordBatch] = []
-    with contextlib.suppress(CorruptBatch):  # of the last one only the beginning may have come
+    with contextlib.suppress(CorruptBatch):  # the last batch may be incomplete
         found.extend(batches(bytes(records)))
     return found
 

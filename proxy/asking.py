@@ -1,4 +1,4 @@
-"""The proxy's own requests to the upstream, on connections apart from those of clients."""
+"""The proxy's own requests to the upstream cluster, on connections separate from those of clients."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ Address = tuple[str, int]
 
 
 class NoAnswer(Exception):
-    """The upstream cannot be asked; the text says why."""
+    """The upstream cluster does not respond. The message says why."""
 
 
 class Upstream:
-    """One connection to each address that is asked; one that has ended is made anew at the next request."""
+    """Has one connection to each address. A connection that has ended is opened again at the next request."""
 
     def __init__(self, buffers: Buffers, slices: Slices, tls: ssl.SSLContext | None) -> None:
         self._buffers = buffers
@@ -45,7 +45,7 @@ class Upstream:
         self._peers: dict[Address, _Peer] = {}
 
     async def ask(self, address: Address, api_key: int, request: Any, highest: int | None = None) -> Any:
-        """The response, in the highest version that both sides have (not above ``highest``). ``NoAnswer``."""
+        """The response, in the highest version that both sides support (not above ``highest``). Raises ``NoAnswer``."""
         peer = self._peers.get(address)
         if peer is None or peer.link.has_ended:
             peer = self._peers[address] = _Peer(address, self._buffers, self._slices, self._tls)
@@ -65,7 +65,7 @@ class Upstream:
 
 
 class _Peer:
-    """One address: `proxy.link.Far`."""
+    """The connection to one address. Implements `proxy.link.Far`."""
 
     def __init__(
         self, address: Address, buffers: Buffers, slices: Slices, tls: ssl.SSLContext | None
@@ -92,7 +92,7 @@ class _Peer:
     async def ask(self, api_key: int, request: Any, highest: int | None) -> Any:
         if self._announced is None:
             self._announced = asyncio.ensure_future(self._versions())
-        # One that stops waiting leaves the others what they wait for.
+        # Shielded, since other requests wait for the versions too, even if this one is cancelled.
         version = highest_common(await asyncio.shield(self._announced), api_key)
         if version is None:
             name = message_name(APIS[api_key][0])

@@ -1,10 +1,10 @@
-"""Fetches on their way through the proxy: what their responses may take of the budget of unsent responses (ADR 13).
+"""Limits the size of Fetch responses to the budget of unsent responses (ADR 13).
 
-A node of the upstream answers a Fetch with up to 55 MiB. The proxy holds a response until it is whole and its client
-has taken it. So a Fetch passes with a ``max_bytes`` for which there is room, and the budget is charged with it until
-the response is there. Each gets a share of the room that the others have left, so all together never ask for more than
-the budget. A share may be small: a node answers with the first batch whole in any case (KIP-74), and the client gets
-on.
+An upstream node may send a Fetch response of up to 55 MiB. The proxy holds a response until it is complete and its client
+has read it. So the proxy reduces the ``max_bytes`` of a Fetch to a share of the remaining budget, and charges that share to
+the budget until the response arrives. Since each Fetch gets only a share of what is left, all together never request more
+than the budget. The share may be small: a node sends the first batch completely in any case (KIP-74), so the client makes
+progress.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from proxy.forwarding import Received
 from proxy.rewriting import FETCH, SHARE_FETCH
 
 SHARE: Final = 32
-"""A Fetch may take this part of the room: 2 MiB of the whole budget, 84 KiB where a hundred others wait for data."""
+"""A Fetch gets this part of the remaining budget: 2 MiB if it is unused, 84 KiB if a hundred others wait for data."""
 FIRST_WITHOUT_REPLICA_ID: Final = 15
 INT32: Final = 4
 
 
 def bounded(key: int, version: int, received: Received) -> tuple[memoryview | bytes, int]:
-    """The frame of a request as it goes on, and how many bytes of records its response may have; 0 where it has none."""
+    """(frame to send, largest number of bytes of records in the response). The number is 0 if the API has no limit."""
     at = _max_bytes_at(key, version, received)
     frame = received.frame
     if at is None or at + INT32 > len(frame):
@@ -37,7 +37,7 @@ def bounded(key: int, version: int, received: Received) -> tuple[memoryview | by
 
 
 def charge(size: int, response: asyncio.Future[Any]) -> None:
-    """Until the response is there, or never will be. From then on its connection charges what the client has not taken."""
+    """Charge bytes to the budget until the response arrives or fails. From then on the client's connection charges them."""
     UNSENT.bytes += size
 
     def give_back(_: asyncio.Future[Any]) -> None:
@@ -47,14 +47,14 @@ def charge(size: int, response: asyncio.Future[Any]) -> None:
 
 
 def _max_bytes_at(key: int, version: int, received: Received) -> int | None:
-    """Where it stands in the frame. None: the request has none."""
+    """Position of ``max_bytes`` in the frame; None if the request has none."""
     at = received.offset
     if key == FETCH:
-        # Behind max_wait_ms and min_bytes, in older versions behind the replica id too.
+        # It follows max_wait_ms and min_bytes, in older versions also the replica id.
         return at + 2 * INT32 if version >= FIRST_WITHOUT_REPLICA_ID else at + 3 * INT32
     if key == SHARE_FETCH:
         for _ in ("group_id", "member_id"):
             length, at = read_unsigned_varint(received.frame, at)
             at += max(0, length - 1)
-        return at + 3 * INT32  # behind the session epoch, max_wait_ms and min_bytes
+        return at + 3 * INT32  # it follows the session epoch, max_wait_ms and min_bytes
     return None

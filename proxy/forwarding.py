@@ -1,4 +1,4 @@
-"""Routes that pass requests and responses on as the bytes that they are. They decode what an interceptor looks at."""
+"""Routes that forward requests and responses as bytes. A message is decoded only if an interceptor wants its API."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from storage.steps import Steps
 FRAMES: Final = (bytes, memoryview)
 PRODUCE: Final = 0
 SASL: Final = frozenset({17, 36})
-"""What a client says of itself holds for the connection on which it says it; the proxy's own requests have others."""
+"""APIs that concern only the connection on which a client sends them. The proxy's own requests use other connections."""
 RESPONSE_ELEMENTS_MAX: Final = 5_000_000
-"""Of all arrays of a response together: the metadata of a large cluster."""
+"""Largest number of elements in all arrays of a response together, as in the metadata of a large cluster."""
 FIRST_FLEXIBLE_PRODUCE: Final = 9
 
 
 class Received:
-    """A request as it arrived; ``message`` is None until someone looks at it."""
+    """A request that arrived. ``message`` is None until it is decoded."""
 
     __slots__ = ("frame", "message", "offset")
 
@@ -40,10 +40,10 @@ class Received:
 
 @slotted
 class ForwardRoute(Route):
-    """Its handler takes a `Received`, and returns the frame of a response, or a response."""
+    """A route whose handler takes a `Received`, and returns a response, as a frame or decoded."""
 
     is_looked_at: Callable[[int], bool]
-    """Does someone look at requests of this API now?"""
+    """Whether an interceptor currently wants requests of an API."""
     _decode: Callable[[Frame, int], Any] = field(init=False)
     _decode_steps: Callable[[Frame, int], Any] = field(init=False)
     _encode_steps: Callable[[Any], Any] = field(init=False)
@@ -62,7 +62,7 @@ class ForwardRoute(Route):
         return Received(view, offset, self._decode(view, offset))
 
     def _receive_steps(self, frame: Frame, offset: int) -> Received | Steps[Received]:
-        # A view of its own: that of the connection ends with the call.
+        # A new view, because the connection's view ends with this call.
         received = Received(memoryview(frame), offset)
         if not self.is_looked_at(self.api.key):
             return received
@@ -87,7 +87,7 @@ class ForwardRoute(Route):
             return outcome
         try:
             return read_response(self.api.key, self.version, outcome)
-        except MalformedRequest as error:  # the client gets what the upstream has sent
+        except MalformedRequest as error:  # the client still gets the bytes that the upstream has sent
             return CloseConnection("the response cannot be read", error=str(error))
 
 
@@ -97,7 +97,7 @@ def _completed(received: Received, steps: Steps[Any]) -> Steps[Received]:
 
 
 class ForwardRoutes(Routes):
-    """A route for every version that can be decoded."""
+    """A route for every API version that can be decoded."""
 
     def __init__(self, handler: Handler, is_looked_at: Callable[[int], bool]) -> None:
         super().__init__(served_apis(handler))
@@ -108,7 +108,7 @@ class ForwardRoutes(Routes):
 
 
 def served_apis(handler: Handler) -> Mapping[int, Api]:
-    """Every API that can be decoded, but SASL."""
+    """Every API that can be decoded, except those of SASL."""
     found = {}
     for key, (name, *_) in APIS.items():
         versions = versions_of(key)
@@ -119,13 +119,13 @@ def served_apis(handler: Handler) -> Mapping[int, Api]:
 
 
 def read_response(key: int, version: int, frame: Frame) -> Any:
-    """The response in a frame; ``MalformedRequest`` if there is none. Records are views of the frame."""
+    """Decode a response frame. Raises ``MalformedRequest``. Records are views of the frame."""
     view = memoryview(frame)
     return client_codec(key, version).decode(view, response_body_offset(key, version, view))
 
 
 def response_steps(key: int, version: int, frame: Frame) -> Steps[Any]:
-    """The same, in slices."""
+    """`read_response` in steps."""
     view = memoryview(frame)
     offset = response_body_offset(key, version, view)
     message = client_codec(key, version).decode_steps(view, offset, RESPONSE_ELEMENTS_MAX)
@@ -135,7 +135,7 @@ def response_steps(key: int, version: int, frame: Frame) -> Steps[Any]:
 
 
 def acks_of(received: Received, version: int) -> int:
-    """What a Produce asks for, read from its bytes: the transactional id stands before it."""
+    """``acks`` of a Produce, read from its bytes behind the transactional id."""
     if received.message is not None:
         return int(received.message.acks)
     frame, at = received.frame, received.offset
@@ -149,5 +149,5 @@ def acks_of(received: Received, version: int) -> int:
 
 
 def encoded_request(key: int, version: int, request: Any, header: bytes) -> bytes:
-    """The frame of a request of the proxy's own, behind a header."""
+    """The frame of one of the proxy's own requests, behind a header."""
     return b"".join((header, *client_codec(key, version).encode(request)))

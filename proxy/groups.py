@@ -1,4 +1,4 @@
-"""The groups of the upstream, with what they have committed, and how far they are behind."""
+"""The upstream's groups with their committed offsets and their lag."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ DESCRIBE_GROUPS: Final = 15
 LIST_GROUPS: Final = 16
 CONSUMER_GROUP_DESCRIBE: Final = 69
 NAMES_TOPICS: Final = 9
-"""The last version of OffsetFetch that names topics."""
+"""Last version of OffsetFetch that has topic names."""
 CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 
 Committed = dict[Place, tuple[int | None, bool]]
-"""The offset, and whether a transaction that is open will commit another one."""
+"""(offset, whether an open transaction will commit another one)"""
 
 
 async def groups(admin: Admin) -> GroupsSummary:
-    """Classic groups and consumer groups: those with members first, then by name."""
+    """A summary of classic groups and consumer groups: those with members first, then by name."""
     listed = [
         (node_id, each)
         for node_id, response in await admin.of_each_node(LIST_GROUPS, ListGroupsRequest())
@@ -93,7 +93,7 @@ async def _offsets(
         response = await admin.proxy.ask(node_id, OFFSET_FETCH, request, NAMES_TOPICS)
     except NoAnswer:
         return []
-    # Before version 8 a response is about one group.
+    # Before version 8 a response has only one group.
     topics = response.groups[0].topics if response.groups else response.topics
     return [
         ((topic.name, each.partition_index), each.committed_offset, each.error_code)

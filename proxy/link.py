@@ -1,7 +1,7 @@
-"""The upstream connection of one client's connection: opened at its first request, closed with it.
+"""The upstream connection for one client connection: opened at its first request, closed with it.
 
-The client's connection has one request under way at a time, so the frames pass with the correlation ids that the client
-gave them, and responses come in the order of the requests.
+A client connection has one request in progress at a time. So frames are forwarded with the client's correlation ids, and
+responses arrive in the order of the requests.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ from proxy.wire import Buffers, Frame, Wire
 
 CONNECT_S_MAX: Final = 10.0
 CORRELATION_ID: Final = slice(4, 8)
-"""In a request; in a response it stands at the start."""
+"""Position of the correlation id in a request. In a response it is at the start."""
 
 Read = Callable[[Frame], Any]
-"""What becomes of a response: the outcome of its request, or an awaitable of it."""
+"""Converts a response frame to the outcome of the request, or to an awaitable of it."""
 
 
 class Far(Protocol):
-    """The node at the far end."""
+    """The upstream node that a link connects to."""
 
     @property
     def in_words(self) -> str:
-        """For log lines: node 2 of the upstream (kafka-2:9092)."""
+        """Name for log lines: node 2 of the upstream (kafka-2:9092)."""
         ...
 
     @property
     def buffers(self) -> Buffers: ...
 
     async def dial(self, factory: Callable[[], Wire]) -> None:
-        """Connect; ``OSError`` if that cannot be."""
+        """Connect. Raises ``OSError``."""
         ...
 
     def note(self, *, reachable: bool) -> None:
-        """What the last attempt to connect came to."""
+        """Note whether the last attempt to connect was successful."""
         ...
 
 
@@ -54,7 +54,7 @@ class _Pending:
 
 
 class Link:
-    """See above. ``on_lost`` is called when the far end ends it while no request is under way."""
+    """One upstream connection. ``on_lost`` is called if the upstream closes it while no request is in progress."""
 
     __slots__ = (
         "_connecting",
@@ -74,7 +74,7 @@ class Link:
         self._wire: Wire | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._queue: list[Frame] = []
-        """Requests that wait for the connection."""
+        """Requests that wait for the connection to open."""
         self._pending: deque[_Pending] = deque()
         self._drained: list[asyncio.Future[NoResponse]] = []
         self._reading: set[asyncio.Future[Any]] = set()
@@ -85,7 +85,7 @@ class Link:
         return self._ended is not None
 
     def request(self, frame: Frame, read: Read) -> asyncio.Future[Any]:
-        """Send a request; the future has what ``read`` makes of the response, or `CloseConnection`."""
+        """Send a request. The future has the result of ``read`` for the response, or the exception `CloseConnection`."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         if self._ended is not None:
             future.set_exception(CloseConnection(self._ended))
@@ -95,7 +95,7 @@ class Link:
         return future
 
     def tell(self, frame: Frame) -> NoResponse | asyncio.Future[NoResponse]:
-        """Send a request that gets no response; a future while the far end does not take what it was sent."""
+        """Send a request without a response. Returns a future if the upstream does not take more bytes now."""
         if self._ended is not None:
             raise CloseConnection(self._ended)
         self._send(frame)
@@ -106,7 +106,7 @@ class Link:
         return drained
 
     def close(self) -> None:
-        """The client has gone; what was sent is on its way."""
+        """Close the connection, because the client has gone. Requests that were sent still reach the upstream."""
         self._end("its client's connection has ended")
         if self._connecting is not None:
             self._connecting.cancel()
@@ -141,7 +141,7 @@ class Link:
         if not wire.is_full:
             self.drained()
 
-    # ---- what the wire tells
+    # -- called by the wire -----------------------------------------------------------------------------------------
 
     def received(self, frame: Frame) -> None:
         if not self._pending or frame[:4] != self._pending[0].correlation_id:
@@ -152,7 +152,7 @@ class Link:
             return
         pending = self._pending.popleft()
         if pending.future.done():
-            return  # the client has gone
+            return  # the client's connection has ended
         try:
             outcome = pending.read(frame)
         except Exception as error:
@@ -176,7 +176,7 @@ class Link:
             self._fail(future, error)
 
     def _fail(self, future: asyncio.Future[Any], error: BaseException) -> None:
-        """A response has come to nothing. One that cannot be read is the upstream's fault, and no defect of the proxy."""
+        """Fail a request whose response could not be processed. A malformed response is the upstream's fault, not a bug."""
         if isinstance(error, MalformedRequest):
             reason = f"{self._far.in_words} sent a response that cannot be read"
             future.set_exception(CloseConnection(reason, error=str(error)))
@@ -213,5 +213,5 @@ class Link:
 
 def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionError) and error.errno is not None:
-        return os.strerror(error.errno)  # the loop's own words repeat the address
+        return os.strerror(error.errno)  # the event loop's text would repeat the address
     return str(error) or "it does not answer"

@@ -1,4 +1,4 @@
-"""What can be asked of a proxy over its control port: rules on calls, the trace, and the views."""
+"""What the control port of a proxy can access: fault rules on requests, the trace, and the views."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 ONLY_CALLS: Final = "a proxy sees requests and responses only"
 NAMES_PAUSE_MS: Final = 5_000
-"""Between two requests for the names of topics whose ids have passed."""
+"""Shortest interval between two requests for the names of topics whose ids have been seen."""
 
 
 class ProxyFaults(Faults):
-    """Rules on requests and responses; what happens inside the upstream is out of reach."""
+    """Rules on requests and responses. Steps inside the upstream's nodes are out of reach."""
 
     def add(self, rule: Rule) -> ActiveRule:
         if rule.place is not Place.CALL:
@@ -49,7 +49,7 @@ class ProxyFaults(Faults):
 
 @slotted(frozen=True, kw_only=True)
 class ProxyLooking(Looking):
-    """All that can be asked of one proxy."""
+    """What the control port of one proxy can access."""
 
     views: ProxyViews
 
@@ -64,7 +64,7 @@ class ProxyLooking(Looking):
 
 
 class _Names:
-    """The names of topics are asked for once an id is shown that has not passed."""
+    """Requests topic names when an unknown id is to be shown."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -81,11 +81,11 @@ class _Names:
         try:
             await self._proxy.ask_for_topics(None)
         except NoAnswer:
-            return  # it is asked again with the next unknown id
+            return  # the next unknown id starts another request
 
 
 def looking_of(proxy: Proxy) -> ProxyLooking:
-    """All that can be asked of a proxy that has started; its first rules hold from here on. ``FaultError``."""
+    """Create the `ProxyLooking` of a proxy that has started, and add its first rules. Raises ``FaultError``."""
     trace = Trace(proxy.calls, proxy.clock, names=proxy.topics.name)
     proxy.topics.on_unknown = _Names(proxy)
     admin = Admin(proxy)
@@ -113,7 +113,7 @@ def looking_of(proxy: Proxy) -> ProxyLooking:
 
 
 async def open_control(proxy: Proxy, looking: ProxyLooking, where: ControlPort) -> ControlListener:
-    """The control port of a proxy. ``ControlConfigError`` if it cannot be opened there."""
+    """Open the control port of a proxy. Raises ``ControlConfigError`` if it cannot be opened."""
     settings = proxy.settings
     listener = ControlListener(
         lambda: looking,

@@ -1,4 +1,4 @@
-"""One node of the upstream as clients of the proxy see it: a listener, and what comes in there."""
+"""One upstream node as clients of the proxy see it: a listener, and the handler of its requests."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 BACKLOG: Final = 1024
 IDLE_FOREVER: Final = -1
-"""The upstream ends connections that are idle for too long, and the proxy ends those of their clients."""
+"""No idle timeout: the upstream closes idle connections, and then the proxy closes those of their clients."""
 
 log = get_logger()
 
@@ -69,22 +69,22 @@ class ProxyContext(Protocol):
     topics: TopicNames
     tls: ssl.SSLContext | None
     tracks_sessions: bool
-    """Does someone ask what a fetch session is about?"""
+    """Whether the partitions of fetch sessions are needed, for a rule or the trace."""
 
     @property
     def clock(self) -> Clock: ...
 
     def listener_of(self, node_id: int, host: str, port: int) -> Listener | None:
-        """The listener of a node whose address a response names; None if it has none yet."""
+        """The listener for a node whose address is in a response; None if it has none yet."""
         ...
 
     async def open_listeners(self, named: Sequence[tuple[int, str, int]]) -> None:
-        """Nodes that have none yet get listeners."""
+        """Open listeners for the nodes that have none yet."""
         ...
 
 
 class ProxyConnections(Connections):
-    """Each connection has a link to the upstream."""
+    """The client connections of one node. Each has a link to the upstream."""
 
     def __init__(self, node: ProxyNode, routes: ForwardRoutes, context: ProxyContext) -> None:
         quotas = ConnectionQuotas(idle_ms_max=IDLE_FOREVER)
@@ -105,18 +105,18 @@ class ProxyConnections(Connections):
 
 
 class ProxyNode:
-    """`broker.node.served.ServedNode` of a node of the upstream."""
+    """`broker.node.served.ServedNode` for an upstream node."""
 
     def __init__(self, node_id: int, host: str, port: int, context: ProxyContext) -> None:
         self.node_id = node_id
         self.address = (host, port)
-        """Where the upstream says that it is."""
+        """The node's address in the upstream's metadata."""
         self.clock = context.clock
         self.life = NodeLife()
         self.slices = context.slices
         self.buffers = context.buffers
         self.reachable: bool | None = None
-        """What the last attempt to connect came to; None before the first."""
+        """Whether the last attempt to connect was successful; None before the first one."""
         self.sessions = PassedSessions()
         self._context = context
         self._server = Server(BACKLOG, context.ports)
@@ -124,25 +124,25 @@ class ProxyNode:
         self._served = {key: api.versions for key, api in self._routes.apis.items()}
         self.connections = ProxyConnections(self, self._routes, context)
 
-    # ---- its listener
+    # -- its listener -----------------------------------------------------------------------------------------------
 
     @property
     def listener(self) -> Listener:
-        """From `listen` on."""
+        """The node's listener. Exists after `listen`."""
         return self._server.listeners[-1]
 
     async def listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
-        """``BindError`` if that cannot be."""
+        """Open the listener. Raises ``BindError``."""
         self._server.bind([endpoint], [advertised])
         await self._server.accept(self.connections)
 
     async def close(self) -> None:
-        """Let the clients go."""
+        """Stop accepting, and close the clients' connections."""
         self._server.stop_accepting()
         await self.connections.close()
         self.life.end()
 
-    # ---- the far end
+    # -- the upstream node ------------------------------------------------------------------------------------------
 
     @property
     def in_words(self) -> str:
@@ -154,7 +154,7 @@ class ProxyNode:
     def note(self, *, reachable: bool) -> None:
         self.reachable = reachable
 
-    # ---- what rules and the trace ask
+    # -- called for rules and the trace -----------------------------------------------------------------------------
 
     def topic_name(self, topic_id: UUID) -> str | None:
         return self._context.topics.name(topic_id)
@@ -171,15 +171,15 @@ class ProxyNode:
             chain is not None and chain.wants(api_key)
         )
 
-    # ---- requests
+    # -- requests ---------------------------------------------------------------------------------------------------
 
     async def forward(self, received: Received, context: RequestContext) -> Any:
-        """The handler of all routes."""
+        """Handler of all routes: forward a request to the upstream node."""
         key, version = context.api_key, context.api_version
         link = self.connections.links.get(context.connection_id)
         if link is not None:
             return await self._send(link, key, version, received)
-        # A rule has kept it beyond the end of its connection.
+        # A rule has held the request until after its connection's end.
         link = Link(self)
         try:
             return await self._send(link, key, version, received)
@@ -193,7 +193,7 @@ class ProxyNode:
         except (
             IndexError,
             ValueError,
-        ) as error:  # of a request that ends too early, and that no one has decoded
+        ) as error:  # the request is too short, and nothing has decoded it before
             raise CloseConnection("malformed request", error=str(error)) from None
         if is_told:
             told = link.tell(frame)
@@ -204,7 +204,7 @@ class ProxyNode:
         return await response
 
     def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
-        """What is done with the response."""
+        """Returns the function that processes the response."""
         if key == API_VERSIONS:
             return partial(self._read_versions, link, version, received)
         if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):
@@ -215,7 +215,7 @@ class ProxyNode:
         return start(self._rewritten(key, version, received, frame), self.life)
 
     async def _rewritten(self, key: int, version: int, received: Received, frame: Frame) -> Any:
-        """The response with the proxy's addresses; the frame as it came where it names none."""
+        """The response with the proxy's addresses; the unchanged frame if it has no addresses."""
         response = await self.slices.run(response_steps(key, version, frame))
         if key == METADATA:
             self._context.topics.heard(response)
@@ -241,8 +241,10 @@ class ProxyNode:
         return response
 
     async def _ask_older(self, link: Link, version: int, received: Received, refusal: Any) -> Any:
-        """The upstream does not have the version of a request that the proxy has, and says so in version 0: it is asked
-        in one that both have, and the client gets the answer in the version that it speaks."""
+        """Retry ApiVersions in a version that both sides support, after the upstream has rejected the client's version.
+
+        The client gets the response in its own version.
+        """
         older = highest_common(refusal.api_keys, API_VERSIONS) or 0
         correlation_id = int.from_bytes(received.frame[CORRELATION_ID], "big", signed=True)
         request = self._message(API_VERSIONS, version, received)
@@ -260,7 +262,7 @@ class ProxyNode:
 
 
 async def dial(address: tuple[str, int], tls: ssl.SSLContext | None, factory: Callable[[], Wire]) -> None:
-    """Connect to a node of the upstream; ``OSError`` if that cannot be."""
+    """Connect to an upstream node. Raises ``OSError``."""
     host, port = address
     loop = asyncio.get_running_loop()
     await loop.create_connection(
@@ -269,7 +271,7 @@ async def dial(address: tuple[str, int], tls: ssl.SSLContext | None, factory: Ca
 
 
 def _as_it_is(key: int, version: int, frame: Frame) -> Frame:
-    response_body_offset(key, version, frame)  # `MalformedRequest` where its header ends too early
+    response_body_offset(key, version, frame)  # raises `MalformedRequest` if the header is incomplete
     return frame
 
 

@@ -1,4 +1,4 @@
-"""The command line of the proxy: `python -m server.proxy` and `odradek proxy` both end here."""
+"""The command line of the proxy, for both `python -m server.proxy` and `odradek proxy`."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Address = tuple[str, int]
 
 @slotted(frozen=True)
 class ProxySettings:
-    """Everything a start of the proxy needs to know."""
+    """All settings for the start of a proxy."""
 
     upstream: tuple[Address, ...]
     host: str = DEFAULT_HOST
@@ -62,16 +62,16 @@ class ProxySettings:
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> ProxySettings:
-    """The settings that a command line asks for. Raises click.ClickException for one that cannot be."""
+    """The settings of a command line. Raises click.ClickException for an invalid one."""
     found: list[ProxySettings] = []
     command(found.append, environ).main(list(argv), prog_name="odradek proxy", standalone_mode=False)
-    if not found:  # --help asks for nothing
+    if not found:  # --help only prints
         raise click.exceptions.Exit(0)
     return found[0]
 
 
 def command(run: Callable[[ProxySettings], None], environ: Mapping[str, str] | None = None) -> click.Command:
-    """The click command that parses the options and hands what they mean to `run`."""
+    """The click command that parses the options and calls `run` with the settings."""
 
     def callback(**options: Any) -> None:
         run(_settings(options, os.environ if environ is None else environ))
@@ -81,10 +81,10 @@ def command(run: Callable[[ProxySettings], None], environ: Mapping[str, str] | N
         callback=callback,
         params=_options(),
         help=(
-            "Stand before a Kafka cluster and relay what clients ask it, until SIGTERM or SIGINT: each of its nodes gets a "
-            "listener here. Fault rules, trace and the page work as before a broker of Odradek."
+            "Run in front of a Kafka cluster and relay the requests of clients, until SIGTERM or SIGINT: each of its nodes "
+            "gets a listener here. Fault rules, trace and the page work as with a broker of Odradek."
         ),
-        epilog="docs/proxy.md says what a proxy can see.",
+        epilog="docs/proxy.md describes what a proxy can see.",
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )
 
@@ -94,7 +94,7 @@ def _options() -> list[click.Parameter]:
         click.Option(
             ["--upstream"],
             metavar="HOST:PORT,...",
-            help="Addresses of nodes of the cluster, as bootstrap.servers has them; the proxy learns of the others. The "
+            help="Addresses of nodes of the cluster, as in bootstrap.servers; the proxy discovers the other nodes. The "
             f"variable {UPSTREAM_VARIABLE} sets it too.",
         ),
         click.Option(
@@ -105,12 +105,12 @@ def _options() -> list[click.Parameter]:
             type=click.IntRange(0, PORT_MAX),
             default=DEFAULT_PORT,
             show_default=True,
-            help="Port of the first node's listener; the others follow, on free ports where the following ones are taken. "
+            help="Port of the first node's listener; the others use the next ports, or free ones if those are taken. "
             "0 picks free ones.",
         ),
         click.Option(
             ["--advertised-host"],
-            help="Host by which clients reach the proxy.  [default: --host, or localhost where that is every address]",
+            help="Host by which clients reach the proxy.  [default: --host, or localhost if that is every address]",
         ),
         *_tls_options(),
         click.Option(
@@ -128,7 +128,7 @@ def _options() -> list[click.Parameter]:
             ["--fault", "faults"],
             multiple=True,
             metavar="RULE",
-            help=f"A fault rule that holds from the start on (docs/faults.md). So does {FAULTS_VARIABLE}.",
+            help=f"A fault rule that applies from the start on (docs/faults.md). {FAULTS_VARIABLE} does the same.",
         ),
         click.Option(
             ["--ends-with-stdin"],
@@ -153,16 +153,16 @@ def _options() -> list[click.Parameter]:
 def _tls_options() -> list[click.Parameter]:
     file = click.Path(exists=True, dir_okay=False, path_type=Path)
     return [
-        click.Option(["--upstream-tls"], is_flag=True, help="Speak TLS to the cluster."),
+        click.Option(["--upstream-tls"], is_flag=True, help="Use TLS to the cluster."),
         click.Option(
             ["--upstream-ca-file"],
             type=file,
-            help="Certificates (PEM) by which the cluster is known; implies --upstream-tls.  [default: the system's]",
+            help="CA certificates (PEM) to verify the cluster; implies --upstream-tls.  [default: the system's]",
         ),
         click.Option(
             ["--upstream-cert-file"],
             type=file,
-            help="Certificate (PEM) that the proxy shows the cluster; implies --upstream-tls.",
+            help="Client certificate (PEM) of the proxy for the cluster; implies --upstream-tls.",
         ),
         click.Option(
             ["--upstream-key-file"],
@@ -201,7 +201,7 @@ def _settings(options: Mapping[str, Any], environ: Mapping[str, str]) -> ProxySe
 
 
 def _check_variables(environ: Mapping[str, str]) -> None:
-    """A misspelt token would leave the control port open. What else is unknown is of no concern to a proxy."""
+    """Reject misspelt variables of tokens, which would leave the control port open. Other unknown variables are ignored."""
     ours = {name: value for name, value in environ.items() if name.startswith("ODRADEK_")}
     try:
         unknown(strongest(from_environment(ours)))
@@ -230,7 +230,7 @@ def _tls(options: Mapping[str, Any]) -> ssl.SSLContext | None:
         raise click.UsageError(f"--upstream-ca-file {ca_file}: {error}.") from None
     if cert_file is not None:
         try:
-            # Where the key has a password, OpenSSL would ask the terminal for it.
+            # Without a password here, OpenSSL would ask on the terminal.
             context.load_cert_chain(cert_file, key_file, password="")
         except ssl.SSLError as error:
             raise click.UsageError(f"--upstream-cert-file {cert_file}: {error}.") from None

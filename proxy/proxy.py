@@ -1,4 +1,4 @@
-"""The proxy: it learns the nodes of the upstream, gives each a listener, and lets clients in."""
+"""The proxy: discovers the upstream's nodes and opens a listener for each."""
 
 from __future__ import annotations
 
@@ -35,26 +35,26 @@ UPSTREAM_S_MAX: Final = 30.0
 RETRY_MS: Final = 500
 NOTICE_MS: Final = 2_000
 DESCRIPTORS_PER_CLIENT: Final = 2
-"""Its connection, and the one to the upstream."""
+"""Descriptors per client: its connection, and the one to the upstream."""
 
 log = get_logger()
 
 
 class StartError(Exception):
-    """The proxy cannot start; the text is an error message for the user."""
+    """The proxy cannot start. The message is for the user."""
 
 
 @slotted(frozen=True)
 class Brokers:
-    """What the upstream has said of itself."""
+    """The upstream's description of itself."""
 
     cluster_id: str
     nodes: tuple[tuple[int, str, int], ...]
-    """Node id, host and port."""
+    """(node id, host, port) of each node."""
 
 
 class Proxy:
-    """One before one cluster: `proxy.node.ProxyContext` of its nodes."""
+    """One proxy in front of one cluster. Implements `proxy.node.ProxyContext` for its nodes."""
 
     def __init__(self, settings: ProxySettings, clock: VirtualClock | None = None) -> None:
         self._began_us = stopwatch_us()
@@ -76,10 +76,10 @@ class Proxy:
         self._opening = asyncio.Lock()
         self._background: set[asyncio.Task[None]] = set()
 
-    # ---- start and stop
+    # -- start and stop ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return once there is a listener for each node. ``StartError``."""
+        """Return when there is a listener for each node. Raises ``StartError``."""
         allowed = allowed_descriptors()
         clients = (allowed - shares(allowed).control - OTHERS) // DESCRIPTORS_PER_CLIENT
         SLOTS.limit = max(clients, CLIENTS_MIN)
@@ -96,7 +96,7 @@ class Proxy:
         self.lag.start()
 
     async def stop(self) -> None:
-        """Let all clients go."""
+        """Close all listeners and connections."""
         for task in self._background:
             task.cancel()
         await asyncio.gather(*(node.close() for node in self.nodes.values()))
@@ -129,7 +129,7 @@ class Proxy:
             notice.cancel()
 
     async def ask_for_brokers(self) -> Brokers:
-        """The nodes of the upstream, by the first address that answers. ``NoAnswer``."""
+        """The upstream's nodes, from the first address that responds. Raises ``NoAnswer``."""
         response = await self.ask_any(METADATA, MetadataRequest(topics=(), allow_auto_topic_creation=False))
         if not response.brokers:
             raise NoAnswer("the upstream names no brokers yet")
@@ -137,15 +137,15 @@ class Proxy:
         return Brokers(response.cluster_id or "", nodes)
 
     def run(self, work: Coroutine[object, object, None]) -> None:
-        """Do it beside everything else."""
+        """Run a coroutine in the background."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
 
-    # ---- the proxy's own requests
+    # -- the proxy's own requests -----------------------------------------------------------------------------------
 
     async def ask_any(self, api_key: int, request: Any) -> Any:
-        """The response of the first node that answers. ``NoAnswer``."""
+        """The response of the first node that responds. Raises ``NoAnswer``."""
         refused = NoAnswer("it has no nodes")
         for address in dict.fromkeys((*self._known_addresses(), *self.settings.upstream)):
             try:
@@ -155,14 +155,14 @@ class Proxy:
         raise refused
 
     async def ask(self, node_id: int, api_key: int, request: Any, highest: int | None = None) -> Any:
-        """The response of one node, in a version not above ``highest``. ``NoAnswer``."""
+        """The response of one node, in a version not above ``highest``. Raises ``NoAnswer``."""
         node = self.nodes.get(node_id)
         if node is None:
             raise NoAnswer(f"the upstream has no node {node_id}")
         return await self.upstream.ask(node.address, api_key, request, highest)
 
     async def ask_for_topics(self, names: Iterable[str] | None) -> Any:
-        """The Metadata response about these topics, or all; nodes that it names get listeners. ``NoAnswer``."""
+        """The Metadata response for these topics, or for all; opens listeners for its nodes. Raises ``NoAnswer``."""
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self.ask_any(METADATA, request)
@@ -173,7 +173,7 @@ class Proxy:
     def _known_addresses(self) -> Iterator[tuple[str, int]]:
         return (node.address for node in self.nodes.values() if node.reachable is not False)
 
-    # ---- listeners
+    # -- listeners --------------------------------------------------------------------------------------------------
 
     def listener_of(self, node_id: int, host: str, port: int) -> Listener | None:
         node = self.nodes.get(node_id)
@@ -208,7 +208,7 @@ class Proxy:
                 log.info("listener opened", node_id=node_id, upstream=f"{host}:{port}", listener=listens)
 
     async def _listen(self, node: ProxyNode) -> None:
-        """On the port behind that of the node before; where that is taken, and it is not the first one, on a free port."""
+        """Listen on the port after the previous node's; if that is taken, and this is not the first node, on a free port."""
         port = self._next_port
         advertised = Endpoint(LISTENER, self.settings.advertised_host, 0)
         try:
@@ -220,7 +220,7 @@ class Proxy:
         if port:
             self._next_port = port + 1
 
-    # ---- what it says
+    # -- description ------------------------------------------------------------------------------------------------
 
     @property
     def listeners(self) -> list[Listener]:
@@ -235,7 +235,7 @@ class Proxy:
         return ",".join(host_and_port(*each) for each in self.settings.upstream)
 
     def say_started(self, control_url: str | None) -> None:
-        """Say that it serves clients, and where: a block on a terminal, else one line for programs."""
+        """Print that the proxy is ready, and its addresses: a block on a terminal, otherwise one line for programs."""
         start_ms = round((stopwatch_us() - self._began_us) / 1000)
         if print_on_a_terminal(self._block(control_url, start_ms)):
             return
@@ -256,7 +256,7 @@ class Proxy:
 
     def _block(self, control_url: str | None, start_ms: int) -> Iterator[str]:
         nodes = f"{len(self.nodes)} nodes" if len(self.nodes) > 1 else "one node"
-        yield f"The proxy serves clients after {start_ms} ms, before {nodes} of cluster {self.cluster_id}"
+        yield f"The proxy is ready after {start_ms} ms, in front of {nodes} of cluster {self.cluster_id}"
         yield f"  upstream           {self.upstream_in_words}"
         yield f"  bootstrap.servers  {self.bootstrap_servers}"
         yield f"  control port       {control_url or 'none: --control-port 0 opens one, for faults, trace and the page'}"

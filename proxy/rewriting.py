@@ -1,4 +1,4 @@
-"""What the proxy changes in responses: the addresses of nodes, and the versions that it announces. Pure."""
+"""What the proxy changes in responses: the addresses of nodes, and the announced versions. Pure."""
 
 from __future__ import annotations
 
@@ -19,33 +19,33 @@ SHARE_FETCH: Final = 78
 SHARE_ACKNOWLEDGE: Final = 79
 
 BROKERS: Final = 1
-"""The endpoint type of DescribeCluster whose nodes clients connect to; the others are controllers."""
+"""Endpoint type of DescribeCluster for nodes that clients connect to; the other type is controllers."""
 NODE_ENDPOINTS: Final[Mapping[int, int]] = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 0, SHARE_ACKNOWLEDGE: 0}
-"""The first version whose responses name leaders with their addresses (KIP-951)."""
+"""First version whose responses have the addresses of leaders (KIP-951)."""
 WITH_ADDRESSES: Final[Mapping[int, int]] = {
     METADATA: 0,
     FIND_COORDINATOR: 0,
     DESCRIBE_CLUSTER: 0,
     **NODE_ENDPOINTS,
 }
-"""The first version whose responses have addresses, by API."""
+"""First version whose responses have addresses, by API."""
 
 
 class Named(NamedTuple):
-    """Where a response names a node: the part of the response, with ``host`` and ``port``."""
+    """A node's address in a response: the node id, and the part of the response with ``host`` and ``port``."""
 
     node_id: int
     part: Any
 
 
 def has_addresses(api_key: int, version: int) -> bool:
-    """May a response of this version name nodes with their addresses?"""
+    """Whether responses of this version may have addresses of nodes."""
     first = WITH_ADDRESSES.get(api_key)
     return first is not None and version >= first
 
 
 def endpoints_in(api_key: int, version: int, response: Any) -> Iterator[Named]:
-    """Every node that a response names with its address."""
+    """Every node address in a response."""
     if api_key == METADATA:
         for each in response.brokers:
             yield Named(each.node_id, each)
@@ -54,7 +54,7 @@ def endpoints_in(api_key: int, version: int, response: Any) -> Iterator[Named]:
             for each in response.brokers:
                 yield Named(each.broker_id, each)
     elif api_key == FIND_COORDINATOR:
-        # From version 4 on the answer is about many keys. One that says an error names no node.
+        # From version 4 on the response has many keys. An entry with an error has no node.
         for each in (response,) if version < 4 else response.coordinators:
             if each.node_id >= 0:
                 yield Named(each.node_id, each)
@@ -64,9 +64,9 @@ def endpoints_in(api_key: int, version: int, response: Any) -> Iterator[Named]:
 
 
 def clamped(announced: Sequence[Any], decoded: Mapping[int, range]) -> list[ApiVersion]:
-    """The versions that a node announces and the proxy decodes; APIs of which none is left are not announced.
+    """The versions that a node announces and the proxy can decode. APIs without any are not announced.
 
-    The lowest version of Produce stays as it is announced: clients read from it what a broker can do, and send higher ones.
+    The lowest version of Produce is not changed: clients infer a broker's features from it, and send higher versions.
     """
     found = []
     for each in announced:
@@ -81,7 +81,7 @@ def clamped(announced: Sequence[Any], decoded: Mapping[int, range]) -> list[ApiV
 
 
 def highest_common(announced: Sequence[Any], api_key: int) -> int | None:
-    """The version in which a node is asked: the highest that it announces and the proxy decodes."""
+    """The version for requests to a node: the highest that it announces and the proxy can decode; None if there is none."""
     known = APIS.get(api_key)
     for each in announced:
         if each.api_key == api_key and known is not None:

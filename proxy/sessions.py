@@ -1,4 +1,4 @@
-"""Fetch sessions (KIP-227) as they pass: a later Fetch of a session names only what has changed. Pure."""
+"""The partitions of fetch sessions (KIP-227): a later Fetch of a session has only the changes. Pure."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any, Final
 from uuid import UUID
 
 SESSIONS_MAX: Final = 1000
-"""Of one node: as many as it keeps itself (max.incremental.fetch.session.cache.slots)."""
+"""Largest number of sessions per node: the default of max.incremental.fetch.session.cache.slots."""
 PARTITIONS_MAX: Final = 10_000
-"""Known of one session."""
+"""Largest number of partitions per session."""
 FULL: Final = (0, -1)
-"""Session epochs of a Fetch that names all partitions; the second one ends its session."""
+"""Session epochs of a Fetch that has all partitions. The second one also ends its session."""
 NO_SESSION: Final = 0
 
 TopicKey = str | UUID
 
 
 class PassedSessions:
-    """The partitions of the sessions of one node, as far as they have passed."""
+    """The partitions of the fetch sessions of one node, from the requests that were forwarded."""
 
     def __init__(self) -> None:
         self._sessions: OrderedDict[int, dict[tuple[TopicKey, int], None]] = OrderedDict()
 
     def passed(self, request: Any, session_id: int) -> None:
-        """A Fetch was answered, with this session id."""
+        """Note a Fetch that had a successful response, with this session id."""
         if session_id == NO_SESSION:
             self._sessions.pop(request.session_id, None)
             return
@@ -43,7 +43,7 @@ class PassedSessions:
             self._sessions.popitem(last=False)
 
     def partitions(self, session_id: int) -> Iterable[tuple[TopicKey, int]]:
-        """None, if the session began before it could be seen."""
+        """The partitions of a session; empty if it began before sessions were tracked."""
         return tuple(self._sessions.get(session_id, ()))
 
 

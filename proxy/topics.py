@@ -1,4 +1,4 @@
-"""The names of topics by their ids, as Metadata has told them to clients that passed, or to the proxy itself."""
+"""Topic names by topic id, from the Metadata responses to clients or to the proxy itself."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ TOPICS_MAX: Final = 100_000
 
 
 class TopicNames:
-    """Ids are never given twice, so a name once heard holds."""
+    """Known names. They stay valid, because no topic id is used twice."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[UUID, str] = OrderedDict()
         self.on_unknown: Callable[[], object] = lambda: None
-        """Called when an id is asked for that has not passed yet."""
+        """Called when the name of an unknown id is requested."""
 
     def heard(self, metadata: Any) -> None:
-        """A Metadata response."""
+        """Note the names in a Metadata response."""
         for topic in metadata.topics:
             if topic.topic_id is not None and topic.name:
                 self._names[topic.topic_id] = topic.name

@@ -1,4 +1,4 @@
-"""Transactional ids of the upstream: their list, what open ones hold up, and the timeline of one from its logs."""
+"""The upstream's transactions: their summary, the readers that wait for open ones, and the timeline of an id."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from proxy.asking import NoAnswer
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 FETCH_BYTES: Final = 1024 * 1024
 OFFSETS_READ_MAX: Final = 1_000_000
-"""Of one log; a longer one is read from the time of the first transaction on, or its end."""
+"""Largest number of bytes read of one log. A longer log is read from the time of the first transaction on, or its end."""
 
 
 async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
-    """The transactional ids of the open transactions, by the producers and partitions that their coordinators name."""
+    """The transactional ids of open transactions, by producer and partition, as their coordinators know them."""
     listed = await admin.transactional_ids()
     open_ones = [
         (node_id, each.transactional_id) for node_id, each in listed if each.transaction_state not in ENDED
@@ -40,7 +40,7 @@ async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
 
 
 async def summary(admin: Admin) -> TransactionsSummary:
-    """The open ones first, the oldest of them leading; the others by their ids."""
+    """Open transactions first, the oldest of them leading; the others by id."""
     listed = await admin.transactional_ids()
     listed.sort(key=lambda each: (each[1].transaction_state in ENDED, each[1].transactional_id))
     shown = await admin.described(
@@ -85,7 +85,7 @@ def _summary(
 
 
 async def _held_up(admin: Admin, open_ones: Iterable[Any]) -> dict[tuple[int, Place], HeldUp]:
-    """What open transactions hold up, by producer and partition."""
+    """What open transactions hide from readers, by producer and partition."""
     leaders = await admin.leaders(place for each in open_ones for place in _places(each))
     if not leaders:
         return {}
@@ -107,7 +107,7 @@ async def _held_up(admin: Admin, open_ones: Iterable[Any]) -> dict[tuple[int, Pl
 
 
 class UpstreamTransactions:
-    """`lab.control.ports.Transactions` of the upstream."""
+    """`lab.control.ports.Transactions` for the upstream."""
 
     def __init__(self, admin: Admin, trace: Trace) -> None:
         self._admin = admin
@@ -140,7 +140,7 @@ def _view(node_id: int, state: Any, now_ms: int) -> dict[str, Any]:
         "timeout_ms": state.transaction_timeout_ms,
         "start_ms": start_ms,
         "open_ms": None if start_ms is None else now_ms - start_ms,
-        "last_update_ms": None,  # no coordinator tells it
+        "last_update_ms": None,  # DescribeTransactions does not return it
         "partitions": [
             f"{topic.topic}-{index}"
             for topic in sorted(state.topics, key=lambda each: str(each.topic))
@@ -151,7 +151,7 @@ def _view(node_id: int, state: Any, now_ms: int) -> dict[str, Any]:
 
 
 class _UpstreamScan(Scan):
-    """Reads by Fetch, up to the high watermark."""
+    """Reads the upstream's logs by Fetch, up to the high watermark."""
 
     unknown = "no transaction log of the upstream knows the id"
 
@@ -160,7 +160,7 @@ class _UpstreamScan(Scan):
         self._admin = admin
         self._limits = limits
         self._named: set[Place] = set()
-        """Partitions that records of the id name."""
+        """Partitions that appear in records of the id."""
 
     async def home(self, transactional_id: str) -> Place | None:
         topics = await self._admin.topics([TRANSACTION_STATE])
@@ -174,7 +174,7 @@ class _UpstreamScan(Scan):
         return found
 
     async def hanging(self, transactional_id: str, producer_ids: frozenset[int]) -> list[Hanging]:
-        """Only in partitions that the coordinator has once named: to ask for the producers of all of them costs too much."""
+        """Searches only partitions that the coordinator has once listed: asking for the producers of all costs too much."""
         leaders = await self._admin.leaders(self._named)
         owned = await owners(self._admin)
         return [
@@ -210,7 +210,7 @@ class _UpstreamScan(Scan):
     async def _start(
         self, leaders: Mapping[Place, int], place: Place, since_ms: int | None
     ) -> tuple[int, bool]:
-        """Where to begin, and whether everything that matters lies behind it."""
+        """(offset to begin at, whether everything relevant is at or above it)."""
         earliest = (await self._admin.offsets(leaders, EARLIEST)).get(place, 0)
         latest = (await self._admin.offsets(leaders, LATEST)).get(place, earliest)
         if latest - earliest <= OFFSETS_READ_MAX:

@@ -1,4 +1,4 @@
-"""All views of the upstream, by requests of the proxy's own while a viewer looks."""
+"""The views of the upstream cluster, by the proxy's own requests. They are sent only while a viewer is connected."""
 
 from __future__ import annotations
 
@@ -41,17 +41,17 @@ from proxy.node import ProxyNode
 from proxy.rewriting import API_VERSIONS
 
 LOOK_S_MAX: Final = 1.0
-"""A node that does not answer by then is shown as unreachable."""
+"""Timeout after which a node is shown as unreachable."""
 FETCH_BYTES: Final = 1024 * 1024
 FETCHES_PER_LOOK: Final = 4
 BEHIND_MAX: Final = 20 * BATCHES_MAX
-"""In offsets: a viewer who is further behind starts anew near the end."""
+"""Offsets. A viewer who is further behind restarts near the end."""
 RUNNING: Final = "running"
 UNREACHABLE: Final = "unreachable"
 
 
 class ProxyViews:
-    """`lab.views.ports.Views` of the upstream. What it does not answer is left out."""
+    """`lab.views.ports.Views` for the upstream. What does not respond is left out."""
 
     def __init__(self, admin: Admin, trace: Trace) -> None:
         self._admin = admin
@@ -79,7 +79,7 @@ class ProxyViews:
         )
 
     async def upstream(self) -> dict[str, Any]:
-        """The nodes with the listeners of the proxy, in the form of ``GET /v1/cluster``."""
+        """The nodes with the proxy's listeners, in the form of ``GET /v1/cluster``."""
         proxy = self._admin.proxy
         try:
             topics = await self._admin.topics()
@@ -97,7 +97,7 @@ class ProxyViews:
         }
 
     async def node_states(self) -> dict[int, str]:
-        """Which nodes of the upstream answer."""
+        """Which of the upstream's nodes respond: running or unreachable, by node id."""
 
         async def look(node: ProxyNode) -> tuple[int, str]:
             asking = self._admin.proxy.ask(
@@ -182,7 +182,7 @@ class ProxyViews:
         offset = await self._near_the_end(leader, place) if restarted else position.next_offset
         data, found = await self._read(leader, place, offset)
         if data is None and not restarted:
-            # The log was truncated, or retention has come that far.
+            # The log was truncated, or retention has deleted the next batches.
             restarted = True
             data, found = await self._read(leader, place, await self._near_the_end(leader, place))
         if data is None:
@@ -192,7 +192,7 @@ class ProxyViews:
             return None
         position.log_start, position.last_stable, position.high_watermark = marks
         end = found[-1].last_offset + 1 if found else offset
-        # A viewer who is too far behind starts anew with the next look.
+        # A viewer who is too far behind restarts at the next look.
         position.next_offset = end if data.high_watermark - end <= BEHIND_MAX else -1
         return BatchesPiece(
             topic=place[0],
@@ -208,7 +208,7 @@ class ProxyViews:
     async def _read(
         self, leader: int, place: Place, offset: int
     ) -> tuple[PartitionData | None, list[BatchView]]:
-        """The batches from an offset on, as far as one look reads, and what the last response said of the partition."""
+        """(the last response's data of the partition, the batches from an offset on, as far as one look reads)."""
         found: list[BatchView] = []
         data = None
         for _ in range(FETCHES_PER_LOOK):
@@ -230,7 +230,7 @@ class ProxyViews:
 
 
 class _Offsets:
-    """What was asked about the partitions of one summary."""
+    """The offsets of the partitions of one summary."""
 
     __slots__ = ("high", "open", "stable", "start")
 

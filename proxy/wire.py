@@ -1,4 +1,4 @@
-"""The stream of one upstream connection: response frames are cut from it, whole."""
+"""The stream of one upstream connection, split into complete response frames."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from broker.net.frame_buffers import FrameBuffers
 
 LANDING_BYTES: Final = 64 * 1024
 RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of one response: brokers send 55 MiB (fetch.max.bytes) and a batch, unless they were set otherwise."""
+"""Largest size of a response. Brokers send up to 55 MiB (fetch.max.bytes) plus a batch, unless configured otherwise."""
 LARGE_READ_BYTES: Final = 256 * 1024
-"""So much is read of a response at once. A connection from which so much has come waits for its next turn."""
+"""Largest read of a response. A connection that has read so many bytes waits for its next turn."""
 LARGE_READS_PER_TURN: Final = 4
-"""Of all connections in one turn of the loop: a megabyte takes a quarter of a millisecond."""
+"""Number of such reads of all connections in one turn of the event loop. One megabyte takes a quarter of a millisecond."""
 SIZE: Final = Struct(">i")
 
 Frame = bytes | memoryview
 
 
 class WireOwner(Protocol):
-    """Hears what comes of a connection."""
+    """Receives the events of a connection."""
 
     def received(self, frame: Frame) -> None:
-        """A response without its size field. Its bytes never change while a view of them is left."""
+        """Called with a response without its size field. Its bytes do not change while there is a view of them."""
         ...
 
     def lost(self, reason: str) -> None: ...
 
     def drained(self) -> None:
-        """The socket takes bytes again."""
+        """Called when the socket can take bytes again."""
         ...
 
 
 class Buffers:
-    """What all wires of the proxy share: receiving and looking at what was received is one step without an await."""
+    """Buffers of all wires of the proxy. They can be shared, as received bytes are processed without an await."""
 
     __slots__ = ("_waiting", "frames", "landing")
 
@@ -46,7 +46,7 @@ class Buffers:
         self._waiting: deque[Wire] = deque()
 
     def wait_for_turn(self, wire: Wire) -> None:
-        """Read no more from it in this turn of the loop: large responses of many would hold up everyone else."""
+        """Pause reading from a wire until its next turn: large responses to many clients would block everything else."""
         wire.pause_reading()
         if not self._waiting:
             asyncio.get_running_loop().call_soon(self._turn)
@@ -68,13 +68,13 @@ class Wire(asyncio.BufferedProtocol):
         self._owner = owner
         self._buffers = buffers
         self._kept = b""
-        self._frame: bytearray | None = None  # the one that has arrived in part
+        self._frame: bytearray | None = None  # a frame that is still incomplete
         self._size = self._filled = 0
         self.transport: asyncio.Transport | None = None
         self.is_full = False
-        """Does the socket take nothing now?"""
+        """Whether the socket can take no more bytes now."""
 
-    # ---- what the transport tells
+    # -- called by the transport ------------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
@@ -98,7 +98,7 @@ class Wire(asyncio.BufferedProtocol):
             if self._filled == self._size:
                 frame, self._frame = self._frame, None
                 self._owner.received(memoryview(frame)[: self._size].toreadonly())
-                # Not used again while there is a view of it.
+                # The buffer is not used again while there is a view of it.
                 self._buffers.frames.give_back(frame)
             if nbytes >= LARGE_READ_BYTES:
                 self._buffers.wait_for_turn(self)
@@ -117,7 +117,7 @@ class Wire(asyncio.BufferedProtocol):
         self.is_full = False
         self._owner.drained()
 
-    # ---- frames
+    # -- frames -----------------------------------------------------------------------------------------------------
 
     def _cut(self, data: memoryview) -> None:
         position, end = 0, len(data)
@@ -143,10 +143,10 @@ class Wire(asyncio.BufferedProtocol):
         self.close()
         self._owner.lost(reason)
 
-    # ---- what its owner does
+    # -- called by the owner ----------------------------------------------------------------------------------------
 
     def send(self, frame: Frame) -> None:
-        """Write a request in front of which its size goes."""
+        """Send a request, preceded by its size."""
         transport = self.transport
         if transport is None:
             return
@@ -165,7 +165,7 @@ class Wire(asyncio.BufferedProtocol):
             self.transport.resume_reading()
 
     def close(self) -> None:
-        """End it once what was written is on its way. The owner hears nothing more."""
+        """Close the connection after sending what was written. The owner gets no further calls."""
         transport, self.transport = self.transport, None
         if transport is not None:
             transport.close()

@@ -137,15 +137,15 @@ def test_what_cannot_be_taken_is_said(
         assert main(["--data-dir", str(data_dir), str(folder)]) == 1
         return capsys.readouterr().err
 
-    assert "is not called after a partition" in refused(written.data)
-    assert "kafka-dump-log.sh shows what is in it" in refused(coordinators)
-    assert "holds no log" in refused(tmp_path / "empty-0")
+    assert "does not have the name of a partition" in refused(written.data)
+    assert "use kafka-dump-log.sh to see its content" in refused(coordinators)
+    assert "contains no log" in refused(tmp_path / "empty-0")
     assert not data_dir.exists()
 
     broker = start_broker(data_dir=data_dir, topics=["plain:1"])
     assert "is in use by another broker" in import_(data_dir, written.data / "orders-0").stderr
     broker.terminate()
-    assert "there is another topic plain here" in refused(written.data / "plain-0")
+    assert "this broker has another topic plain" in refused(written.data / "plain-0")
     assert main(["--data-dir", str(data_dir), str(written.data / "orders-0")]) == 0
     assert "has records already" in refused(written.data / "orders-0")
     broker.start()

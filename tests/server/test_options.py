@@ -85,7 +85,7 @@ def test_data_that_goes_with_a_container_is_a_warning(monkeypatch: pytest.Monkey
     monkeypatch.setattr("os.getpid", lambda: 1)  # the first process of a container
     assert parse([*IMAGE], {}).warnings == ()
     [warning] = parse([], {}).warnings
-    assert "records are gone" in warning
+    assert "records are lost" in warning
 
 
 def test_a_service_of_kubernetes_opens_no_control_port():
@@ -256,9 +256,9 @@ def test_topics_to_create_are_read_and_checked():
         (["--topic", "a:1:segment.bytes=1"], "Value must be at least 1048576"),
         (["--topic", "a:1:nonsense=1"], "Unknown topic config name: nonsense"),
         (["--topic", "a:1", "--topic", "a:2"], "--topic a is given more than once"),
-        (["--feature", "group.version=1"], "the features to choose are transaction.version"),
-        (["--feature", "transaction.version=3"], "transaction.version goes from 0 to 2"),
-        (["--feature", "transaction.version"], "transaction.version goes from 0 to 2"),
+        (["--feature", "group.version=1"], "only these features can be chosen: transaction.version"),
+        (["--feature", "transaction.version=3"], "the level of transaction.version must be between 0 and 2"),
+        (["--feature", "transaction.version"], "the level of transaction.version must be between 0 and 2"),
         (["--nodes", "2", "--set", "odradek.node.3.broker.rack=a"], "there is no node 3, nodes are 1 to 2"),
         (["--control-port", "0", "--control-host", "0.0.0.0"], "set odradek.control.token or the variable"),
         (["--control-host", "::1"], "there is no control port without --control-port"),

@@ -129,7 +129,7 @@ def test_folders_of_deleted_topics_stay_behind(tmp_path: Path):
         (lambda source, target: (source / META_PROPERTIES).write_text("version=0\nnode.id=1\n"), "ZooKeeper"),
         (
             lambda source, target: (source / META_PROPERTIES).write_text("version=1\n"),
-            "does not name the node.id",
+            "has no node.id",
         ),
     ],
 )
@@ -159,13 +159,15 @@ def test_of_a_cluster_one_node_is_exported(tmp_path: Path, capsys: pytest.Captur
     (tmp_path / "data" / "node-1").mkdir(parents=True)
     (tmp_path / "data" / "node-1" / META_PROPERTIES).touch()
     assert main(["--data-dir", str(tmp_path / "data"), str(tmp_path / "copy")]) == 1
-    assert f"give the directory of one, such as {tmp_path / 'data' / 'node-1'}." in capsys.readouterr().err
+    assert (
+        f"give the directory of one node, such as {tmp_path / 'data' / 'node-1'}." in capsys.readouterr().err
+    )
 
 
 def test_an_export_does_not_go_into_its_source(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     open_cluster(tmp_path).abandon()
     assert main(["--data-dir", str(tmp_path), str(tmp_path / "inside")]) == 1
-    assert "lies inside of" in capsys.readouterr().err
+    assert "is inside of" in capsys.readouterr().err
 
 
 def test_the_lock_is_one_that_a_broker_respects(stopped: Path, start_broker: StartBroker):
