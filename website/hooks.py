@@ -1,7 +1,7 @@
-"""What MkDocs needs to make the site from pages that a code host shows as well (`mkdocs.yml` names this file).
+"""MkDocs hooks that build the site from the project's Markdown pages (`mkdocs.yml` names this file).
 
-A page of docs/ may link to any file of the project. The site has it too, below ``project/``: a page of Markdown as a page,
-a picture as it is, any other file as a page that shows it. What these link to is taken in the same way.
+A page of docs/ may link to any file of the project. The site has that file below ``project/``: a Markdown file as a page,
+a picture unchanged, any other file as a page with its text. Files that these link to are added in the same way.
 """
 
 from __future__ import annotations
@@ -23,29 +23,29 @@ LOG: Final = logging.getLogger("mkdocs.hooks")
 ROOT: Final = Path(__file__).resolve().parents[1]
 PAGES: Final = "docs/"
 OTHERS: Final = "project/"
-# Pages of the project outside docs/ that the navigation names.
+# Pages outside docs/ that are in the navigation.
 ROOTS: Final = ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "benchmarks/README.md")
 FILE_BYTES_MAX: Final = 100_000
 PICTURES: Final = (".png", ".svg")
 PICTURE_BYTES_MAX: Final = 1_000_000
-# Tables that need the whole width: beside them is no table of contents.
+# Pages whose tables need the whole width, so they have no table of contents.
 WIDE: Final = ("docs/differences.md",)
 
-# A block of code, a span of code, or the end of a link, with its text where that is the name of a page.
+# A code block, a code span, or the end of a link, with its text if that is the file name of a page.
 PARTS: Final = re.compile(
     r"(?P<block>^```.*?^```$)|(?P<span>(`+)[^`].*?\3)|(?:\[(?P<name>[\w./-]+\.md))?\]\((?P<link>[^)\s]+)\)",
     re.M | re.S,
 )
-# In text, not in a tag.
+# A dot or underscore within a name, in text and not in a tag.
 JOINTS: Final = re.compile(r"(?<=\w)([._])(?=\w)(?![^<]*>)")
-# A picture that has another one for the dark scheme beside it.
+# A picture that has a counterpart for the dark scheme.
 LIGHT: Final = re.compile(r"!\[(?P<text>[^\]]*)\]\((?P<place>[^)\s]+)-light\.(?P<kind>png|svg)\)")
 TITLE: Final = re.compile(r"^# (.+)$", re.M)
 LINE_BEFORE_A_LIST: Final = re.compile(r"^(?!\s|[-*] |\d+\. |[|#>])(.+)\n(?=[-*] |1\. )", re.M)
 
 
 def on_startup(*, command: str, **_: object) -> None:
-    """A build reads this checkout, and nothing else: whatever asks the network ends it."""
+    """Refuse network access during a build, which must only read this checkout."""
     if command == "build":
         sys.addaudithook(_refuse_network)
 
@@ -74,7 +74,7 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Links lead to where the site has the file. Python-Markdown wants an empty line before a list."""
+    """Rewrite links to where the site has the file, and add the empty line that Python-Markdown needs before a list."""
     path = _path(page.file.src_uri)
     if path in WIDE:
         page.meta["hide"] = ["toc"]
@@ -94,12 +94,12 @@ def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
 
 
 def on_page_content(html: str, **_: object) -> str:
-    """A name in a cell of a table, such as a setting's, may be broken behind its dots and underscores."""
+    """Allow line breaks behind dots and underscores of names in table cells, such as those of settings."""
     return re.sub(r"<td.*?</td>", lambda cell: JOINTS.sub(r"\1<wbr>", cell[0]), html, flags=re.S)
 
 
 def on_post_page(output: str, *, page: Page, **_: object) -> str:
-    """A page loads nothing from another host: a warning ends a strict build."""
+    """Warn if a page loads anything from another host; a warning makes a strict build fail."""
     loaded = _Loaded()
     loaded.feed(output)
     for address in loaded.foreign:
@@ -108,7 +108,7 @@ def on_post_page(output: str, *, page: Page, **_: object) -> str:
 
 
 class _Loaded(HTMLParser):
-    """What a browser loads with a page: scripts, styles, pictures, but not where a link leads."""
+    """Collects what a browser loads with a page (scripts, styles, pictures), without the targets of links."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,13 +121,13 @@ class _Loaded(HTMLParser):
             )
             if is_loaded and re.match(r"\s*(\w+:)?//", value or ""):
                 self.foreign.append(f"{value}")
-            # The theme would fetch the program that draws these.
+            # The theme would load the program that draws Mermaid diagrams from another host.
             if name == "class" and "mermaid" in (value or "").split():
                 self.foreign.append("mermaid")
 
 
 def _info(match: re.Match[str]) -> str:
-    """The language of a block, and its title; other words are for the tests."""
+    """Return the language and the title of a fence; other words in it are for the tests."""
     title = re.search(r' title="[^"]*"', match[0])
     return f"```{match[1]}{title[0] if title else ''}"
 
@@ -148,7 +148,7 @@ def _content(path: str) -> str | bytes:
 
 
 def uri(path: str) -> str:
-    """Where the site has a file of the project, by its path below the root."""
+    """Return the site's path of a file of the project, which is given by its path below the root."""
     if path.startswith(PAGES):
         return path.removeprefix(PAGES)
     return f"{OTHERS}{path}" if path.endswith((".md", *PICTURES)) else f"{OTHERS}{path}.md"
@@ -168,7 +168,7 @@ def _targets(path: str) -> Iterator[str]:
 
 
 def _target(link: str, path: str) -> str | None:
-    """The file of the project that a link in this file leads to; a folder's is its README."""
+    """Return the file of the project that a link in this file leads to; for a folder its README."""
     place = link.partition("#")[0]
     if not place or "://" in place:
         return None
@@ -190,14 +190,14 @@ def _for_both_schemes(picture: re.Match[str], path: str) -> str:
 
 
 def _title(name: str, link: str, path: str) -> str:
-    """Of the page that a link leads to: in a checkout its file's name tells more, here its title."""
+    """Return the title of the linked page, which the site shows in place of the file name."""
     target = _target(link, path)
     found = TITLE.search((ROOT / target).read_text("utf-8")) if target and (ROOT / target).is_file() else None
     return found[1] if found else name
 
 
 def _rewritten(link: str, path: str, src_uri: str) -> str:
-    """A link that leads nowhere stays as it is: MkDocs names it, and the build fails."""
+    """Return the link as the site needs it. A broken link is not changed, so that MkDocs reports it and the build fails."""
     target = _target(link, path)
     if target is None or not (target.startswith(PAGES) or _is_taken(target)):
         return link
