@@ -1,6 +1,6 @@
-"""``python -m benchmarks.spark``: Spark against the broker and Apache Kafka, and our sources and sinks against its own.
+"""``python -m benchmarks.spark``: measure Spark with Odradek and with Apache Kafka, and our formats against Spark's.
 
-One module per measure, each with ``measure(run) -> Iterator[Figure]``. The order is that of the report.
+There is one module per measure, each with ``measure(run) -> Iterator[Figure]``. The report has them in this order.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ NAMES: Final = ("sink", "spread", "encode", "batch_read", "small_read", "segment
 
 @dataclass(frozen=True)
 class SparkRun:
-    """What a measure is given. ``scale``: 1 for the size that the figures are of."""
+    """The arguments of a measure. ``scale``: 1 for the size for which the figures are recorded."""
 
     spark: SparkSession
     scale: float
     scratch: Path
     say: Callable[[str], None]
     rounds: int | None = None
-    """How often each is measured; None: as the measure thinks right."""
+    """Number of measurements; None for the measure's own default."""
 
     def scaled(self, count: int) -> int:
         return max(int(count * self.scale), 1)

@@ -1,6 +1,7 @@
-"""``python -m benchmarks.spark``: takes each measure and prints a table in Markdown.
+"""``python -m benchmarks.spark``: run each measure and print a table in Markdown.
 
-Spark, the brokers and the machine's other work share the cores: keep it quiet. Needs Java and `odradek[audit,demo]`.
+Spark, the brokers and all other processes share the machine's cores, so run nothing else. Needs Java and
+`odradek[audit,demo]`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SETTINGS: Final = {"spark.driver.memory": "3g", "spark.sql.shuffle.partitions": 
 
 def main(arguments: Sequence[str]) -> int:
     options = parse(arguments)
-    # With the other things that are fetched for a checkout.
+    # The cache directory of the checkout, which has its other downloads too.
     os.environ.setdefault("ODRADEK_CACHE", str(Path(__file__).parents[2] / ".cache"))
     from odradek.spark import session
 
@@ -52,13 +53,13 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.spark", description="Spark against the broker and Kafka."
     )
-    parser.add_argument("--only", action="append", choices=NAMES, help="this measure (repeatable)")
+    parser.add_argument("--only", action="append", choices=NAMES, help="run this measure (repeatable)")
     parser.add_argument(
-        "--scale", type=float, default=1.0, help="1: the sizes that figures are of; 0.05: to try it"
+        "--scale", type=float, default=1.0, help="1: the sizes of the recorded figures; 0.05: a quick trial"
     )
-    parser.add_argument("--rounds", type=int, help="how often each is measured (default: the measure's own)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument("--directory", type=Path, help="where data is written (3 GB; default: temporary)")
+    parser.add_argument("--rounds", type=int, help="number of measurements (default: the measure's own)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
+    parser.add_argument("--directory", type=Path, help="directory for data (3 GB; default: temporary)")
     parser.add_argument("--check", action="store_true", help="exit code 1 if a figure is beyond its limit")
     return parser.parse_args(arguments)
 

@@ -1,7 +1,7 @@
-"""An audit of ten million records, written in transactions of 100 records on each partition.
+"""Audit ten million records, written in transactions of 100 records per partition.
 
-Once in batches of 100 records, as producers write them, and once in batches of one, the worst there is: an audit looks at
-batches and not at records, so this is ten million of them.
+First in batches of 100 records, as producers write them; then in batches of one record. The second is the worst case: an
+audit reads batch headers and not records, so it reads ten million of them.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ TOPIC: Final = "events"
 VALUE: Final = bytes(100)
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _COMPLETE_COMMIT = 0, 1, 2, 4
 _AFTER_MS: Final = {_EMPTY: 0, _ONGOING: 1, _PREPARE_COMMIT: 3, _COMPLETE_COMMIT: 7}
-"""When in a transaction each record of the coordinator comes; the markers come at 5."""
+"""Times within a transaction at which the coordinator writes its records; the markers follow at 5."""
 _PATCHED: Final = struct.Struct(">hi")
-"""Epoch and base sequence, the last of what differs between batches; the checksum covers them."""
+"""Epoch and base sequence, the last fields that differ between batches; the checksum covers them."""
 _PATCHED_AT: Final = 51
 _CRC_FROM: Final = 21
 
@@ -64,12 +64,12 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def unit() -> int:
-    """Records of one transaction on all partitions."""
+    """Number of records of one transaction in all partitions."""
     return PARTITIONS * PER_TRANSACTION
 
 
 def write(data: Path, records: int, per_batch: int) -> int:
-    """A log directory; its bytes. One transactional id writes to all partitions, as a broker of version 2 stores it."""
+    """Write a log directory and return its size. One transactional id writes to all partitions (transaction version 2)."""
     transactions = records // unit()
     size = 0
     for partition in range(PARTITIONS):
@@ -87,7 +87,7 @@ def write(data: Path, records: int, per_batch: int) -> int:
 
 
 def _partition(transactions: int, per_batch: int) -> Iterator[bytes]:
-    """Per transaction its batches, made of one by patching what differs, and a marker of the next epoch."""
+    """The batches of each transaction, made by patching fields of one encoded batch, and a marker of the next epoch."""
     row = (NOW_MS, b"key", VALUE)
     model = build_batch(
         [row] * per_batch,

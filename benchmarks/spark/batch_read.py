@@ -1,4 +1,4 @@
-"""A batch read of a gigabyte, from the broker and from Apache Kafka in turns: how long, and at what cost to the broker."""
+"""Read a gigabyte in a batch query, from Odradek and Apache Kafka in turns: elapsed time, and CPU time of the broker."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
         for name, address in brokers.items():
             run.say(f"filling {name}")
             fill(address.bootstrap, TOPIC, PARTITIONS, records, RECORD_BYTES)
-            # Workers, plans and the page cache are warm then.
+            # After the first read, workers, plans and the page cache are warm.
             read(run, address, records)
         for number in range(run.rounds or ROUNDS):
             for name in (ODRADEK, KAFKA) if number % 2 == 0 else (KAFKA, ODRADEK):
@@ -62,7 +62,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def read(run: SparkRun, address: Address, records: int) -> None:
-    """Every byte reaches Spark, and next to nothing is done with it."""
+    """Read all bytes into Spark, and do as little as possible with them."""
     rows = (
         run.spark.read.format("kafka")
         .option("kafka.bootstrap.servers", address.bootstrap)

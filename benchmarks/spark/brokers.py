@@ -1,4 +1,4 @@
-"""The broker and Apache Kafka, one beside the other, and topics filled alike in both."""
+"""Start Odradek and Apache Kafka side by side, and fill topics of both with the same records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Address:
     bootstrap: str
     pid: int
     data: Path
-    """Its partitions' directories."""
+    """Directories of the broker's partitions."""
 
 
 @contextmanager
@@ -34,8 +34,8 @@ def odradek(scratch: Path) -> Iterator[Address]:
 
 @contextmanager
 def both(scratch: Path) -> Iterator[Mapping[str, Address]]:
-    """Both of them, at the same time: what the machine does meanwhile falls on both alike."""
-    # The oracle of the tests: it fetches Kafka's jars, and says what is missing.
+    """Run both brokers at the same time, so that other load on the machine affects both."""
+    # The tests' Apache Kafka: it downloads Kafka's jars, and reports what is missing.
     from tests.support.kafka_oracle import kafka
 
     home = scratch / "kafka"
@@ -50,7 +50,7 @@ def both(scratch: Path) -> Iterator[Mapping[str, Address]]:
 
 
 def fill(bootstrap: str, topic: str, partitions: int, records: int, size_bytes: int) -> None:
-    """A topic with so many records, spread evenly; the values are random, the same ones each time."""
+    """Fill a topic with records, spread evenly over its partitions; the values are pseudo-random and always the same."""
     from confluent_kafka import Producer
 
     create(bootstrap, topic, partitions)

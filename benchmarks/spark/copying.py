@@ -1,4 +1,4 @@
-"""A stream that reads all of one topic and writes it to another: what measures of the sink have in common."""
+"""A streaming query that copies one topic to another, for the measures of the sink."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def copy(
     columns: Sequence[str],
     options: Mapping[str, str] = {},
 ) -> StreamingQuery:
-    """Columns of everything in ``INPUT``, so many records at a time; the query, which has come to its end. ``options``: more
-    of the sink's."""
+    """Copy these columns of all records in ``INPUT``, ``per_batch`` records at a time, and return the finished query.
+    ``options`` are further options of the sink."""
     rows = (
         run.spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)
@@ -46,5 +46,5 @@ def copy(
         .start()
     )
     if not query.awaitTermination(TIMEOUT_S):
-        raise RuntimeError(f"{name} did not come to its end")
+        raise RuntimeError(f"{name} did not finish")
     return query

@@ -1,4 +1,4 @@
-"""Rows of Arrow columns into record batches, and aiokafka's compiled builder beside it, which takes them row by row."""
+"""Encode Arrow columns as record batches, compared with aiokafka's compiled builder, which takes single rows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def theirs(codec: int, keys: pa.Array, values: pa.Array) -> None:
 
 
 def millions_per_cpu_second(work: Callable[[], None], scale: float) -> float:
-    """Of one thread; the first time, which compiles, is left out."""
+    """The speed of one thread. The first call, which compiles, is not measured."""
     work()
     began = time.thread_time()
     times = 0

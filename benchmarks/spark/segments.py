@@ -1,7 +1,7 @@
-"""Segment files into Arrow, records per CPU second, in one process; kafka-python's and aiokafka's readers beside it.
+"""Read segment files into Arrow in one process, in records per CPU second, compared with kafka-python and aiokafka.
 
-Each reader gets key and value of every record: ours as columns of Arrow, the others as bytes in lists. CRCs are checked by
-ours and by aiokafka's; kafka-python's is not asked to.
+Each reader reads key and value of every record: ours into Arrow columns, the others as bytes in lists. Ours and aiokafka's
+check CRCs, kafka-python's does not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from odradek.spark.records.encode import Rows, encode_batches
 from odradek.spark.segments import Segments
 
 RECORDS: Final = 400_000
-# kafka-python takes this part of them, or one would wait for minutes.
+# kafka-python reads a file with 1/PART of the records, because all would take minutes.
 PART: Final = 10
 BATCH_BYTES: Final = 16 * 1024
 ROUNDS: Final = 5
@@ -38,7 +38,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
         few = write(run.scratch / "few" / f"{codec}-0", codec, records // PART)
         directory = write(run.scratch / "all" / f"{codec}-0", codec, records)
         ours, theirs, slow = [], [], []
-        by_segments(directory, None)  # what is compiled is compiled then, and the file is in memory
+        by_segments(directory, None)  # compiles the functions, and loads the file into the page cache
         for _ in range(run.rounds or ROUNDS):
             ours.append(speed(lambda path=directory: by_segments(path, "key,value"), records))
             theirs.append(speed(lambda path=directory: by_aiokafka(path), records))
@@ -63,7 +63,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def write(directory: Path, codec: str, records: int) -> Path:
-    """A partition of records of 86 bytes and keys of 14, by the sink's own encoder: about 110 bytes each, plain."""
+    """Write a partition with the sink's encoder: records of 86 bytes with keys of 14, about 110 bytes each uncompressed."""
     rng = np.random.default_rng(1)
     words = np.array([b"order ", b"created ", b"customer ", b"amount ", b"EUR ", b"warehouse ", b"pending "])
     directory.mkdir(parents=True)
@@ -84,7 +84,7 @@ def write(directory: Path, codec: str, records: int) -> Path:
                 compression=codec,
                 batch_size_bytes=BATCH_BYTES,
             ):
-                # As a broker does it: the base offset lies outside the CRC.
+                # As a broker does: the CRC does not cover the base offset.
                 log.write(offset.to_bytes(8, "big") + bytes(batch.data)[8:])
                 offset += batch.records
     return directory
@@ -95,7 +95,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def speed(read: Callable[[], int], records: int) -> float:
-    """Million records per second of CPU."""
+    """Million records per CPU second."""
     began = time.process_time()
     assert read() == records
     return records / (time.process_time() - began) / 1e6
@@ -121,7 +121,7 @@ def by_aiokafka(directory: Path) -> int:
 
 
 def kafka_python_can(codec: str) -> bool:
-    """It needs a package of its own for each codec but gzip."""
+    """Whether the package is installed that kafka-python needs for the codec (all but gzip need one)."""
     return codec == "none" or bool(getattr(kafka_codecs, f"has_{codec}")())
 
 
@@ -136,7 +136,7 @@ def by_kafka_python(directory: Path) -> int:
 
 
 def in_spark(run: SparkRun, records: int) -> Iterator[Figure]:
-    """All five files by one query: what is left of the speed when rows have gone to the JVM."""
+    """Read all five files in one query: the speed including the transfer of rows to the JVM."""
     source = run.spark.read.format("odradek.segments").option("partitions.min", "2")
     rows = source.option("columns", "producer_id,value").load(str(run.scratch / "all"))
     took_s = []
@@ -150,6 +150,6 @@ def in_spark(run: SparkRun, records: int) -> Iterator[Figure]:
         5 * records / statistics.median(took_s[1:]) / 1e6,
         "million records per second",
         higher_is_better=True,
-        note=f"five codecs, {5 * records:,} records; the first time {took_s[0]:.1f} s, then"
+        note=f"five codecs, {5 * records:,} records; the first run {took_s[0]:.1f} s, then"
         f" {min(took_s[1:]):.2f} to {max(took_s[1:]):.2f} s",
     )

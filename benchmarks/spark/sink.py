@@ -1,5 +1,5 @@
-"""What exactly-once costs: micro-batches of the same topic, written by Spark's own sink and by ours, in turns; ours with the
-sum of a batch's rows (`contentHash`) and without."""
+"""The cost of exactly-once: micro-batches of one topic, written by Spark's own sink and by ours in turns; ours with and
+without the digest of a batch's rows (`contentHash`)."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def measure(run: SparkRun) -> Iterator[Figure]:
     with odradek(run.scratch / "sink") as broker:
         fill(broker.bootstrap, INPUT, PARTITIONS, records, RECORD_BYTES)
         for number in range(run.rounds or ROUNDS):
-            # Who goes first changes: the second of a pair finds the machine warmer.
+            # The order alternates, because the second of a pair finds a warmer machine.
             for sink in SINKS if number % 2 == 0 else reversed(SINKS):
                 name = f"{re.sub(r'[ .=]', '-', sink)}-{number}"
                 times_ms = _stream(run, broker.bootstrap, sink, name, records)
                 run.say(f"{sink}: {[round(each) for each in times_ms]} ms")
-                # The first batch of a query starts workers and makes plans.
+                # The first batch of a query also starts workers and compiles plans.
                 took[sink] += times_ms[1:]
     medians = {sink: statistics.median(times_ms) for sink, times_ms in took.items()}
     per_second = {sink: records / BATCHES / ms for sink, ms in medians.items()}
@@ -64,7 +64,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def _stream(run: SparkRun, bootstrap: str, sink: str, name: str, records: int) -> list[float]:
-    """The milliseconds of each micro-batch of a query that reads everything there is."""
+    """The durations, in milliseconds, of the micro-batches of a query that reads the whole topic."""
     create(bootstrap, name, PARTITIONS)
     per_batch = max(records // BATCHES, 1)
     kind, *options = sink.split()
@@ -73,6 +73,6 @@ def _stream(run: SparkRun, bootstrap: str, sink: str, name: str, records: int) -
     done = [each for each in query.recentProgress if each["numInputRows"]]
     if sum(each["numInputRows"] for each in done) != records:
         raise RuntimeError(f"{sink} has not read everything")
-    # A share of each partition is taken, rounded down: what is left over is a small batch at the end.
+    # Each batch takes a share of each partition, rounded down, so a small batch with the rest comes last.
     whole = [each for each in done if each["numInputRows"] > records // BATCHES // 2]
     return [float(each["durationMs"]["triggerExecution"]) for each in whole]

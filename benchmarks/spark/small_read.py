@@ -1,4 +1,4 @@
-"""A batch read of a few records: what a person who tries something out, and a test, wait for."""
+"""Read a few records in a batch query: the time that a user at a prompt, or a test, waits."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def read(run: SparkRun, address: Address | None) -> int:
-    """How many rows came; from Spark itself if ``address`` is None."""
+    """Read the rows and return their number; if ``address`` is None, from Spark itself."""
     if address is None:
         return len(run.spark.range(0, RECORDS, 1, 1).selectExpr("cast(id as string) as value").collect())
     rows = run.spark.read.format("kafka").option("kafka.bootstrap.servers", address.bootstrap)

@@ -1,7 +1,7 @@
-"""How long a reader may see a part of a decided batch: from its first commit marker to its last, by the markers' own times.
+"""How long a reader may see only a part of a decided batch: from its first commit marker to its last, by their timestamps.
 
-One query writes to both brokers in turns, with 8 tasks of which each has a partition of its own. So the nth marker of each
-partition is that of the nth batch. Markers have milliseconds.
+One query writes to both brokers in turns, with 8 tasks that each write to their own partition. So the nth marker of each
+partition belongs to the nth batch. Timestamps of markers are in milliseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.spark.copying import INPUT, copy
 TASKS: Final = 8
 BATCHES: Final = 40
 RECORDS_PER_TASK: Final = 100
-"""In each batch."""
+"""Number of records in each batch."""
 RECORD_BYTES: Final = 100
 OUTPUT: Final = "spread"
 
@@ -33,7 +33,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
             fill(address.bootstrap, INPUT, TASKS, batches * TASKS * RECORDS_PER_TASK, RECORD_BYTES)
             create(address.bootstrap, OUTPUT, TASKS)
             run.say(f"writing to {name}")
-            # Each task's rows go to the partition that it reads.
+            # Each task writes its rows to the partition that it reads.
             sink, query = "odradek.exactly_once", f"{OUTPUT}-{address.pid}"
             copy(
                 run, address.bootstrap, sink, OUTPUT, query, TASKS * RECORDS_PER_TASK, ("partition", "value")
@@ -53,7 +53,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def _spreads_ms(run: SparkRun, data: Path, batches: int) -> list[float]:
-    """Of each batch but the first, for which workers had to be started."""
+    """The spread of each batch except the first, for which workers had to be started."""
     markers = (
         run.spark.read.format("odradek.segments")
         .option("table", "batches")

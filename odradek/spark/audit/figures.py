@@ -182,7 +182,7 @@ def totals(replicas: DataFrame) -> DataFrame:
         F.coalesce(F.sum((~F.col("contiguous")).cast("long")), F.lit(0)).alias("uneven"),
         F.coalesce(F.sum(F.col("miscounted").cast("long")), F.lit(0)).alias("miscounted"),
         F.coalesce(F.sum((F.col("first_leader_epoch") < F.col("leader_epoch")).cast("long")), F.lit(0)).alias(
-            "led_anew"
+            "several_leader_epochs"
         ),
         F.coalesce(F.max("copies"), F.lit(0)).alias("copies"),
     )

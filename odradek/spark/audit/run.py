@@ -201,7 +201,7 @@ class Audit:
             yield contiguity.damage_findings(self.rows)
         if known["miscounted"]:
             yield contiguity.count_findings(self.rows, self.replicas)
-        if known["led_anew"]:
+        if known["several_leader_epochs"]:
             yield leadership.epoch_findings(self.rows, self.replicas)
         if known["copies"] > 1:
             differing = comparison.differing_buckets(self.parts, self.replicas)

@@ -1,1 +1,1 @@
-"""Flights in, hourly delays out, exactly once: a producer, a Structured Streaming job, kills, and the proof."""
+"""A demonstration: flights in, hourly delays out, exactly once, while every process is killed and restarted."""

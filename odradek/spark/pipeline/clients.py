@@ -1,4 +1,4 @@
-"""The clients around the job: who makes the topics, who reads the result. Both confluent-kafka's."""
+"""Create the topics and read the results, with the clients of confluent-kafka."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ BROKERS_DEFAULT = -1
 
 
 class KafkaRefused(OdradekError):
-    """The Kafka that was named does not do what is needed."""
+    """The Kafka cluster given by the user rejected a request."""
 
 
 def _admin(bootstrap: str) -> AdminClient:
@@ -25,7 +25,7 @@ def _admin(bootstrap: str) -> AdminClient:
 
 
 def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
-    """Topics that are not there yet, by name and number of partitions."""
+    """Create the topics (number of partitions by name) that do not exist yet."""
     admin = _admin(bootstrap)
     wanted = [NewTopic(name, count, BROKERS_DEFAULT) for name, count in topics.items()]
     for name, made in admin.create_topics(wanted, operation_timeout=TIMEOUT_S).items():
@@ -33,7 +33,7 @@ def create_topics(bootstrap: str, topics: Mapping[str, int]) -> None:
             made.result(TIMEOUT_S)
         except KafkaException as failure:
             raise KafkaRefused(
-                f"{bootstrap} did not make the topic {name}: {failure.args[0].str()}"
+                f"{bootstrap} did not create the topic {name}: {failure.args[0].str()}"
             ) from None
 
 
@@ -44,7 +44,7 @@ def delete_topics(bootstrap: str, names: list[str]) -> None:
 
 
 def read_delays(bootstrap: str, topic: str, isolation_level: str) -> list[tuple[str, str]]:
-    """(key, value) of every record that a reader sees."""
+    """The key and value of every record that a consumer with this isolation level reads."""
     return [
         ((message.key() or b"").decode(), (message.value() or b"").decode())
         for message in read_all(bootstrap, topic, isolation_level)

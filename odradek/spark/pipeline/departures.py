@@ -1,8 +1,8 @@
-"""The stream: each flight is told when it leaves, and counts for the hour in which it should have left.
+"""The input records: each flight is written when it departs, and counts for the hour in which it was scheduled.
 
-So the records are out of order in event time, as real ones are: a flight that leaves 21 hours late is told after 21
-hours of others. ``WATERMARK_DELAY`` is longer than that, and because every partition holds its flights in the order in
-which they were told, none of them is late for a watermark of its partition (``job.py``).
+So the records are out of order in event time, as real data are: a flight that departs 21 hours late is written after 21
+hours of other flights. ``WATERMARK_DELAY`` is longer than that. Because every partition has its flights in the order of
+departure, no flight is late for the watermark of its partition (``job.py``).
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from odradek.demo.flights import CARRIER, COLUMNS, DEP_DELAY, DEST, FLIGHT, ORIG
 
 WATERMARK_DELAY: Final = timedelta(hours=24)
 CLOSING: Final = "2100-01-01T00:00:00Z"
-"""Event time of the record that ends each partition: no window before it stays open. It is no flight."""
+"""Event time of the record that ends each partition and closes all windows. That record is not a flight."""
 _TAIL_NUMBER, _MINUTE, _HOUR_UTC = (COLUMNS.index(name) for name in ("tailnum", "minute", "time_hour"))
 
 
 class Departure(NamedTuple):
-    """A flight on its way into the topic."""
+    """A flight as a record for the topic."""
 
-    told: int
-    """When it left, in minutes since 1970, UTC; a flight that was cancelled is told at its time."""
+    departed: int
+    """Time of departure in minutes since 1970, UTC; for a cancelled flight the scheduled time."""
     scheduled: int
     key: str
-    """The aircraft: its flights stay in one partition, in order."""
+    """The aircraft: its flights are in one partition, in order."""
     value: str
-    """What is told, as JSON, without its number and the first brace (``in_order`` puts those in front)."""
+    """The record's value as JSON, without the opening brace and the number of the row, which ``in_order`` prepends."""
 
 
 @cache
@@ -40,7 +40,7 @@ def _minutes(hour: str) -> int:
 
 
 def departure(fields: list[str]) -> Departure:
-    """A line of the file as a departure. ``time_hour`` is the hour of the schedule in UTC."""
+    """Parse a line of the file. ``time_hour`` is the hour of the scheduled departure in UTC."""
     hour, minute = fields[_HOUR_UTC], int(fields[_MINUTE])
     delay = None if fields[DEP_DELAY] == UNKNOWN else int(float(fields[DEP_DELAY]))
     value = (
@@ -53,13 +53,13 @@ def departure(fields: list[str]) -> Departure:
 
 
 def in_order(lines: Iterable[str], count: int | None = None) -> list[Departure]:
-    """The first ``count`` departures in the order in which they are told, each with its number in its value."""
-    told = sorted((departure(fields) for fields in csv.reader(lines)), key=lambda each: each.told)
-    return [each._replace(value=f'{{"row":{row},{each.value}') for row, each in enumerate(told[:count])]
+    """The first ``count`` departures in the order of departure, each with its row number in its value."""
+    ordered = sorted((departure(fields) for fields in csv.reader(lines)), key=lambda each: each.departed)
+    return [each._replace(value=f'{{"row":{row},{each.value}') for row, each in enumerate(ordered[:count])]
 
 
 def disorder(departures: Iterable[Departure]) -> timedelta:
-    """How far a departure lies behind the latest schedule that was told before it, at most."""
+    """The largest distance of a departure behind the latest scheduled time of those before it."""
     most, latest = 0, None
     for each in departures:
         latest = each.scheduled if latest is None else max(latest, each.scheduled)
@@ -68,5 +68,5 @@ def disorder(departures: Iterable[Departure]) -> timedelta:
 
 
 def closing_value() -> str:
-    """The last record of a partition."""
+    """The value of a partition's last record."""
     return json.dumps({"scheduled": CLOSING, "closing": True})

@@ -1,4 +1,4 @@
-"""What must come out, computed from the file with plain Python and by other means than the job uses."""
+"""The expected results, computed from the file with plain Python, independently of the job."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from odradek.demo.flights import UNKNOWN
 
 LATE_MINUTES: Final = 15
-"""A flight that leaves more than this after its time is delayed, as the authorities count."""
+"""A flight that departs more than this after its scheduled time counts as delayed, as in official statistics."""
 NEW_YORK: Final = ZoneInfo("America/New_York")
 
 Row = Mapping[str, object]
@@ -40,12 +40,12 @@ class _Hour:
 
 
 def key_of(row: Row) -> str:
-    """``JFK 2013-01-01T10:00:00Z``: the hour by its beginning, in UTC."""
+    """The key of a row, as ``JFK 2013-01-01T10:00:00Z``: airport, and the beginning of the hour in UTC."""
     return f"{row['origin']} {row['hour']}"
 
 
 def statistics(path: Path, count: int | None = None) -> dict[str, Row]:
-    """Per airport and hour of schedule, of the first ``count`` flights in the order of their leaving, by ``key_of``."""
+    """The rows by ``key_of``, per airport and scheduled hour, for the first ``count`` flights in the order of departure."""
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as stream:
         return _statistics(csv.DictReader(io.TextIOWrapper(stream, "utf-8")), count)
 

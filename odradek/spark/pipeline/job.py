@@ -1,19 +1,18 @@
-"""The job: delays per airport and hour, from one topic into another, exactly once.
+"""The job: compute the delays per airport and hour from one topic, and write them to another, exactly once.
 
-A program of its own, which any cluster takes (``spark-submit odradek/spark/pipeline/job.py --bootstrap ...``); it knows
-of Kafka no more than the address. It ends when the last window is closed, if its checkpoint lies on this machine;
-else it is a stream as any other.
+It is a separate program that runs on any cluster (``spark-submit odradek/spark/pipeline/job.py --bootstrap ...``) and only
+gets the address of Kafka. It ends when the last window is closed, if its checkpoint is on this machine; otherwise it runs
+like any other stream.
 
 **No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less
-the delay. Over a topic that is not enough: when there is much to catch up with, a micro-batch takes a share of each
-partition, and the same share of two partitions need not end at the same time of year; the partition that is behind would
-lose flights without a word. So each partition is a stream with a watermark of its own, and of the watermarks of a union
-Spark takes the least. Within a partition the flights lie in the order in which they were told, at most 21:40 hours out of
-order; the delay is 24.
+the delay. For a whole topic that is not enough: when the job has much to catch up with, a micro-batch takes a share of each
+partition, and equal shares of two partitions need not end at the same event time. Spark would silently drop flights of the
+partition that is behind. So each partition is a stream with its own watermark, and Spark takes the least watermark of a
+union. Within a partition the flights are in the order of departure, at most 21:40 hours out of order; the delay is 24.
 
-**The last hours come out.** A window is written when the watermark has passed it, and the watermark follows the data. So
-the producer ends each partition with a record of a distant time. It is left out behind the watermark, which it moves:
-a condition on the event time, and only that, is not pushed down below ``withWatermark``.
+**The last hours are written.** A window is written when the watermark has passed it, and the watermark follows the data. So
+the producer ends each partition with a record of a distant time. A filter after ``withWatermark`` removes it when it has
+moved the watermark. Only a condition on the event time is not pushed down below ``withWatermark``.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ EXACTLY_ONCE = "odradek.exactly_once"
 FLIGHT = "row LONG, scheduled TIMESTAMP, origin STRING, delay_minutes INT"
 POLL_S = 0.1
 JVM_KILLED = 137
-"""Exit code of a driver whose JVM was killed, as shells say it."""
+"""Exit code of a driver whose JVM was killed, as shells report SIGKILL."""
 JVM_END_S = stretched(5.0)
 
 
 def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, per_batch: int) -> DataFrame:
-    """The flights as a stream with a watermark of ``scheduled`` that is right for each partition, closing records left out.
+    """The flights as a stream with a watermark on ``scheduled`` that is right for each partition, without closing records.
 
-    ``per_batch`` offsets at most are taken at a time.
+    A micro-batch has at most ``per_batch`` offsets.
     """
     assigned = [{"assign": json.dumps({topic: [number]})} for number in range(partitions)]
     streams = [stream(spark, bootstrap, each, per_batch // partitions) for each in assigned]
@@ -69,10 +68,10 @@ def stream(spark: SparkSession, bootstrap: str, what: Mapping[str, str], per_bat
         .option("maxOffsetsPerTrigger", max(per_batch, 1))
         .load()
     )
-    told = records.select(f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")).select(
+    departures = records.select(f.from_json(f.col("value").cast("string"), FLIGHT).alias("flight")).select(
         "flight.*"
     )
-    marked = told.withWatermark("scheduled", f"{int(WATERMARK_DELAY.total_seconds())} seconds")
+    marked = departures.withWatermark("scheduled", f"{int(WATERMARK_DELAY.total_seconds())} seconds")
     return marked.filter(f.col("scheduled") < f.lit(CLOSING).cast("timestamp"))
 
 
@@ -82,12 +81,12 @@ def hour_of() -> Column:
     return f.window("scheduled", "1 hour")
 
 
-def delays(told: DataFrame) -> DataFrame:
-    """Records (key, value) of the delays per airport and hour: the value is JSON, its fields are those of ``expected``."""
+def delays(departures: DataFrame) -> DataFrame:
+    """Records (key, value) of the delays per airport and hour; the value is JSON with the fields of ``expected``."""
     from pyspark.sql import functions as f
 
     delay = f.col("delay_minutes")
-    hourly = told.groupBy(hour_of(), "origin").agg(
+    hourly = departures.groupBy(hour_of(), "origin").agg(
         f.count(f.lit(1)).alias("flights"),
         f.count(delay).alias("departed"),
         f.avg(delay).alias("mean_delay_minutes"),
@@ -96,30 +95,30 @@ def delays(told: DataFrame) -> DataFrame:
     )
     hour = f.date_format("window.start", "yyyy-MM-dd'T'HH:mm:ss'Z'").alias("hour")
     rows = hourly.select("origin", hour, *hourly.columns[2:])
-    # No flight left, so there is no delay: such an hour has null.
+    # If no flight of an hour departed, its delays are null.
     value = f.to_json(f.struct(*rows.columns), {"ignoreNullFields": "false"})
     return rows.select(f.concat_ws(" ", "origin", "hour").alias("key"), value.alias("value"))
 
 
 def is_over(checkpoint: Path) -> bool:
-    """Whether the query is through: its last batch is done, and began with a watermark behind every flight's window."""
+    """Whether the query has processed all flights: its last finished batch began with a watermark behind all windows."""
     done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return False
-    # A version, the batch's watermark, then the offsets of each source.
+    # The file has a version, the batch's watermark, then the offsets of each source.
     _, said, *_ = (checkpoint / "offsets" / str(max(done))).read_text().split("\n", 2)
     closing = datetime.fromisoformat(CLOSING) - WATERMARK_DELAY
     return int(json.loads(said)["batchWatermarkMs"]) >= closing.timestamp() * 1000
 
 
 class Reporter:
-    """Says each micro-batch once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
+    """Print each micro-batch once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query
         self._said = -1
 
-    def say_new(self) -> None:
+    def report_new(self) -> None:
         for batch in self._query.recentProgress:
             if batch["batchId"] > self._said and batch["durationMs"].get("addBatch") is not None:
                 self._said = batch["batchId"]
@@ -142,16 +141,16 @@ def _figures(batch: Any) -> tuple[int, ...]:
 def start(spark: SparkSession, options: argparse.Namespace) -> StreamingQuery:
     from pyspark.sql import functions as f
 
-    told = flights(spark, options.bootstrap, options.source, options.partitions, options.per_batch)
+    departures = flights(spark, options.bootstrap, options.source, options.partitions, options.per_batch)
     return (
-        delays(told.observe("flights", f.max("row").alias("row")))
+        delays(departures.observe("flights", f.max("row").alias("row")))
         .writeStream.queryName(QUERY)
         .format(options.format)
         .outputMode("append")
         .option("kafka.bootstrap.servers", options.bootstrap)
         .option("topic", options.sink)
         .option("checkpointLocation", options.checkpoint)
-        # Of the exactly-once sink: under this name stands what was decided. Topics of a run are its own.
+        # The exactly-once sink finds its decision record by this name. The topics of each run have names of their own.
         .option("name", f"{QUERY}-{options.sink}")
         .start()
     )
@@ -161,11 +160,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="job.py", description="Delays per airport and hour, exactly once.")
     parser.add_argument("--bootstrap", required=True, metavar="HOST:PORT")
     parser.add_argument("--source", default="flights", metavar="TOPIC")
-    parser.add_argument("--partitions", type=int, required=True, help="of the source")
+    parser.add_argument("--partitions", type=int, required=True, help="partitions of the source topic")
     parser.add_argument("--sink", default="delays", metavar="TOPIC")
     parser.add_argument("--checkpoint", required=True, metavar="DIR")
     parser.add_argument("--per-batch", type=int, default=30_000, metavar="OFFSETS")
-    parser.add_argument("--format", default=EXACTLY_ONCE, help="kafka: Spark's own sink, at least once")
+    parser.add_argument(
+        "--format", default=EXACTLY_ONCE, help="kafka: Spark's own sink, which is at-least-once"
+    )
     options = parser.parse_args(arguments)
     from odradek.spark import session
 
@@ -181,21 +182,21 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def run(query: StreamingQuery, checkpoint: Path) -> int:
-    """Say what the query does until it is over."""
+    """Print the finished micro-batches until the query has processed all flights."""
     print("ready", flush=True)
     reporter = Reporter(query)
-    # The query raises here what went wrong in it.
+    # awaitTermination raises the query's error.
     while not query.awaitTermination(POLL_S):  # type: ignore[arg-type]
-        reporter.say_new()
+        reporter.report_new()
         if is_over(checkpoint):
-            reporter.say_new()
+            reporter.report_new()
             query.stop()
             return 0
     return 1
 
 
 def _jvm_was_killed(spark: SparkSession) -> bool:
-    """Whether the JVM below this process, where there is one, has died by SIGKILL."""
+    """Whether the JVM below this process, if there is one, was killed by SIGKILL."""
     gateway = getattr(getattr(spark, "_sc", None), "_gateway", None)
     process: subprocess.Popen[bytes] | None = getattr(gateway, "proc", None)
     if process is None:

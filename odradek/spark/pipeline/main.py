@@ -1,4 +1,4 @@
-"""What `odradek spark demo` does: a directory, a run, an exit code."""
+"""The command `odradek spark demo`: run the pipeline in a directory, and return the exit code."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ CLEAN, WRONG, NOTHING_SHOWN = 0, 1, 2
 
 
 def run(settings: Settings, keep: bool) -> int:
-    """0 if every statistic is there once and right and no file says otherwise, 1 if not, 2 if it came to no end."""
+    """Return 0 if every row was written once and right and the audit found no violation, 1 if not, 2 if the run failed."""
     try:
-        # Said once, in a sentence, and not by every driver: there is no Java, the jars are to be fetched.
+        # Checked here first, so that missing Java or jars are reported once and not by every driver.
         connector_jars()
         in_file = len(flights.lines(flights.data_file()))
     except (OdradekError, flights.NoData) as failure:

@@ -1,4 +1,4 @@
-"""What is killed when: drawn once, from a seed."""
+"""The plan of a run's kills, drawn from the seed."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 EARLIEST, LATEST = 0.08, 0.75
-"""Shares of the flights between which something may be killed: before the first there is little to lose, and who is killed
-after the last might find nothing left to do."""
+"""Share of the flights before and after which nothing is killed: too early there is nothing to lose, too late nothing to
+do any more."""
 BROKER_POINTS: Final[Mapping[str, str]] = {
     "txn.marker.after": "between the markers and Complete",
     "txn.prepare.after": "between Prepare and the markers",
@@ -21,12 +21,12 @@ SINK_POINTS: Final[Mapping[str, str]] = {
     "decision.written": "just before the decision",
     "end.all": "between the last EndTxn and Spark's commit log",
 }
-"""Where the sink may have the driver killed (``odradek.spark.sink.points``)."""
+"""Steps of the sink at which the driver may be killed (``odradek.spark.sink.points``)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kills:
-    """How many of each."""
+    """How often each process is killed."""
 
     driver: int = 2
     worker: int = 2
@@ -40,9 +40,10 @@ class Kills:
 
 @dataclass(slots=True)
 class Plan:
-    """When each dies: ``driver``, ``worker`` and ``producer`` at shares of the flights, in order; the rest at a named point.
+    """When each process is killed. ``driver``, ``worker`` and ``producer`` are shares of the flights, in order.
 
-    Every other driver, beginning with the first, dies at a point of the sink's. ``broker_points`` are (point, passage).
+    Every second driver, beginning with the first, is killed at a step of the sink (``sink_points``: step, times).
+    ``broker_points`` are (crash point, passage).
     """
 
     driver: list[float] = field(default_factory=list)
@@ -56,7 +57,7 @@ class Plan:
         return not (self.driver or self.worker or self.producer or self.sink_points or self.broker_points)
 
     def left(self) -> str:
-        """What has not been killed as often as it should have been."""
+        """The processes that have not been killed as often as planned."""
         names = {"driver": [*self.driver, *self.sink_points], "worker": self.worker}
         names |= {"producer": self.producer, "broker": self.broker_points}
         return ", ".join(name for name, list_ in names.items() if list_)
@@ -65,10 +66,10 @@ class Plan:
 def draw(
     rng: random.Random, kills: Kills, batches: int, transactions: int, ahead: int, has_points: bool
 ) -> Plan:
-    """A plan for a run of about so many micro-batches and transactions of the producer's.
+    """Draw a plan for a run with about this number of micro-batches and producer transactions.
 
-    ``ahead``: so many of the transactions are made before the job begins, and nothing is killed before their end.
-    ``has_points``: the sink is ours, and knows the points.
+    ``ahead``: number of transactions that are committed before the job begins; nothing is killed before their end.
+    ``has_points``: the sink is ``odradek.exactly_once``, which has the steps.
     """
     ahead = min(ahead, transactions // 3)
     at_points = (kills.driver + 1) // 2 if has_points else 0

@@ -1,9 +1,9 @@
-"""The producer: the flights go into the topic in transactions, some of which are aborted and said again.
+"""The producer: write the flights to the topic in transactions, and abort some of them and write them again.
 
-A program of its own, with nothing but confluent-kafka, as a user would write it. Where it stands in its file is the
-offset of a group, committed in the same transaction as the flights: a restarted producer goes on exactly
-there. What it does it says on its standard output, a word and a number a line; how far it may go it is told on its
-standard input, so that there is still something to do when the job is killed.
+It is a separate program that only needs confluent-kafka, as a user would write it. Its position in the file is the offset of
+a group, committed in the same transaction as the flights, so a restarted producer continues exactly there. It prints its
+actions on standard output, a word and a number per line. It reads from standard input how far it may go, so that there is
+still something to do when the job is killed.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from odradek.demo.worker import PATIENCE, TIMEOUT_S, insist, say
 from odradek.spark.pipeline.departures import Departure, closing_value, in_order
 
 GROUP = "flights-file"
-"""Its offset in partition 0 of the topic is the number of the next flight; behind the last one, that the end is said."""
+"""The group's offset in partition 0 of the topic is the number of the next flight; one more after the closing records."""
 TRANSACTION_FLIGHTS = 1000
 ABORT_EVERY = 7
-"""Each transaction whose number is a multiple of this is aborted at the first attempt."""
+"""Every seventh transaction is aborted at its first attempt."""
 TRANSACTION_TIMEOUT_MS = 30_000
 
 
-class Leave:
-    """How far the producer may go: what is told on standard input, a number a line."""
+class RowLimit:
+    """The row up to which the producer may write, read from standard input, a number per line."""
 
     def __init__(self) -> None:
         self._until = 0
-        self._told = threading.Condition()
+        self._changed = threading.Condition()
         threading.Thread(target=self._listen, daemon=True).start()
 
     def _listen(self) -> None:
         for line in sys.stdin:
-            with self._told:
+            with self._changed:
                 self._until = max(self._until, int(line))
-                self._told.notify()
+                self._changed.notify()
 
     def wait_for(self, row: int) -> None:
-        """Return when ``row`` may be said."""
-        with self._told:
-            self._told.wait_for(lambda: self._until > row)
+        """Return when ``row`` may be written."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._until > row)
 
 
 class FlightProducer:
-    def __init__(self, bootstrap: str, topic: str, partitions: int, leave: Leave) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, limit: RowLimit) -> None:
         self.topic = topic
         self.partitions = partitions
-        self.leave = leave
+        self.limit = limit
         common = {"bootstrap.servers": bootstrap, **PATIENCE}
         self.producer = Producer(
             {
@@ -60,16 +60,16 @@ class FlightProducer:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "retry.backoff.ms": 20,
                 "linger.ms": 5,
-                # Where the Java clients put a key.
+                # The same partition that the Java client would choose for the key.
                 "partitioner": "murmur2_random",
             }
         )
-        # With read_committed an offset whose transaction is not decided yet is waited for.
+        # With read_committed the request waits until a transaction with the offset is decided.
         self.group = Consumer({**common, "group.id": GROUP, "isolation.level": "read_committed"})
         insist(lambda: self.producer.init_transactions(TIMEOUT_S))
 
     def run(self, departures: Sequence[Departure]) -> None:
-        """Say what has not been said yet, and the end."""
+        """Write the remaining flights, and the closing records."""
         end = len(departures)
         row = self.position()
         say("ready", row)
@@ -77,7 +77,7 @@ class FlightProducer:
         while row <= end:
             number = row // TRANSACTION_FLIGHTS
             upto = min((number + 1) * TRANSACTION_FLIGHTS, end)
-            self.leave.wait_for(row)
+            self.limit.wait_for(row)
             wanted = number % ABORT_EVERY != ABORT_EVERY - 1 or number == given_up
             try:
                 self.transact(departures, row, upto, commit=wanted)
@@ -88,14 +88,14 @@ class FlightProducer:
                 say("lost", number)
                 continue
             if wanted:
-                # The end is a position of its own: it is said once.
+                # After the closing records the position is one higher, so they are written once.
                 row = upto if upto < end else end + 1
             else:
                 given_up = number
         say("done", row)
 
     def transact(self, departures: Sequence[Departure], row: int, upto: int, commit: bool) -> None:
-        """One transaction: flights ``row`` to ``upto``, after the last one the end, and the position behind them."""
+        """Write one transaction: flights ``row`` to ``upto``, closing records after the last one, and the position."""
         say("begin", row)
         self.producer.begin_transaction()
         for each in departures[row:upto]:
@@ -105,7 +105,7 @@ class FlightProducer:
             for partition in range(self.partitions):
                 self.produce(closing_value(), partition=partition)
         if not commit:
-            # What waits in the client would not even reach the log.
+            # Without flush, records that wait in the client would never be written to the log.
             self.producer.flush(TIMEOUT_S)
             insist(lambda: self.producer.abort_transaction(TIMEOUT_S))
             say("abort", row)
@@ -125,7 +125,7 @@ class FlightProducer:
                 self.producer.poll(0.1)
 
     def position(self) -> int:
-        """The number of the next flight. An error is no answer."""
+        """The number of the next flight. Raises ``KafkaException`` if it cannot be fetched."""
         [place] = self.group.committed([TopicPartition(self.topic, 0)], TIMEOUT_S)
         if place.error is not None:
             raise KafkaException(place.error)
@@ -137,11 +137,11 @@ def main() -> int:
     parser.add_argument("bootstrap")
     parser.add_argument("topic")
     parser.add_argument("partitions", type=int)
-    parser.add_argument("--flights", type=int, help="only so many")
+    parser.add_argument("--flights", type=int, help="only this number of flights")
     options = parser.parse_args()
     departures = in_order(flights.lines(flights.data_file()), options.flights)
     try:
-        FlightProducer(options.bootstrap, options.topic, options.partitions, Leave()).run(departures)
+        FlightProducer(options.bootstrap, options.topic, options.partitions, RowLimit()).run(departures)
     except KafkaException as failure:
         print("failed", failure, file=sys.stderr, flush=True)
         return 1

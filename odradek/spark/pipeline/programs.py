@@ -1,4 +1,4 @@
-"""The programs of the pipeline: each a process group of its own, which is killed as a whole and started again."""
+"""The programs of the pipeline: each is a process group of its own, which is killed as a whole and started again."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Hears = Callable[[list[str]], None]
 
 
 class Program:
-    """A program of ours, by its module. What it says is heard word by word; its complaints are kept in a file."""
+    """A Python module run as a program. ``hears`` gets the words of each line of its output; stderr goes to a file."""
 
     def __init__(self, module: str, arguments: Sequence[object], directory: Path, hears: Hears) -> None:
         self.name = module.rpartition(".")[2]
-        # -P: modules in the user's directory that happen to have the names of others cannot hurt it.
+        # -P: do not import modules of the same name from the user's directory.
         self._command = [sys.executable, "-P", "-m", module, *map(str, arguments)]
         self._log = directory / f"{self.name}.log"
         self._hears = hears
@@ -44,18 +44,18 @@ class Program:
 
     @property
     def exit_code(self) -> int | None:
-        """Negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while the program runs."""
         return None if self._child is None else self._child.exit_code
 
     def tell(self, line: object) -> None:
-        """A line on its standard input; a program that has ended does not read it."""
+        """Write a line to the program's standard input. If it has ended, nothing happens."""
         self._started.tell(line)
 
     def kill(self) -> None:
-        """kill -9, with the JVM that it may have started."""
+        """Send SIGKILL to the program, and to the JVM that it may have started."""
         if self._child is not None:
             self._child.kill()
 
     def complaint(self) -> str:
-        """The last line that says more than where it was, of what it wrote to its error output."""
+        """The last line of its error output that is not part of a Java stack trace."""
         return self._started.complaint()

@@ -1,4 +1,4 @@
-"""The proof from the files: what was written, transaction by transaction, judged by the audit."""
+"""Audit the segment files of a run: every transaction, and the business keys of both topics."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from odradek.spark.audit import Report
 
 FLIGHT = "get_json_object(cast(value as string), '$.row')"
-"""No flight twice in the source; closing records have no number."""
+"""The row number of a flight, which is unique in the source topic; closing records have none."""
 AIRPORT_AND_HOUR = "cast(key as string)"
 FINDINGS_SHOWN = 5
 
 
 def audited(data_dir: Path, out: Path, source: str, sink: str, say: Callable[[str], None]) -> Report:
-    """Audit the segment files below ``data_dir``; the page and the tables are left in ``out``."""
+    """Audit the segment files below ``data_dir``, and write the page and the tables to ``out``."""
     from pyspark.sql import SparkSession
 
     from odradek.spark.audit import audit
@@ -33,5 +33,5 @@ def audited(data_dir: Path, out: Path, source: str, sink: str, say: Callable[[st
 
 
 def evidence(report: Report) -> list[str]:
-    """The first findings, a line each."""
+    """The first findings, one line each."""
     return [f"{each.kind}: {each.where}: {each.detail}" for each in report.findings[:FINDINGS_SHOWN]]

@@ -1,4 +1,4 @@
-"""The supervisor: it starts everything, kills, starts again, and judges in the end."""
+"""The supervisor of a run: it starts and kills the programs, starts them again, and compares the results at the end."""
 
 from __future__ import annotations
 
@@ -30,21 +30,21 @@ SOURCE, SINK = "flights", "delays"
 SOURCE_PARTITIONS, SINK_PARTITIONS = 4, 3
 TRANSACTION_FLIGHTS: Final = 1000
 GIVING_UP_MAX = 10
-"""A program may have to begin anew after something else's death; one that does so without end has a fault."""
+"""Largest number of failures of programs in a run. A program may fail when another process is killed, but not forever."""
 LEAD_BATCHES = 2
-"""So far, in micro-batches, the producer may be ahead of the job: both are at work when something is killed."""
+"""How far the producer may be ahead of the job, in micro-batches, so that both are running when something is killed."""
 POLL_S = 0.1
 
 
 class PipelineFailed(OdradekError):
-    """The pipeline did not come to its end, or showed nothing."""
+    """The run did not finish, or could not carry out what it needs to prove something."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``flights``: only so many. ``bootstrap``: a Kafka by its address; else a broker of our own.
+    """``flights``: only this number of flights. ``bootstrap``: address of a Kafka cluster; None starts a broker.
 
-    ``data_dir``: the segment files that the audit reads; without it those of our own broker, if it is ours."""
+    ``data_dir``: the segment files for the audit; None for those of the started broker."""
 
     directory: Path
     seed: int
@@ -60,17 +60,17 @@ class Settings:
 
 @dataclass(slots=True)
 class Heard:
-    """What the programs have said."""
+    """What the programs have reported."""
 
-    told: int = 0
-    """Flights that the producer has committed."""
+    written: int = 0
+    """Number of flights that the producer has committed."""
     read: int = 0
-    """The last flight that the job has read is the one before."""
+    """Number of flights that the job has read."""
     batches: dict[int, tuple[int, int, int]] = field(default_factory=dict)
     """Rows in, rows out and late rows of each micro-batch."""
     aborted: int = 0
     inside: bool = False
-    """The producer has begun a transaction and not ended it."""
+    """Whether the producer has begun a transaction and not ended it."""
 
     @property
     def rows_out(self) -> int:
@@ -83,7 +83,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Toll:
-    """Who was killed, and where."""
+    """The processes that were killed, with the places."""
 
     driver: list[str] = field(default_factory=list)
     broker: list[str] = field(default_factory=list)
@@ -97,7 +97,7 @@ class Toll:
 
 
 class Pipeline:
-    """One run. ``run`` returns its outcome; what else there is to know it shows."""
+    """One run. ``run`` returns its outcome; ``show`` displays its progress and figures."""
 
     def __init__(self, settings: Settings, show: Show, total: int) -> None:
         self.settings = settings
@@ -108,7 +108,7 @@ class Pipeline:
         self.plan = self._plan()
         self.broker = None if settings.bootstrap else self._own_broker()
         self.bootstrap = settings.bootstrap or ""
-        # A Kafka of the user's may have topics of these names, and offsets and decisions of an earlier run.
+        # The user's Kafka may already have topics of these names, with offsets and decisions of an earlier run.
         run = f"-{settings.seed:06d}" if settings.bootstrap else ""
         self.source, self.sink = SOURCE + run, SINK + run
         self.producer: Program | None = None
@@ -139,19 +139,21 @@ class Pipeline:
     def _run(self) -> Outcome:
         self._start()
         self._work()
-        self.show.say("reading the statistics as a read_committed reader")
+        self.show.say("reading the statistics as a read_committed consumer")
         observed = clients.read_delays(self.bootstrap, self.sink, "read_committed")
         everything = clients.read_delays(self.bootstrap, self.sink, "read_uncommitted")
         wanted = expected.statistics(flights.data_file(), self.settings.flights)
         difference = compare(wanted, observed)
         if not difference and not sees_planted_errors(wanted, observed):
-            raise PipelineFailed("the comparison does not see a planted error: its word counts for nothing")
+            raise PipelineFailed(
+                "the comparison does not find a planted error, so its verdict proves nothing"
+            )
         outcome = Outcome(difference, self._audit())
         self.show.report(self._figures(len(observed), len(everything) - len(observed)), outcome)
         return outcome
 
     def _audit(self) -> Report | None:
-        """What the files say, where there are any. Those of our own broker are at rest by then."""
+        """Audit the segment files, if there are any. A broker of our own is stopped first."""
         data_dir = self.settings.data_dir
         if self.broker is not None:
             self.broker.terminate()
@@ -184,7 +186,7 @@ class Pipeline:
         self._start_job()
 
     def _start_job(self) -> None:
-        """Start the driver, doomed to die at the sink's next point that has not been tried."""
+        """Start the driver with the next step of the sink at which it is to be killed."""
         assert self.job is not None
         environment = {}
         if self.plan.sink_points:
@@ -193,7 +195,7 @@ class Pipeline:
         self.job.start(environment)
 
     def _arm_and_start(self) -> None:
-        """Start the broker, doomed to die at the next point of a transaction that has not been tried."""
+        """Start the broker with the next crash point at which it is to be killed."""
         assert self.broker is not None
         point = None
         if self.plan.broker_points:
@@ -216,23 +218,23 @@ class Pipeline:
             self._kill_what_is_due()
             self.producer.tell(self.heard.read + LEAD_BATCHES * self.settings.per_batch)
             heard = self.heard
-            self.show.progress(heard.told, heard.read, len(heard.batches), heard.rows_out, self.toll.total)
+            self.show.progress(heard.written, heard.read, len(heard.batches), heard.rows_out, self.toll.total)
             time.sleep(POLL_S)
         if not self.plan.is_done:
-            raise PipelineFailed(f"all work was done before this could be killed: {self.plan.left()}")
+            raise PipelineFailed(f"the job finished before all kills were carried out: {self.plan.left()}")
 
-    # ---- what the programs say
+    # ---- the output of the programs
 
     def _hear_producer(self, words: list[str]) -> None:
         assert self.producer is not None
         word, number = words[0], int(words[1])
         self.heard.inside = word == "begin"
         if word == "commit":
-            self.heard.told = max(self.heard.told, number)
+            self.heard.written = max(self.heard.written, number)
         elif word == "abort":
             self.heard.aborted += 1
         elif word == "begin" and self.plan.producer and number >= self.plan.producer[0] * self.total:
-            # At once: a transaction is short.
+            # Kill at once, because a transaction is short.
             self.plan.producer.pop(0)
             self.toll.producer.append(f"in the transaction of flight {number:,}")
             self.producer.kill()
@@ -243,7 +245,7 @@ class Pipeline:
             self.heard.batches[batch] = rows_in, max(rows_out, 0), late
             self.heard.read = max(self.heard.read, row + 1)
 
-    # ---- killing, and starting again
+    # ---- kills and restarts
 
     def _look_after_broker(self) -> None:
         if self.broker is None or self.broker.is_running:
@@ -280,9 +282,9 @@ class Pipeline:
     def _count_giving_up(self, program: Program) -> None:
         self.toll.gave_up += 1
         complaint = program.complaint()
-        self.show.say(f"the {program.name} gave up ({complaint}); starting it again")
+        self.show.say(f"the {program.name} failed ({complaint}); restarting")
         if self.toll.gave_up > GIVING_UP_MAX:
-            raise PipelineFailed(f"the {program.name} gives up again and again: {complaint}")
+            raise PipelineFailed(f"the {program.name} fails again and again: {complaint}")
 
     def _kill_what_is_due(self) -> None:
         assert self.job is not None
@@ -307,10 +309,10 @@ class Pipeline:
         heard, toll = self.heard, self.toll
         return {
             "flights": f"{self.total:,}",
-            "transactions of the producer aborted": f"{heard.aborted:,}",
+            "producer transactions aborted": f"{heard.aborted:,}",
             "micro-batches": f"{len(heard.batches):,}",
-            "statistics out (read_committed)": f"{rows_out:,}",
-            "statistics that were aborted": f"{uncommitted:,}",
+            "rows written (read_committed)": f"{rows_out:,}",
+            "rows aborted": f"{uncommitted:,}",
             "late flights": f"{heard.late:,}",
             "driver kills": listed(toll.driver),
             "worker kills": str(toll.worker),

@@ -1,4 +1,4 @@
-"""What a person sees of the pipeline: bars on a terminal, plain lines elsewhere, a short report at the end."""
+"""The output of the demo: progress bars on a terminal, plain lines elsewhere, and a short report at the end."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Show:
             disable=not self._console.is_terminal,
             transient=True,
         )
-        self._told = self._progress.add_task("flights told", total=total, beside="")
+        self._written = self._progress.add_task("flights written", total=total, beside="")
         self._read = self._progress.add_task("flights read", total=total, beside="")
 
     def __enter__(self) -> Show:
@@ -53,13 +53,13 @@ class Show:
     def say(self, line: str) -> None:
         self._console.print(f"[dim]{time.monotonic() - self._began:6.1f} s[/dim]  {escape(printable(line))}")
 
-    def progress(self, told: int, read: int, batches: int, rows_out: int, kills: int) -> None:
+    def progress(self, written: int, read: int, batches: int, rows_out: int, kills: int) -> None:
         beside = f"{batches} micro-batches, {rows_out:,} statistics, {kills} kills"
-        self._progress.update(self._told, completed=min(told, self._total))
+        self._progress.update(self._written, completed=min(written, self._total))
         self._progress.update(self._read, completed=read, beside=beside)
         if not self._console.is_terminal and time.monotonic() - self._said > PLAIN_EVERY_S:
             self._said = time.monotonic()
-            self.say(f"{told:,} of {self._total:,} flights told, {read:,} read; {beside}")
+            self.say(f"{written:,} of {self._total:,} flights written, {read:,} read; {beside}")
 
     def report(self, rows: Mapping[str, str], outcome: Outcome) -> None:
         self._progress.stop()

@@ -1,5 +1,5 @@
-"""Is what came out what should have come out? By airport and hour, to the last digit, with the comparison of
-``odradek certify``."""
+"""Compare the rows that were written with the expected ones, by airport and hour, with the comparison of
+``odradek certify`` and in its words: lost, duplicated, changed, unexpected."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TOPIC: Final = "delays"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a reader of the result says, and what the files say (None: there were none to read)."""
+    """The difference between the expected and the observed rows, and the audit's report (None if there were no files)."""
 
     difference: Difference
     report: Report | None
@@ -32,7 +32,7 @@ class Outcome:
 
 
 def compare(expected: Mapping[str, Row], observed: Sequence[tuple[str, str]]) -> Difference:
-    """Judge the (key, value) of every record that a reader saw against the rows that there should be.
+    """Compare the (key, value) of every record that a consumer read with the expected rows.
 
     >>> row = {"origin": "JFK", "hour": "2013-01-01T10:00:00Z", "flights": 3}
     >>> compare({key_of(row): row}, [(key_of(row), json.dumps(row)), ("JFK", "{}")]).summary
@@ -44,12 +44,12 @@ def compare(expected: Mapping[str, Row], observed: Sequence[tuple[str, str]]) ->
 
 
 def _text(row: Any) -> str:
-    """The same for the same fields, whatever their order."""
+    """The row as JSON, independent of the order of its fields."""
     return json.dumps(row, sort_keys=True)
 
 
 def sees_planted_errors(expected: Mapping[str, Row], observed: Sequence[tuple[str, str]]) -> bool:
-    """Would ``compare`` notice a row more, one less, one with a flight more? Tried on what was really read."""
+    """Whether ``compare`` finds a duplicated, a lost and a changed row when they are planted in the observed rows."""
     read = list(observed)
     middle = len(read) // 2
     key, value = read[middle]
