@@ -128,7 +128,7 @@ def _say(report: Report, out: Path) -> None:
         click.echo("A broker is running on this directory: the audit shows one moment.")
     say(report.verdict)
     for finding in report.findings[:_NAMED_MAX]:
-        say(printable(f"  {finding.severity}: {finding.kind} in {finding.where}: {finding.detail}"))
+        say(printable(f"  {finding.severity}: {finding.name} in {finding.where}: {finding.detail}"))
         if finding.command is not None:
             say(printable(f"    {finding.command}"))
     if (more := report.violations + report.warnings - _NAMED_MAX) > 0:

@@ -377,7 +377,7 @@ def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -
                         ),
                     ),
                     F.when(
-                        F.col("by_operator"), F.lit("; an operator's, if one aborted just then")
+                        F.col("by_operator"), F.lit("; legal if an operator aborted at that moment")
                     ).otherwise(F.lit("")),
                 ),
                 F.when(F.col("by_operator"), WARNING).otherwise(VIOLATION),

@@ -52,11 +52,11 @@ def repeated(committed_records: DataFrame, key: str) -> DataFrame:
 def key_findings(repeated_keys: DataFrame) -> DataFrame:
     return repeated_keys.select("*", F.col("last.replica").alias("replica")).select(
         finding(
-            "duplicate_key",
+            "duplicated_key",
             F.format_string(
-                "%s is there %d times among the committed records",
-                F.substring("business_key", 1, 80),
+                "%d committed records have the key %s",
                 "times",
+                F.substring("business_key", 1, 80),
             ),
             offset="last.offset",
             file="last.file",

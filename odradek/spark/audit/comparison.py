@@ -96,11 +96,11 @@ def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
                 "replicas_differ",
                 F.concat(
                     F.format_string(
-                        "not the batch that the leading copy has at this offset (leader epoch %d here, %d there)",
+                        "not the batch that the chosen replica has at this offset (leader epoch %d here, %d there)",
                         "leader_epoch",
                         "its_epoch",
                     ),
-                    F.when(uncommitted, F.lit(": never acknowledged, cut off at the next start")).otherwise(
+                    F.when(uncommitted, F.lit(": never acknowledged, truncated at the next start")).otherwise(
                         F.lit("")
                     ),
                 ),

@@ -78,10 +78,10 @@ def offset_findings(holes_found: DataFrame) -> DataFrame:
     overlaps = holes_found.where(count < 0)
     return missing.select(
         finding(
-            "missing_offsets",
+            "lost_offsets",
             F.concat(
                 F.format_string("%d offsets from %d on are in no batch", count, "from_offset"),
-                F.when(F.col("unsure"), F.lit("; a cleaner's work, if one was here")).otherwise(F.lit("")),
+                F.when(F.col("unsure"), F.lit("; legal if the log was compacted")).otherwise(F.lit("")),
             ),
             F.when(F.col("unsure"), WARNING).otherwise(VIOLATION),
             **of,
@@ -92,7 +92,9 @@ def offset_findings(holes_found: DataFrame) -> DataFrame:
             finding(
                 "overlapping_offsets",
                 F.format_string(
-                    "begins at %d, but the batch before it reached %d", "to_offset", F.col("from_offset") - 1
+                    "begins at offset %d, but the batch before it ends at offset %d",
+                    "to_offset",
+                    F.col("from_offset") - 1,
                 ),
                 **of,
                 **place,

@@ -92,7 +92,7 @@ def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | 
             finding(
                 "wrong_max_timestamp",
                 F.format_string(
-                    "the batch claims %s, its newest record has %s",
+                    "the batch has the maximum timestamp %s, its newest record %s",
                     F.coalesce(F.col("max_timestamp_ms").cast("string"), F.lit("none")),
                     F.coalesce(F.col("newest_ms").cast("string"), F.lit("none")),
                 ),
@@ -173,7 +173,7 @@ def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
             finding(
                 "wrong_index",
                 F.format_string(
-                    "%d entries lead to wrong bytes; the first says that offset %d is at byte %d or behind it",
+                    "%d entries point to wrong bytes; according to the first, offset %d is at byte %d or after it",
                     "count",
                     "its.first",
                     "its.second",

@@ -1,4 +1,4 @@
-"""The columns of a finding, and the kinds of findings with their headings and explanations."""
+"""The columns of a finding, and the names of findings with their headings and explanations."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pyspark.sql import functions as F
 VIOLATION: Final = "violation"
 WARNING: Final = "warning"
 
-KINDS: Final = {
+NAMES: Final = {
     "damage": "Damaged batches",
     "torn_tail": "Torn tails",
-    "missing_offsets": "Missing offsets",
+    "lost_offsets": "Lost offsets",
     "overlapping_offsets": "Overlapping offsets",
-    "duplicate_sequence": "Duplicate sequences",
+    "duplicated_sequence": "Duplicated sequences",
     "sequence_gap": "Sequence gaps",
     "epoch_regression": "Epoch regressions",
     "late_batch": "Late batches",
@@ -23,48 +23,64 @@ KINDS: Final = {
     "mixed_outcome": "Mixed outcomes",
     "hanging_transaction": "Hanging transactions",
     "not_transactional": "Batches outside their transaction",
-    "unknown_producer": "Markers of unknown producers",
-    "illegal_transition": "Impossible steps of a coordinator",
+    "unexpected_producer": "Markers of unexpected producers",
+    "illegal_transition": "Invalid transitions of a coordinator",
     "replicas_differ": "Replicas that differ",
     "record_count": "Wrong record counts",
     "leader_epoch_regression": "Leader epoch regressions",
-    "missing_partition": "Missing partitions",
+    "lost_partition": "Lost partitions",
     "wrong_index": "Indexes that disagree with their segments",
     "wrong_max_timestamp": "Wrong maximum timestamps",
-    "duplicate_key": "Duplicate business keys",
-    "offsets_apart": "Offsets apart from their outputs",
+    "duplicated_key": "Duplicated business keys",
+    "offsets_apart": "Offsets and outputs with different outcomes",
 }
-"""Kinds of findings in the order in which the report shows them, with their headings."""
+"""Names of findings in the order in which the report shows them, with their headings.
+
+Where the certifier (``odradek certify``) has a word for it, the name has that word: lost, duplicated, torn, unexpected.
+"""
+
+OLD_NAMES: Final = {
+    "duplicated_sequence": "duplicate_sequence",
+    "duplicated_key": "duplicate_key",
+    "lost_offsets": "missing_offsets",
+    "lost_partition": "missing_partition",
+    "unexpected_producer": "unknown_producer",
+}
+"""Names that findings had before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0.
+
+The table ``findings``, the JSON and ``Finding`` have the old name as ``kind``; ``Report.counts`` and ``Report.of_kind``
+accept it.
+"""
 
 ABOUT: Final = {
-    "damage": "Bytes that are no batch, or a batch whose checksum is wrong.",
-    "torn_tail": "The last segment ends within a batch: what a crash leaves, and the next start cuts off.",
-    "missing_offsets": "Offsets that no batch has, though no cleaner was there: records are lost.",
-    "overlapping_offsets": "Two batches claim the same offsets.",
-    "duplicate_sequence": "A producer's sequence at two offsets: a retry was appended again.",
-    "sequence_gap": "A producer's sequences jump: something that was sent before is not there.",
-    "epoch_regression": "An epoch below one that the partition had seen: a fenced producer wrote.",
+    "damage": "Bytes that are not a batch, or a batch with a wrong checksum.",
+    "torn_tail": "The last segment ends within a batch: a crash leaves that, and the next start truncates it.",
+    "lost_offsets": "Offsets that no batch has, although the log was not compacted: records are lost.",
+    "overlapping_offsets": "Two batches have the same offsets.",
+    "duplicated_sequence": "A producer's sequence is at two offsets: the records of a retry are duplicated.",
+    "sequence_gap": "A producer's sequences jump: records that were sent before are lost.",
+    "epoch_regression": "An epoch below an earlier one in the partition: a fenced producer wrote.",
     "late_batch": "Transactional data after the marker that ended its transaction.",
-    "missing_marker": "The transaction is decided, and this partition was never told.",
-    "mixed_outcome": "One transaction, committed on one partition and aborted on another.",
-    "hanging_transaction": "Open, and no coordinator will ever end it: readers of committed data stand still.",
-    "not_transactional": "A transactional producer's batch without the transactional bit: an abort does not take it back.",
-    "unknown_producer": "The marker's producer id was never given to a transactional id.",
+    "missing_marker": "The transaction is decided, and this partition has no marker for it.",
+    "mixed_outcome": "The transaction is torn: committed in one partition and aborted in another.",
+    "hanging_transaction": "The transaction is open, and no coordinator will end it: read_committed consumers are stuck.",
+    "not_transactional": "A transactional producer's batch lacks the transactional bit: an abort does not hide it.",
+    "unexpected_producer": "The marker's producer id was never allocated to a transactional id.",
     "illegal_transition": "A coordinator's record that cannot follow the one before it.",
-    "replicas_differ": "Copies of a partition that have different batches at the same offset.",
-    "record_count": "A batch has fewer records than offsets, and its topic was never compacted; or more.",
+    "replicas_differ": "Replicas of a partition have different batches at the same offset.",
+    "record_count": "A batch has fewer records than offsets although its topic was never compacted, or it has more.",
     "leader_epoch_regression": "A batch has a lower leader epoch than a batch before it in the log.",
-    "missing_partition": "The cluster has the partition, a decided transaction wrote to it, and its directory is gone.",
-    "wrong_index": "An index leads to wrong bytes, or a .txnindex lacks an aborted transaction: consumers read its records.",
-    "wrong_max_timestamp": "The batch claims a maximum timestamp that none of its records has.",
-    "duplicate_key": "One business key twice among the committed records.",
-    "offsets_apart": "A group's offsets and the records written with them ended differently.",
+    "lost_partition": "The cluster has the partition, a decided transaction wrote to it, and its directory is lost.",
+    "wrong_index": "An index points to wrong bytes, or a .txnindex lacks an aborted transaction: consumers read it.",
+    "wrong_max_timestamp": "None of the batch's records has its maximum timestamp.",
+    "duplicated_key": "Two committed records have the same business key.",
+    "offsets_apart": "A group's offsets and the records written in the same transaction have different outcomes.",
 }
-"""One sentence of explanation for each kind."""
+"""One sentence of explanation for each name."""
 
 # Columns of a finding before ``located`` adds its log directory, segment file and position.
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
-    ("kind", "string"),
+    ("name", "string"),
     ("severity", "string"),
     ("replica", "long"),
     ("topic", "string"),
@@ -80,20 +96,26 @@ COLUMNS: Final[tuple[tuple[str, str], ...]] = (
 
 
 def finding(
-    kind: Column | str, detail: Column, severity: Column | str = VIOLATION, **columns: Column | str
+    name: Column | str, detail: Column, severity: Column | str = VIOLATION, **columns: Column | str
 ) -> list[Column]:
     """The columns of a finding, in the order of ``COLUMNS``; a column that is not in ``columns`` is null.
 
     ``columns`` are Spark columns, or names of columns.
     """
     given: dict[str, Column] = {
-        "kind": F.lit(kind) if isinstance(kind, str) else kind,
+        "name": F.lit(name) if isinstance(name, str) else name,
         "severity": F.lit(severity) if isinstance(severity, str) else severity,
         "replica": F.col("replica"),
         "detail": detail,
-        **{name: F.col(value) if isinstance(value, str) else value for name, value in columns.items()},
+        **{column: F.col(value) if isinstance(value, str) else value for column, value in columns.items()},
     }
-    return [given.get(name, F.lit(None)).cast(kind_).alias(name) for name, kind_ in COLUMNS]
+    return [given.get(column, F.lit(None)).cast(kind).alias(column) for column, kind in COLUMNS]
+
+
+def _old_name() -> Column:
+    """The name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
+    old = F.create_map(*(F.lit(each) for pair in OLD_NAMES.items() for each in pair))
+    return F.coalesce(old[F.col("name")], F.col("name"))
 
 
 def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: DataFrame) -> DataFrame:
@@ -117,7 +139,8 @@ def located(findings: DataFrame, rows: DataFrame, replicas: DataFrame, ids: Data
         .join(F.broadcast(places), ["replica", "offset"], "left")
         .join(F.broadcast(known), "producer_id", "left")
         .select(
-            "kind",
+            "name",
+            _old_name().alias("kind"),
             "severity",
             "log_dir",
             F.coalesce("topic", "its_topic").alias("topic"),

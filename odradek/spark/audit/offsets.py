@@ -77,7 +77,7 @@ def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
         finding(
             "offsets_apart",
             F.format_string(
-                "offsets of group %s: %s, what was written with them: %s",
+                "offsets of group %s: %s, records of the same transaction: %s",
                 "group",
                 "outcome",
                 F.array_join("output_outcomes", " and "),

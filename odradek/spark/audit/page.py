@@ -1,4 +1,4 @@
-"""The report as one HTML page that needs nothing but itself: no network, no file beside it."""
+"""Render the report as one HTML page that loads no other file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from odradek.printable import printable_lines
-from odradek.spark.audit.findings import ABOUT, KINDS, VIOLATION
+from odradek.spark.audit.findings import ABOUT, NAMES, VIOLATION
 from odradek.spark.audit.plots import plots
 from odradek.spark.audit.report import Finding, Report
 
@@ -25,17 +25,17 @@ TABLES: Final = (
     "open_transactions",
     "offsets_in_transactions",
 )
-"""The results that the page is made from."""
+"""The result tables that the page shows."""
 TABLE_ROWS_MAX: Final = 50
-"""Rows of one table on the page; below it stands how many are left out."""
+"""Largest number of rows of a table on the page; a line below the table has the number of the others."""
 CELL_CHARS_MAX: Final = 300
 PAGE_BYTES_MAX: Final = 1_000_000
-"""Tables are cut to half of their rows until the page is no larger."""
+"""Largest size of the page: the tables are halved until the page is not larger."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One kind of finding: its heading, what it means, how many there are, and the first of them."""
+    """The findings of one name: heading, explanation, numbers, and the first findings."""
 
     name: str
     title: str
@@ -54,24 +54,24 @@ class Check:
 
 
 def checks(report: Report, rows_max: int = TABLE_ROWS_MAX) -> list[Check]:
-    """All kinds that were asked for, in order."""
+    """The findings by name, in the order of the report; names without findings are included."""
     result = []
-    for kind, title in KINDS.items():
-        numbers = {severity: count for (name, severity), count in report.counts.items() if name == kind}
+    for name, title in NAMES.items():
+        numbers = {severity: count for (each, severity), count in report.counts.items() if each == name}
         violations = numbers.get(VIOLATION, 0)
         warnings = sum(numbers.values()) - violations
-        shown = report.of_kind(kind)[:rows_max]
-        result.append(Check(kind, title, ABOUT[kind], violations, warnings, shown))
+        shown = report.of_kind(name)[:rows_max]
+        result.append(Check(name, title, ABOUT[name], violations, warnings, shown))
     return result
 
 
 def _visible(value: object) -> object:
-    """Names with the marks that turn the direction of the text around them are shown with escapes, as on a terminal."""
+    """Escape control characters and marks that change the direction of text, as on a terminal."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def render(report: Report) -> str:
-    """The page. Everything that comes from files is text in it, never markup; it has at most ``PAGE_BYTES_MAX``."""
+    """Render the page. Everything that comes from files is escaped as text; the page has at most ``PAGE_BYTES_MAX``."""
     environment = Environment(
         loader=PackageLoader("odradek.spark.audit", "templates"),
         autoescape=True,
@@ -93,7 +93,7 @@ def render(report: Report) -> str:
             checks=checks(report, rows_max),
             plots=drawn,
             open_ones=_open_first(report),
-            not_asked=_not_asked(report),
+            not_checked=_not_checked(report),
             limit=rows_max,
             tables=report.tables,
         )
@@ -102,23 +102,23 @@ def render(report: Report) -> str:
         rows_max //= 2
 
 
-def _not_asked(report: Report) -> list[str]:
-    """Kinds that need an option."""
+def _not_checked(report: Report) -> list[str]:
+    """Names of findings whose rules were not checked, because the audit ran without their option."""
     return [
         *(["wrong_index", "wrong_max_timestamp"] if not report.figures["deep"] else []),
-        *(["duplicate_key"] if not report.figures["keys"] else []),
+        *(["duplicated_key"] if not report.figures["keys"] else []),
     ]
 
 
 def _open_first(report: Report) -> list[Any]:
-    """Transactions without an end; hanging ones come first."""
+    """Transactions without a marker; hanging ones come first."""
     order = ("hanging", "blamed", "unknown", "ending", "open")
     rows = report.tables["open_transactions"]
     return sorted(rows, key=lambda row: (order.index(row["status"]), -(row["held_bytes"] or 0)))
 
 
 def _short(text: str) -> str:
-    """Ids and error texts may be as long as a client likes; the tables beside the page have all of them."""
+    """Cut a long text: ids and error messages may have any length, and the Parquet tables have all of it."""
     return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}… ({len(text):,} characters)"
 
 

@@ -93,7 +93,7 @@ def missing_findings(missing: DataFrame, decisions: DataFrame) -> DataFrame:
         .withColumn("replica", F.lit(None).cast("long"))
         .select(
             finding(
-                "missing_partition",
+                "lost_partition",
                 F.format_string(
                     "there is no directory of it, and %d decided transactions wrote markers there",
                     "transactions",

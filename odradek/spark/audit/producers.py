@@ -30,7 +30,7 @@ def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
             finding(
                 "not_transactional",
                 F.format_string(
-                    "a transactional producer wrote it without the transactional bit; so it did with %d records here",
+                    "a transactional producer's batch without the transactional bit (%d such records in the partition)",
                     "plain_records",
                 ),
                 offset="plain_offset",
@@ -69,9 +69,9 @@ def unknown_findings(strangers_found: DataFrame, given: DataFrame, since_ms: int
         .join(F.broadcast(given), "producer_id", "left_anti")
         .select(
             finding(
-                "unknown_producer",
+                "unexpected_producer",
                 F.format_string(
-                    "the first of %d %s markers of a producer id that no transactional id has had",
+                    "the first of %d %s markers of a producer id that no transactional id ever had",
                     "markers",
                     "first.outcome",
                 ),

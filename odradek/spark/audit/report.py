@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from odradek.spark.audit.findings import KINDS, VIOLATION
+from odradek.spark.audit.findings import NAMES, OLD_NAMES, VIOLATION
 
 _NO_BATCH: Final = ("damage", "torn_tail")
 _BYTES_SHOWN: Final = 128
 _LINES_SHOWN: Final = 5
+_NEW_NAMES: Final = {old: new for new, old in OLD_NAMES.items()}
 _DECODERS: Final = {
     "__transaction_state": "--transaction-log-decoder",
     "__consumer_offsets": "--offsets-decoder",
@@ -23,7 +24,7 @@ _DECODERS: Final = {
 class Finding:
     """One violation or warning; ``offset``, ``file`` and ``position`` (in bytes) locate the batch."""
 
-    kind: str
+    name: str
     severity: str
     log_dir: str | None
     topic: str | None
@@ -35,6 +36,11 @@ class Finding:
     producer_epoch: int | None
     transactional_id: str | None
     detail: str
+    kind: str = field(init=False)
+    """The name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", OLD_NAMES.get(self.name, self.name))
 
     @property
     def command(self) -> str | None:
@@ -45,7 +51,7 @@ class Finding:
         if None in (self.log_dir, self.topic, self.partition, self.file):
             return None
         path = shlex.quote(f"{self.log_dir}/{self.topic}-{self.partition}/{self.file}")
-        if self.kind in _NO_BATCH:
+        if self.name in _NO_BATCH:
             return f"xxd -s {self.position or 0} -l {_BYTES_SHOWN} {path}"
         if not str(self.file).endswith(".log"):
             return f"kafka-dump-log.sh --files {path}"
@@ -60,11 +66,19 @@ class Finding:
         return place if self.offset is None else f"{place} at {self.offset}"
 
 
+class Counts(dict[tuple[str, str], int]):
+    """Number of findings by (name, severity). The names before 0.2.0 are accepted until 0.3.0."""
+
+    def __missing__(self, key: tuple[str, str]) -> int:
+        name, severity = key
+        return self[_NEW_NAMES[name], severity]
+
+
 @dataclass(frozen=True)
 class Report:
-    """The number of findings of each kind, the first findings of each kind, and the figures of the page.
+    """The number of findings by name, the first findings of each name, and the figures of the page.
 
-    ``counts`` has the keys (kind, severity). ``findings`` has at most a few hundred of each kind; ``OUT/findings`` has
+    ``counts`` has the keys (name, severity). ``findings`` has at most a few hundred of each name; ``OUT/findings`` has
     all of them. ``tables`` are the result tables that the page shows, as rows.
     """
 
@@ -89,7 +103,8 @@ class Report:
         return 1 if self.violations else 0
 
     def of_kind(self, kind: str) -> list[Finding]:
-        return [each for each in self.findings if each.kind == kind]
+        """The findings with this name. The names before 0.2.0 are accepted until 0.3.0."""
+        return [each for each in self.findings if kind in (each.name, each.kind)]
 
     @property
     def verdict(self) -> str:
@@ -97,19 +112,19 @@ class Report:
         figures = self.figures
         if not self.violations:
             text = (
-                f"Nothing is broken: {_count(figures['batches'], 'batch', 'batches')} in"
+                f"Clean: {_count(figures['batches'], 'batch', 'batches')} in"
                 f" {_count(figures['partitions'], 'partition')} and"
-                f" {_count(figures['transactions'], 'transaction')} keep every rule"
+                f" {_count(figures['transactions'], 'transaction')} break no rule"
             )
             return text + (f"; {_count(self.warnings, 'warning')}." if self.warnings else ".")
         named = [
-            f"{KINDS.get(kind, kind).lower()} ({count:,})"
-            for (kind, severity), count in sorted(
-                self.counts.items(), key=lambda item: list(KINDS).index(item[0][0])
+            f"{NAMES.get(name, name).lower()} ({count:,})"
+            for (name, severity), count in sorted(
+                self.counts.items(), key=lambda item: list(NAMES).index(item[0][0])
             )
             if severity == VIOLATION
         ]
-        return f"Broken in {_count(self.violations, 'place')}: {', '.join(named)}."
+        return f"Failed: {_count(self.violations, 'violation')}: {', '.join(named)}."
 
 
 def _count(number: int, one: str, many: str | None = None) -> str:

@@ -35,14 +35,14 @@ from odradek.spark.audit import (
 )
 from odradek.spark.audit import deep as deep_queries
 from odradek.spark.audit.findings import WARNING, located
-from odradek.spark.audit.report import Finding, Report
+from odradek.spark.audit.report import Counts, Finding, Report
 from odradek.spark.audit.store import Store, adapted
 from odradek.spark.audit.tables import Say, Source
 from odradek.spark.audit.two_looks import Looks
 
 DAY_MS: Final = 86_400_000
 FINDINGS_MAX: Final = 200
-"""Largest number of findings of one kind in the report; ``OUT/findings`` has all of them."""
+"""Largest number of findings of one name in the report; ``OUT/findings`` has all of them."""
 ROWS_MAX: Final = 5_000
 """Largest number of rows of one result that the page reads."""
 _EPOCH: Final = ("replica", "producer_id", "producer_epoch")
@@ -55,11 +55,11 @@ _DOUBTFUL_WHILE_LIVE: Final = (
     "replicas_differ",
     "illegal_transition",
     "damage",
-    "missing_partition",
+    "lost_partition",
     "wrong_index",
     "wrong_max_timestamp",
 )
-"""Kinds that are only warnings while a broker runs: they may come from reading the files at different moments, between
+"""Findings that are only warnings while a broker runs: they may come from reading the files at different moments, between
 which the broker creates a directory, or compacts a segment and rebuilds its indexes."""
 
 
@@ -84,13 +84,13 @@ def audit(
     source = tables.find(str(data_dir))
     for topic in unique or ():
         if topic not in source.topics:
-            raise BadKey(f"There is no topic {topic} in {data_dir}, and so no business key of it.")
+            raise BadKey(f"There is no topic {topic} in {data_dir}: remove or correct its business key.")
     out = Store(spark, Path(out_dir))
     asked_for = Options(unique or {}, producer_id_expiration_ms, deep)
     with tempfile.TemporaryDirectory(prefix=".audit-", dir=out.directory) as scratch:
         asked = Audit(source, Store(spark, Path(scratch)), out, say, asked_for)
         report = asked.report()
-    say("drawing the page")
+    say("rendering the page")
     (out.directory / "report.html").write_text(page.render(report), encoding="utf-8")
     return report
 
@@ -129,10 +129,10 @@ class Audit:
         with adapted(self.spark, self.scratch.count("batches")):
             self._read()
             known = self._totals()
-            self.say("asking the queries")
+            self.say("checking the rules")
             raw = self.scratch.keep("raw", self._found(known))
             findings, counts = self._located(raw)
-            self.say("adding up figures")
+            self.say("computing figures")
             self._figures(figures.Span(known["from_ms"], known["to_ms"]))
         shown = {name: self.out.rows(name, ROWS_MAX) for name in page.TABLES}
         return Report(self.source.paths, self.source.live, counts, findings, known, shown)
@@ -147,13 +147,13 @@ class Audit:
 
     def _read(self) -> None:
         """Read the tables that all rules need."""
-        self.say("summing up replicas")
+        self.say("comparing replicas")
         self.parts, self.replicas = tables.read_replicas(self.source, self.scratch, self.rows)
         self.say("following transactions")
         followed = figures.named(chains.partition_transactions(self.rows), self.replicas)
         self.transactions = self.scratch.keep("transactions", followed, files=None)
         self.spoken = self.transactions.where("speaks")
-        self.say("reading what the coordinators wrote")
+        self.say("reading the records of the coordinators")
         state = tables.load(self.spark, self.source, "transaction_state")
         self.steps = self.scratch.keep("steps", coordinator.steps(state, self.replicas))
         self.decisions = self.out.keep("decisions", coordinator.decisions(self.steps))
@@ -289,7 +289,7 @@ class Audit:
             still_open = unfinished.held_bytes(self.rows, still_open)
         explained = [] if blamed is None else [blamed]
         if self.fallen is not None:
-            explained.append(self.fallen.where("kind = 'late_batch'").select("replica", "producer_id"))
+            explained.append(self.fallen.where("name = 'late_batch'").select("replica", "producer_id"))
         classified = unfinished.classified(
             still_open,
             coordinator.current(self.steps),
@@ -333,29 +333,31 @@ class Audit:
         except PySparkException as error:
             reason = str(error).splitlines()[0]
             raise BadKey(
-                f"The business key of {topic} is no SQL expression over a record: {reason}"
+                f"The business key of {topic} is not a valid SQL expression over the columns of a record: {reason}"
             ) from None
 
     # -- the results --------------------------------------------------------------------------------------------
 
-    def _located(self, raw: DataFrame) -> tuple[list[Finding], dict[tuple[str, str], int]]:
-        """Write the findings with their places; return the first of each kind, and the number of all."""
+    def _located(self, raw: DataFrame) -> tuple[list[Finding], Counts]:
+        """Write the findings with their places; return the first of each name, and the number of all."""
         everything = located(raw, self.rows, self.replicas, self.ids)
         if not self.scratch.count("raw"):
             self.out.put("findings", [], everything.schema)
-            return [], {}
+            return [], Counts()
         if self.source.live:
-            doubtful = F.col("kind").isin(*_DOUBTFUL_WHILE_LIVE)
+            doubtful = F.col("name").isin(*_DOUBTFUL_WHILE_LIVE)
             severity = F.when(doubtful, WARNING).otherwise(F.col("severity"))
             everything = everything.withColumn("severity", severity)
         kept = self.out.keep("findings", everything)
-        counts = {
-            (row["kind"], row["severity"]): row["count"]
-            for row in kept.groupBy("kind", "severity").count().collect()
-        }
-        place = Window.partitionBy("kind").orderBy("topic", "partition", "offset", "log_dir")
+        counts = Counts(
+            {
+                (row["name"], row["severity"]): row["count"]
+                for row in kept.groupBy("name", "severity").count().collect()
+            }
+        )
+        place = Window.partitionBy("name").orderBy("topic", "partition", "offset", "log_dir")
         first = kept.withColumn("nth", F.row_number().over(place)).where(F.col("nth") <= FINDINGS_MAX)
-        ordered = first.orderBy("kind", "nth").drop("nth").collect()
+        ordered = first.orderBy("name", "nth").drop("nth", "kind").collect()
         return [Finding(**row.asDict()) for row in ordered], counts
 
     def _figures(self, span: figures.Span) -> None:

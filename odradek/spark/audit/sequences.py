@@ -137,13 +137,13 @@ def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
 def sequence_findings(steps: DataFrame, holes: DataFrame) -> DataFrame:
     """Duplicated sequences and gaps. A gap that missing offsets explain is skipped: they have a finding, or are legal."""
     again = F.when(
-        F.col("earlier") < F.col("base_offset"), F.format_string(", as the batch at offset %d", "earlier")
+        F.col("earlier") < F.col("base_offset"), F.format_string(", as in the batch at offset %d", "earlier")
     )
     duplicates = steps.where("ahead < 0").select(
         finding(
-            "duplicate_sequence",
+            "duplicated_sequence",
             F.concat(
-                F.format_string("sequences %d to %d once more", "base_sequence", "last_sequence"),
+                F.format_string("sequences %d to %d again", "base_sequence", "last_sequence"),
                 F.coalesce(again, F.lit("")),
             ),
             **_PLACE,
@@ -170,7 +170,7 @@ def sequence_findings(steps: DataFrame, holes: DataFrame) -> DataFrame:
             finding(
                 "sequence_gap",
                 F.format_string(
-                    "begins with sequence %d, not %d: %d missing", "base_sequence", expected, "ahead"
+                    "begins with sequence %d, not %d: %d are lost", "base_sequence", expected, "ahead"
                 ),
                 **_PLACE,
             )

@@ -164,7 +164,7 @@ def overtaken_findings(spoken: DataFrame, replicas: DataFrame, fallen: DataFrame
         finding(
             "missing_marker",
             F.format_string(
-                "data of epoch %d and of epoch %d without a marker between", "first_epoch", "last_epoch"
+                "data of epoch %d and of epoch %d without a marker between them", "first_epoch", "last_epoch"
             ),
             offset="first_offset",
             producer_id="producer_id",

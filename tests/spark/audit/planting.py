@@ -36,7 +36,7 @@ INDEX_ENTRY = Struct(">ii")
 class Place:
     """Where a batch lies; ``offset`` is None where its bytes cannot be believed."""
 
-    kind: str
+    name: str
     topic: str
     partition: int
     offset: int | None
@@ -61,13 +61,13 @@ class Segment:
     def markers(self) -> list[int]:
         return [index for index, each in enumerate(self.batches) if each.is_control]
 
-    def write(self, kind: str, index: int) -> Place:
+    def write(self, name: str, index: int) -> Place:
         """Number the offsets anew and write; the place of the batch at ``index``."""
         offset, position, content, place = 0, 0, b"", None
         for number, each in enumerate(self.batches):
             length = each.last_offset - each.base_offset + 1
             if number == index:
-                place = Place(kind, self.topic, self.partition, offset, position)
+                place = Place(name, self.topic, self.partition, offset, position)
             content += _at(offset, each)
             offset, position = offset + length, position + each.size
         self.path.write_bytes(content)
@@ -120,10 +120,10 @@ def _marker(producer_id: int, epoch: int, timestamp_ms: int) -> RecordBatch:
 def duplicate(segment: Segment) -> list[Place]:
     first, second, *_ = segment.data(of_transaction=1)
     segment.batches.insert(second + 1, segment.batches[first])
-    place = segment.write("duplicate_sequence", second + 1)
+    place = segment.write("duplicated_sequence", second + 1)
     # The business keys of its two records are there twice as well.
     assert place.offset is not None
-    again = [replace(place, kind="duplicate_key", offset=place.offset + record) for record in (0, 1)]
+    again = [replace(place, name="duplicated_key", offset=place.offset + record) for record in (0, 1)]
     return [place, *again]
 
 
@@ -139,7 +139,7 @@ def lost_offsets(segment: Segment) -> list[Place]:
     content, lost = segment.path.read_bytes(), segment.batches[second]
     segment.path.write_bytes(content[: lost.start] + content[lost.start + lost.size :])
     offset = segment.batches[third].base_offset
-    return [Place("missing_offsets", segment.topic, segment.partition, offset, lost.start)]
+    return [Place("lost_offsets", segment.topic, segment.partition, offset, lost.start)]
 
 
 def overlap(segment: Segment) -> list[Place]:
@@ -184,7 +184,7 @@ def mixed_outcome(segment: Segment) -> list[Place]:
     )
     place = segment.write("mixed_outcome", index)
     # The broker, which wrote a commit, has not listed it as aborted.
-    return [place, replace(place, kind="wrong_index", position=0)]
+    return [place, replace(place, name="wrong_index", position=0)]
 
 
 def late_batch(segment: Segment) -> list[Place]:
@@ -225,9 +225,9 @@ def second_marker(segment: Segment) -> list[Place]:
     return [segment.write("mixed_outcome", len(segment.batches) - 1)]
 
 
-def unknown_producer(segment: Segment) -> list[Place]:
+def unexpected_producer(segment: Segment) -> list[Place]:
     segment.batches.append(_marker(MARKED_STRANGER, 0, segment.batches[-1].max_timestamp))
-    return [segment.write("unknown_producer", len(segment.batches) - 1)]
+    return [segment.write("unexpected_producer", len(segment.batches) - 1)]
 
 
 def record_count(segment: Segment) -> list[Place]:
@@ -236,7 +236,7 @@ def record_count(segment: Segment) -> list[Place]:
     fewer = COUNT.pack(segment.batches[index].record_count - 1)
     segment.batches[index] = _patched(segment.batches[index], COUNT_AT, fewer)
     place = segment.write("record_count", index)
-    return [place, replace(place, kind="damage", offset=None)]
+    return [place, replace(place, name="damage", offset=None)]
 
 
 def wrong_max_timestamp(segment: Segment) -> list[Place]:
@@ -266,7 +266,7 @@ def zero_tail(segment: Segment) -> list[Place]:
 
 def gone(segment: Segment) -> list[Place]:
     shutil.rmtree(segment.path.parent)
-    return [Place("missing_partition", segment.topic, segment.partition, None, None)]
+    return [Place("lost_partition", segment.topic, segment.partition, None, None)]
 
 
 def index_entry(segment: Segment) -> list[Place]:
@@ -300,7 +300,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
         bit_flip,
         not_transactional,
         second_marker,
-        unknown_producer,
+        unexpected_producer,
         record_count,
         wrong_max_timestamp,
         leader_epoch,

@@ -40,7 +40,7 @@ def duplicate(world: World) -> Expected:
     again = log.data(producer, sequence=0, length=3, transactional=False)
     # What follows goes on behind the highest sequence, and is no gap.
     log.data(producer, sequence=6, length=3, transactional=False)
-    return {("duplicate_sequence", "duplicate", 0, again)}
+    return {("duplicated_sequence", "duplicate", 0, again)}
 
 
 @broken
@@ -48,7 +48,7 @@ def partly_again(world: World) -> Expected:
     log, producer = world.log("partly_again"), world.producer()
     log.data(producer, sequence=0, length=5, transactional=False)
     again = log.data(producer, sequence=3, length=5, transactional=False)
-    return {("duplicate_sequence", "partly_again", 0, again)}
+    return {("duplicated_sequence", "partly_again", 0, again)}
 
 
 @broken
@@ -96,7 +96,7 @@ def offsets_lost(world: World) -> Expected:
     log.data(producer, sequence=0, length=3, transactional=False)
     log.skip(3)
     behind = log.data(producer, sequence=6, length=3, transactional=False)
-    return {("missing_offsets", "offsets_lost", 0, behind)}
+    return {("lost_offsets", "offsets_lost", 0, behind)}
 
 
 @broken
@@ -370,7 +370,7 @@ def zeros_for_batches(world: World) -> Expected:
     log = world.log("zeros_for_batches")
     log.plain()
     log.zeros(2)
-    return {("missing_offsets", log.topic, 0, log.plain())}
+    return {("lost_offsets", log.topic, 0, log.plain())}
 
 
 @broken
@@ -522,7 +522,7 @@ def leader_epoch_fell(world: World) -> Expected:
 @broken
 def marker_of_an_unknown_producer(world: World) -> Expected:
     log = world.log("marker_of_an_unknown_producer")
-    return {("unknown_producer", log.topic, 0, log.marker(world.producer(), 0, "abort"))}
+    return {("unexpected_producer", log.topic, 0, log.marker(world.producer(), 0, "abort"))}
 
 
 @broken
@@ -531,7 +531,7 @@ def partition_gone(world: World) -> Expected:
     world.created |= {(here.topic, 0): 0, (here.topic, 1): 0}
     world.transaction("partition-gone", world.begin("partition-gone"), 0, [here, gone])
     world.remove(gone)
-    return {("missing_partition", gone.topic, 1, None)}
+    return {("lost_partition", gone.topic, 1, None)}
 
 
 @broken
@@ -540,7 +540,7 @@ def topic_gone(world: World) -> Expected:
     world.created[gone.topic, 0] = 0
     world.transaction("topic-gone", world.begin("topic-gone"), 0, [gone])
     world.remove(gone)
-    return {("missing_partition", gone.topic, 0, None)}
+    return {("lost_partition", gone.topic, 0, None)}
 
 
 # -- what is as it should be ------------------------------------------------------------------------------------
@@ -849,7 +849,7 @@ def hole_in_a_copied_partition(world: World) -> Expected:
     log = world.log("hole_in_a_copied_partition", log_dir=COPIED)
     log.plain()
     log.skip(1)
-    return {("missing_offsets", log.topic, 0, log.plain())}
+    return {("lost_offsets", log.topic, 0, log.plain())}
 
 
 @broken

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
 from odradek import Broker
 from odradek.spark.audit import audit, deep, tables
-from tests.spark.audit.planting import INDEX_ENTRY, Segment, unknown_producer
+from tests.spark.audit.planting import INDEX_ENTRY, Segment, unexpected_producer
 from tests.spark.audit.test_audit_planted import write
 from tests.support.clients import FINDS_COORDINATORS, PATIENCE
 from tests.support.deadlines import HANG_S
@@ -104,7 +104,7 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
         shutil.rmtree(data / "orders-2")
         report = audit(spark, data, tmp_path / "report")
     assert report.live
-    assert report.counts == {("missing_partition", "warning"): 1}
+    assert report.counts == {("lost_partition", "warning"): 1}
     assert report.figures["committed_transactions"] == 3
 
 
@@ -115,14 +115,14 @@ def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
-        (place,) = unknown_producer(Segment(data / "orders-0"))
+        (place,) = unexpected_producer(Segment(data / "orders-0"))
         assert 0 < len(list(data.glob("__transaction_state-*"))) < 50
         report = audit(spark, data, tmp_path / "report")
     assert report.live
-    assert [(each.kind, each.topic, each.offset) for each in report.findings] == [
-        (place.kind, place.topic, place.offset)
+    assert [(each.name, each.topic, each.offset) for each in report.findings] == [
+        (place.name, place.topic, place.offset)
     ]
-    assert report.counts == {("unknown_producer", "violation"): 1}
+    assert report.counts == {("unexpected_producer", "violation"): 1}
 
 
 def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(

@@ -55,10 +55,10 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_findings_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    places = dict.fromkeys(field.name for field in fields(Finding))
+    places = dict.fromkeys(field.name for field in fields(Finding) if field.init)
     found = {
         **places,
-        "kind": "damage",
+        "name": "damage",
         "severity": VIOLATION,
         "topic": "orders",
         "detail": "its CRC differs",
@@ -68,7 +68,9 @@ def test_findings_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     code, said = run(str(tmp_path), "--out", str(tmp_path / "out"), "--json")
     shown = json.loads(said)
     assert (code, shown["violations"], shown["warnings"]) == (1, 3, 0)
-    assert [(each["kind"], each["topic"]) for each in shown["findings"]] == [("damage", "orders")]
+    assert [(each["name"], each["kind"], each["topic"]) for each in shown["findings"]] == [
+        ("damage", "damage", "orders")
+    ]
     assert shown["report"] == str(tmp_path / "out" / "report.html")
 
 

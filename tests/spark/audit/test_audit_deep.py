@@ -67,9 +67,9 @@ def test_each_batch_is_held_against_its_own_records(spark: Any) -> None:
     decoded = deep.decoded(spark.createDataFrame(records, RECORDS)).cache()
     assert decoded.count() == len(records) - 1
     wrong = deep.timestamp_findings(decoded, rows).collect()
-    assert [(each.kind, each.position) for each in wrong] == [("wrong_max_timestamp", 200)]
+    assert [(each.name, each.position) for each in wrong] == [("wrong_max_timestamp", 200)]
     damaged = deep.payload_findings(decoded, rows).collect()
-    assert [(each.kind, each.position) for each in damaged] == [("damage", 500)]
+    assert [(each.name, each.position) for each in damaged] == [("damage", 500)]
 
 
 def look(*rows: tuple[Any, ...], log_dir: str = "/data") -> list[tuple[Any, ...]]:

@@ -12,8 +12,8 @@ import pytest
 from markupsafe import escape
 
 from odradek.spark.audit import page, plots
-from odradek.spark.audit.findings import ABOUT, KINDS
-from odradek.spark.audit.report import Finding, Report
+from odradek.spark.audit.findings import ABOUT, NAMES
+from odradek.spark.audit.report import Counts, Finding, Report
 
 DOCS = Path(__file__).resolve().parents[3] / "docs" / "spark" / "audit.md"
 AT_123 = " | grep -A 5 ' position: 123 '"
@@ -85,22 +85,20 @@ def report(findings: list[Finding] | None = None, count: int | None = None, **ch
     findings = findings or []
     counts: dict[tuple[str, str], int] = {}
     for each in findings:
-        counts[each.kind, each.severity] = count or counts.get((each.kind, each.severity), 0) + 1
+        counts[each.name, each.severity] = count or counts.get((each.name, each.severity), 0) + 1
     values = {"data_dir": "data", "live": False, "tables": tables(), **changes}
     return Report(counts=counts, findings=findings, figures=FIGURES, **values)
 
 
 def test_the_verdict_comes_first_in_a_plain_sentence() -> None:
     clean, broken = report(), report([finding()])
-    assert (
-        clean.verdict == "Nothing is broken: 10 batches in 2 partitions and 5 transactions keep every rule."
-    )
-    assert broken.verdict == "Broken in 1 place: mixed outcomes (1)."
+    assert clean.verdict == "Clean: 10 batches in 2 partitions and 5 transactions break no rule."
+    assert broken.verdict == "Failed: 1 violation: mixed outcomes (1)."
     assert clean.exit_code == 0
     assert broken.exit_code == 1
     for each in (clean, broken):
         text = page.render(each)
-        assert text.index(each.verdict) < text.index("What was asked")
+        assert text.index(each.verdict) < text.index("<h2>Rules</h2>")
 
 
 def test_what_comes_from_files_is_text_and_never_markup() -> None:
@@ -143,12 +141,12 @@ def test_a_page_of_the_worst_directory_stays_small() -> None:
     topic, long = "y" * 249, "&" * 32_000
     found = [
         Finding(kind, "violation", "/data", topic, 0, 7, f"{7:020d}.log", 123, 1, 0, long, long)
-        for kind in KINDS
+        for kind in NAMES
         for _ in range(200)
     ]
     text = page.render(report(found, 100_000, tables=tables("y" * 249)))
     assert len(text.encode()) <= page.PAGE_BYTES_MAX
-    assert all(f'id="{kind}"' in text for kind in KINDS)
+    assert all(f'id="{kind}"' in text for kind in NAMES)
     assert "more are in the table" in text
 
 
@@ -169,7 +167,7 @@ def test_a_page_of_the_worst_directory_stays_small() -> None:
         ),
         ("damage", "orders", "0.log", "xxd -s 123 -l 128 /d/orders-0/0.log"),
         ("wrong_index", "orders", "0.txnindex", "kafka-dump-log.sh --files /d/orders-0/0.txnindex"),
-        ("missing_partition", "orders", None, None),
+        ("lost_partition", "orders", None, None),
     ],
 )
 def test_each_finding_says_what_shows_its_bytes(
@@ -205,7 +203,7 @@ def test_a_long_table_ends_and_says_how_much_is_left_out(count: int | None, left
 def test_a_directory_without_transactions_has_a_page_without_plots() -> None:
     text = page.render(report(tables={name: [] for name in page.TABLES}))
     assert "<svg" not in text
-    assert "every transaction in these files has its end" in text
+    assert "every transaction in these files has a marker" in text
 
 
 def test_hanging_transactions_stand_first() -> None:
@@ -214,12 +212,25 @@ def test_hanging_transactions_stand_first() -> None:
 
 
 def test_a_live_directory_says_so() -> None:
-    assert "the view of a moment" in page.render(report(live=True))
-    assert "the view of a moment" not in page.render(report())
+    assert "the audit shows one moment" in page.render(report(live=True))
+    assert "the audit shows one moment" not in page.render(report())
 
 
 def test_every_kind_of_finding_has_a_heading_a_sentence_and_a_place_in_the_docs() -> None:
-    assert list(KINDS) == list(ABOUT)
+    assert list(NAMES) == list(ABOUT)
     documented = DOCS.read_text("utf-8")
-    assert [kind for kind in KINDS if f"`{kind}`" not in documented] == []
+    assert [kind for kind in NAMES if f"`{kind}`" not in documented] == []
     assert [table for table in page.TABLES if f"`{table}`" not in documented] == []
+
+
+def test_the_names_before_0_2_0_are_accepted() -> None:
+    """Deprecated in 0.2.0, removed in 0.3.0."""
+    found = finding(kind="duplicated_sequence")
+    assert (found.name, found.kind) == ("duplicated_sequence", "duplicate_sequence")
+    assert (finding().name, finding().kind) == ("mixed_outcome", "mixed_outcome")
+    counted = report([found, found])
+    assert counted.of_kind("duplicate_sequence") == counted.of_kind("duplicated_sequence") == [found, found]
+    counts = Counts({("lost_offsets", "violation"): 2})
+    assert counts["missing_offsets", "violation"] == counts["lost_offsets", "violation"] == 2
+    with pytest.raises(KeyError):
+        counts["mixed_outcome", "violation"]

@@ -71,7 +71,7 @@ def found(
 
 
 def places_in(rows: list[dict[str, Any]]) -> list[Place]:
-    names = ("kind", "topic", "partition", "offset", "position")
+    names = ("name", "topic", "partition", "offset", "position")
     return [Place(*(row[name] for name in names)) for row in rows]
 
 
@@ -81,7 +81,7 @@ def test_a_planted_defect_is_found_where_it_is(
 ) -> None:
     def of(places: list[Place]) -> set[Place]:
         internal = {"illegal_transition"} if topic == LOST_PREPARE else set()
-        return {place for place in places if place.topic == topic or place.kind in internal}
+        return {place for place in places if place.topic == topic or place.name in internal}
 
     expected = of(planted[1])
     assert expected
@@ -95,7 +95,7 @@ def test_nothing_else_is_found(found: Any, planted: tuple[Path, list[Place]]) ->
 def test_a_broken_rule_is_the_exit_code(found: Any, planted: tuple[Path, list[Place]]) -> None:
     result: Result = found[0]
     assert result.exit_code == 1
-    assert f"Broken in {len(planted[1])} places" in result.output
+    assert f"Failed: {len(planted[1])} violations: " in result.output
     assert f"and {len(planted[1]) - 10} more" in result.output
 
 

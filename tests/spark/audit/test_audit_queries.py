@@ -46,7 +46,7 @@ class Told:
         return {
             place
             for each in self.report.findings
-            if (place := (each.kind, str(each.topic), each.partition or 0, each.offset)) in elsewhere
+            if (place := (each.name, str(each.topic), each.partition or 0, each.offset)) in elsewhere
             or each.topic == story
         }
 
@@ -95,7 +95,7 @@ def test_a_story_is_judged_right(told: Told, story: str) -> None:
 
 def test_nothing_is_found_beside_the_stories(told: Told) -> None:
     everything = set().union(*told.expected.values())
-    found = {(each.kind, each.topic, each.partition, each.offset) for each in told.report.findings}
+    found = {(each.name, each.topic, each.partition, each.offset) for each in told.report.findings}
     assert found == everything
 
 

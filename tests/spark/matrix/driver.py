@@ -56,7 +56,7 @@ def _violations(spark: SparkSession, data: str, out: str) -> list[str]:
     from odradek.spark.audit.findings import VIOLATION
 
     found = audit(spark, data, out).findings
-    return [f"{each.kind}: {each.where}: {each.detail}" for each in found if each.severity == VIOLATION]
+    return [f"{each.name}: {each.where}: {each.detail}" for each in found if each.severity == VIOLATION]
 
 
 class _Voice:

@@ -207,7 +207,7 @@ def pipeline(directory: Path, job: Ended, kills: Kills) -> Pipeline:
 
 
 def test_a_run_that_did_not_kill_what_it_should_have_shows_nothing(tmp_path: Path):
-    with pytest.raises(PipelineFailed, match=r"before this could be killed: worker, producer$"):
+    with pytest.raises(PipelineFailed, match=r"before all kills were carried out: worker, producer$"):
         pipeline(tmp_path, Ended(0), Kills(0, 1, 1, 0))._work()
     pipeline(tmp_path, Ended(0), Kills(0, 0, 0, 0))._work()
 
