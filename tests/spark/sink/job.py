@@ -1,4 +1,4 @@
-"""A query that copies a topic exactly once, in this process or in one of its own that can be killed."""
+"""A query that copies a topic exactly once, in this process or in a process that can be killed."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ CHECKPOINTS = "spark.sql.streaming.checkpointLocation"
 
 @dataclass(frozen=True)
 class Job:
-    """A query over all that the topic ``source`` has when it starts, in batches of ``per_batch`` rows.
+    """A query over all records that the topic ``source`` has when it starts, in batches of ``per_batch`` rows.
 
-    ``name``: of the query, None if it has none. ``checkpoint``: a directory, as the option checkpointLocation; with
-    ``by_conf`` it is ``<checkpoint>/<name>``, and only the session's configuration names it. ``rows``: ``"copied"``, each
-    with ``"random"`` characters behind its value, half of them ``"sampled"``, or the ``"distinct"`` ones, which takes a
-    state store. ``options``: more of the sink. ``conf``: of the session of its own process."""
+    ``name``: the query's name, None if it has none. ``checkpoint``: a directory, for the option checkpointLocation; with
+    ``by_conf`` the checkpoint is ``<checkpoint>/<name>``, set only by the session's configuration. ``rows``: ``"copied"``;
+    ``"random"``, with random characters behind each value; ``"sampled"``, half of the rows; or ``"distinct"`` rows, which
+    need a state store. ``options``: further options of the sink. ``conf``: configuration of the session in its own
+    process."""
 
     bootstrap_servers: str
     source: str
@@ -40,7 +41,7 @@ class Job:
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def but(self, **changes: Any) -> Job:
-        """The same job with other settings."""
+        """A copy of the job with changed fields."""
         return dataclasses.replace(self, **changes)
 
     @property
@@ -50,7 +51,7 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """Runs it in a process of its own."""
+        """The command that runs the job in its own process."""
         return [sys.executable, __file__, json.dumps(dataclasses.asdict(self))]
 
     def start(self, spark: SparkSession) -> StreamingQuery:

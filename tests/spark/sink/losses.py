@@ -1,4 +1,4 @@
-"""A query of Spark whose driver is killed, then loses what it relies on, and is started again."""
+"""A Spark query whose driver is killed, which then loses a file, a group or its name, and is started again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def remove(directory: Path, *batches: int) -> None:
-    """Files of ``offsets`` or ``commits``, with their checksums."""
+    """Remove files of ``offsets`` or ``commits``, with their checksums."""
     for batch in batches:
         (directory / str(batch)).unlink()
         (directory / f".{batch}.crc").unlink(missing_ok=True)
@@ -33,7 +33,7 @@ def batches(directory: Path) -> list[int]:
 
 
 class Losses:
-    """One query with its topics. Each row of the source has a value of its own."""
+    """One query with its topics. Each row of the source has a unique value."""
 
     def __init__(self, spark: SparkSession, kafka: Kafka, directory: Path, partitions: int = 1) -> None:
         self.spark = spark
@@ -48,24 +48,24 @@ class Losses:
         )
 
     def produce(self, count: int, partition: int = 0) -> None:
-        """So many more rows."""
+        """Write this number of further rows."""
         first, self.rows = self.rows, self.rows + count
         rows = (Record(b"%06d" % number, partition=partition) for number in range(first, self.rows))
         self.kafka.produce(self.job.source, rows)
 
     def dies(self, step: str, batch: int) -> None:
-        """The job in a process of its own, killed at a step of the sink."""
+        """Run the job in its own process, which is killed at a step of the sink."""
         kill_driver_after(step, self.job.command, batch=batch, environment=self._java())
 
     def run_apart(self) -> str:
-        """The job in a process of its own; its output."""
+        """Run the job in its own process, and return its output."""
         return run_driver(self.job.command, self._java())
 
     def _java(self) -> dict[str, str]:
         return {"JDK_JAVA_OPTIONS": java_options()}
 
     def run(self) -> str:
-        """The job in this process to its end: the error of its query, "" if it has none."""
+        """Run the job in this process to its end; return the error of its query, "" if it has none."""
         try:
             self.job.start(self.spark).awaitTermination()
         except Exception as error:
@@ -73,7 +73,7 @@ class Losses:
         return ""
 
     def asked(self, *parts: str) -> str:
-        """It ends with the sink's question, which has these parts, and has written nothing; the question."""
+        """Check that the query ends with an error of the sink that has these parts, and has written nothing; return it."""
         before = self.written()
         text = self.run()
         missing = [part for part in ("firstBatch=", *parts) if part not in text]
@@ -82,22 +82,22 @@ class Losses:
         return text
 
     def answer(self, question: str, batch: int) -> None:
-        """The job with the option that the question offers."""
+        """Run the job with the value of ``firstBatch`` that the error offers for ``batch``."""
         [answer] = set(re.findall(rf"firstBatch=({batch}@\d+)", question))
         self.job = self.job.but(options={**self.job.options, "firstBatch": answer})
 
     def goes_on(self) -> None:
-        """It ends without an error, and each row is written once."""
+        """Check that the query ends without an error, and each row is written once."""
         text = self.run()
         assert text == "", text[-6000:]
         self.check()
 
     def written(self) -> Counter[str]:
-        """The values of the topic as the source has them, with how often each is there."""
+        """The values in the output topic, as in the source, with their numbers of occurrences."""
         return Counter(str(each.text)[:6] for each in self.kafka.read(self.job.topic))
 
     def check(self) -> None:
-        """Each row is written once."""
+        """Check that each row is written once."""
         assert self.written() == Counter(self._values())
 
     def _values(self) -> list[str]:
@@ -107,13 +107,13 @@ class Losses:
         return set(self.written()) == set(self._values())
 
     def refused(self, *parts: str) -> None:
-        """It ends with an error of Spark that has these parts, and has written nothing."""
+        """Check that the query ends with an error of Spark that has these parts, and has written nothing."""
         before = self.written()
         text = self.run()
         assert all(part in text for part in parts), text[-6000:]
         assert self.written() == before
 
-    # -- what is lost
+    # -- losses
 
     @property
     def offsets(self) -> Path:
@@ -129,7 +129,7 @@ class Losses:
         return query_group(json.loads((self.job.directory / "metadata").read_text())["id"])
 
     def save(self, name: str) -> Path:
-        """A copy of the checkpoint, beside it."""
+        """Copy the checkpoint; return the copy's path."""
         return Path(shutil.copytree(self.job.directory, self.job.directory.with_name(name)))
 
     def restore(self, saved: Path) -> None:
@@ -142,13 +142,13 @@ class Losses:
             assert not self.has_offsets(group)
 
     def has_offsets(self, group: str) -> bool:
-        """Whether a group has an offset."""
+        """Whether a group has a committed offset."""
         with self.cluster() as cluster:
             found = cluster.fetch_offsets(group, None)
         return any(offset >= 0 for offset, _ in found.values())
 
     def transactional_ids(self) -> list[str]:
-        """Those of the sink that the cluster still knows."""
+        """The transactional ids of the sink that have not expired."""
         with self.cluster() as cluster:
             return sorted(cluster.list_transactions(f"{self.job.name}-"))
 

@@ -1,7 +1,7 @@
-"""A cluster and a Spark in memory, of which every process can be stopped between any two of its steps.
+"""A model of a cluster and of Spark in memory, in which every process can be stopped between any two steps.
 
-A step is one request. Processes are threads of which exactly one runs at a time, when the scheduler says so; nothing
-depends on the machine's own order. A dead process never takes another step; a frozen one takes it later.
+A step is one request. Processes are threads, of which exactly one runs at a time, chosen by the scheduler; so a run does not
+depend on the machine's own scheduling. A dead process takes no further step; a frozen one takes it later.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ PLACE = "place"
 SETTINGS = Settings("q", PLACE, 900_000)
 
 
-# A group and a partition.
+# A consumer group, and a partition as (topic, number).
 Place = tuple[str, tuple[str, int]]
 
 
 class Dead(BaseException):
-    """The process was killed here."""
+    """Raised in a process that was killed."""
 
 
 @dataclass
 class Transaction:
-    """What a coordinator knows of a transactional id."""
+    """The coordinator's state of a transactional id."""
 
     producer: ProducerId
     state: str = "Empty"
@@ -56,25 +56,25 @@ class Transaction:
 
 
 class Kafka:
-    """Coordinators, logs and offsets: the version-1 protocol, with the verification of KIP-890.
+    """Coordinators, logs and offsets, with transaction version 1 and the verification of KIP-890.
 
-    An EndTxn takes effect at once, markers and all. ``late``: requests that were repeated, and of which the first copy is
-    still under way."""
+    EndTxn takes effect at once, with all markers. ``late``: requests that were repeated, whose first copy is still under
+    way."""
 
     def __init__(self) -> None:
         self.ids: dict[str, Transaction] = {}
         self.logs: dict[tuple[str, int], list[tuple[int, int, object]]] = defaultdict(list)
-        # By group and partition.
+        # Committed offsets, by group and partition.
         self.offsets: dict[Place, tuple[int, str]] = {}
         self.pending: dict[ProducerId, dict[Place, tuple[int, str]]] = defaultdict(dict)
         self.late: list[str] = []
         self.next_producer_id = 1000
-        # One topic takes all rows; None while it is deleted.
+        # The only topic for rows; None while it is deleted.
         self.topic_id: bytes | None = _topic_id(1)
         self.topics_made = 1
         self.memory: dict[Place, tuple[int, str]] | None = None
         self.decision_partitions = 4
-        # Groups that begin so may not be used.
+        # Prefix of groups for which the client lacks the right.
         self.refused_groups: str | None = None
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
@@ -99,7 +99,7 @@ class Kafka:
             raise Authorization("GROUP_AUTHORIZATION_FAILED", group)
 
     def delete_topic(self) -> None:
-        """With all that is in it. Transactions that wrote to it can be ended, and leave nothing."""
+        """Delete the topic with its records. Transactions that wrote to it can still be ended, without effect."""
         self.topic_id = None
         self.logs.clear()
 
@@ -109,7 +109,7 @@ class Kafka:
             self.topic_id = _topic_id(self.topics_made)
 
     def time_out(self, transactional_id: str) -> None:
-        """The coordinator aborts it, and fences who has it."""
+        """The coordinator aborts the transaction by its timeout, and fences its producer."""
         known = self.ids[transactional_id]
         assert known.state == "Ongoing"
         self._close(known, commit=False)
@@ -138,12 +138,12 @@ class Kafka:
             raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
 
     def end_late(self, transactional_id: str, producer: ProducerId) -> None:
-        """A copy of an EndTxn(commit) that its sender repeated long ago."""
+        """Handle a copy of an EndTxn(commit) that its sender repeated long ago."""
         with contextlib.suppress(WireError):
             self.end(transactional_id, producer, True)
 
     def hear(self, steps: int) -> None:
-        """What was not heard is, once it is so many steps old."""
+        """Handle the late requests that are older than this number of steps."""
         if self.unheard is not None:
             self.steps_unheard += 1
             if self.steps_unheard > steps:
@@ -151,7 +151,7 @@ class Kafka:
                 self.unheard = None
 
     def time_out_pending(self) -> None:
-        """An operator ends what hangs (before KIP-890 nothing else does)."""
+        """Abort hanging transactions, as an operator does (before KIP-890 nothing else ends them)."""
         self.pending.clear()
 
     def _close(self, known: Transaction, commit: bool) -> None:
@@ -175,7 +175,7 @@ class Kafka:
         self.logs[partition] += [(producer.producer_id, producer.epoch, value) for value in values]
 
     def read_committed(self) -> list[str]:
-        """All values whose transaction has a commit marker behind them."""
+        """All values whose transaction has a commit marker."""
         read = []
         for log in self.logs.values():
             outcome: dict[int, bool] = {}
@@ -191,7 +191,7 @@ class Kafka:
 
 
 class Process:
-    """A thread that stands still before each of its steps until it is let go."""
+    """A thread that stops before each of its steps, until the scheduler resumes it."""
 
     current = threading.local()
 
@@ -224,7 +224,7 @@ class Process:
 
     @staticmethod
     def gate() -> None:
-        """Called by the process itself before each step."""
+        """Stop until the next step; the process itself calls this before each request."""
         me: Process = Process.current.process
         if not me.killed:
             me._back.release()
@@ -245,7 +245,7 @@ class Process:
         return not (self.ended or self.frozen) and (self.waits_for is None or self.waits_for())
 
     def step(self) -> None:
-        """Let it do what it does until its next step."""
+        """Run the process until its next step."""
         assert not self.ended
         self._go.release()
         self._back.acquire()
@@ -258,8 +258,8 @@ class Process:
 
 
 class Cluster:
-    """What a process sees of ``Kafka``. ``World.lost`` says for which ids an answer to InitProducerId gets lost,
-    ``fails_at`` at which step the cluster is out of reach."""
+    """A process's client of ``Kafka``. ``World.lost`` has the ids for which a response to InitProducerId is lost,
+    ``fails_at`` the step at which the cluster cannot be reached."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -269,7 +269,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
-        """One request: a step, which may fail before or after it took effect."""
+        """One request: a step, which may fail before or after the request took effect."""
         Process.gate()
         at = self.world.fails_at
         fails = 0 <= at <= self.world.steps < at + self.world.fails_for
@@ -378,7 +378,7 @@ def _of_group(
 
 
 class RowSum:
-    """The sum of rows that are strings."""
+    """The digest of rows that are strings."""
 
     def __init__(self, hashed: bool = True) -> None:
         self.rows = 0
@@ -393,7 +393,7 @@ class RowSum:
 
 
 class Writer:
-    """One request per row, to the partition that the row itself names."""
+    """Write rows with one request each, to the partition that the row names."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
         self.cluster, self.kafka = cluster, cluster.kafka
@@ -405,7 +405,7 @@ class Writer:
         for row in rows:
             if OUT not in self.topics:
                 with self.cluster.request():
-                    # As Kafka's own clients, it has a missing topic made.
+                    # As Kafka's own clients do, create a missing topic.
                     self.kafka.create_topic()
                     assert self.kafka.topic_id is not None
                     self.topics[OUT] = self.kafka.topic_id
@@ -422,7 +422,7 @@ class Writer:
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query: what each batch is to hold, and which are committed."""
+    """Spark's checkpoint of a query: the rows of each planned batch, and the committed batches."""
 
     query_id: str = "query-1"
     offsets: dict[int, tuple[str, ...]] = field(default_factory=dict)
@@ -430,7 +430,7 @@ class Checkpoint:
 
 
 class World:
-    """Drivers, workers and a cluster; ``run`` lets them step by a rule until none can."""
+    """Drivers, workers and a cluster; ``run`` steps the processes, chosen by a rule, until all have ended."""
 
     def __init__(self, batches: Sequence[Sequence[str]], settings: Settings = SETTINGS) -> None:
         self.batches = [tuple(rows) for rows in batches]
@@ -438,7 +438,7 @@ class World:
         self.kafka = Kafka()
         self.checkpoint = Checkpoint()
         self.processes: list[Process] = []
-        # Of a driver's batch, by task, in the order in which they began.
+        # The attempts of each task, by driver, batch and task, in the order of their start.
         self.attempts: dict[tuple[str, int, int], list[Process]] = {}
         self.attempt_ids = itertools.count()
         self.lost: set[str] = set()
@@ -447,7 +447,7 @@ class World:
         self.heard = False
         self.now_ms = 1_000_000
         self.steps = 0
-        # Else each run of a batch makes its rows anew, and, if not steady, every other one a further row.
+        # If not, each run of a batch makes other rows; and if it is not ``steady``, every second run makes one more row.
         self.deterministic = True
         self.steady = True
         self.replays = 0
@@ -463,8 +463,8 @@ class World:
     # -- Spark ---------------------------------------------------------------------------------------------------
 
     def start_driver(self, name: str, tasks: Sequence[int], order: int = 1) -> Process:
-        """A query from its checkpoint on. ``tasks``: how many tasks the batches have, in turn; ``order``: -1 hands their
-        rows to the tasks in the other order, as a replay may."""
+        """Start a query from its checkpoint. ``tasks``: the numbers of tasks of the batches, in turn; ``order``: with -1 the
+        rows are distributed over the tasks in reverse order, as a replay may do."""
         return self.spawn(name, lambda: self._drive(name, tasks, order))
 
     def _drive(self, name: str, tasks: Sequence[int], order: int) -> None:
@@ -475,7 +475,7 @@ class World:
                 return
             rows = self._rows_of(batch)
             plan = plan_batch(self.cluster(), self.settings, self.now_ms)
-            # As pickled twice, for the function and for the writer.
+            # Spark pickles the writer twice: with the function for the tasks, and alone.
             plan = pickle.loads(pickle.dumps(plan))
             reports = self._tasks(name, plan, batch, rows[::order], tasks[batch % len(tasks)])
             try:
@@ -491,7 +491,7 @@ class World:
             self.checkpoint.commits.add(batch)
 
     def _rows_of(self, batch: int) -> tuple[str, ...]:
-        """What Spark's offsets say of a batch: planned once. Its file is in the checkpoint's directory, if there is one."""
+        """The rows of a batch, which are planned once. If the checkpoint has a directory, the batch's file is in it."""
         rows = self.checkpoint.offsets.setdefault(batch, self.batches[batch])
         if self.settings.checkpoint is not None:
             file = Path(self.settings.checkpoint) / "offsets" / str(batch)
@@ -506,7 +506,7 @@ class World:
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
     ) -> list[Report | None]:
-        """One report for each task: of the attempt that ends first. A frozen or dead attempt gets a successor."""
+        """Run the tasks; one report each, from the attempt that ends first. A frozen or dead attempt gets a successor."""
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
 
@@ -560,7 +560,7 @@ class World:
         before_step: Callable[[int], None] = lambda step: None,
         steps_max: int = 5000,
     ) -> None:
-        """Let one process after the other take a step until none can; ``before_step`` is told the step's number."""
+        """Step one process after the other until none can run; ``before_step`` is called with the number of the step."""
         while True:
             before_step(self.steps)
             runnable = [process for process in self.processes if process.runnable]
@@ -568,12 +568,12 @@ class World:
                 return
             choose(runnable).step()
             self.steps += 1
-            assert self.steps < steps_max, "the world does not come to rest"
+            assert self.steps < steps_max, "the processes do not end"
 
     def run_once(self, choose: Callable[[list[Process]], Process] = lambda runnable: runnable[-1]) -> None:
-        """One step of one process."""
+        """Run one step of one process."""
         runnable = [process for process in self.processes if process.runnable]
-        assert runnable, "no process can go on"
+        assert runnable, "no process can run"
         choose(runnable).step()
         self.steps += 1
 
@@ -582,14 +582,14 @@ class World:
             process.frozen = False
             process.kill()
 
-    # -- what is to hold -----------------------------------------------------------------------------------------
+    # -- checks --------------------------------------------------------------------------------------------------
 
     @property
     def expected(self) -> list[str]:
         return sorted(row for rows in self.batches for row in rows)
 
     def record(self) -> SinkState | None:
-        """The decision record as it is committed."""
+        """The committed decision record."""
         offsets = self.kafka.offsets
         cluster = Cluster(self)
         cluster.fetch_offsets = lambda group, partitions: _of_group(  # type: ignore[method-assign]
@@ -608,7 +608,7 @@ class World:
 
 
 def with_answer(world: World, batch: int, plan: int | None = None) -> None:
-    """The option ``firstBatch``; ``plan``: that of the last decision."""
+    """Set the option ``firstBatch``; ``plan`` is that of the last decision by default."""
     if plan is None:
         record = world.record()
         plan = record.decision if record else 0

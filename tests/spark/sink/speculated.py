@@ -1,7 +1,7 @@
-"""A query in which a speculative copy loses: speculated.py BOOTSTRAP SOURCE TOPIC CHECKPOINT NAME MASTER.
+"""A query in which a speculative copy of a task loses: speculated.py BOOTSTRAP SOURCE TOPIC CHECKPOINT NAME MASTER.
 
-In batch 1 the first attempt at task 0 writes and waits for its copy, which Spark starts for it, to write as well; then it
-ends and wins, and Spark kills the copy. The file CHECKPOINT.copies has the transactional ids of the copy."""
+In batch 1 the first attempt of task 0 writes, and waits until the copy that Spark starts for it writes as well. Then the
+first attempt ends and wins, and Spark kills the copy. The file CHECKPOINT.copies has the transactional ids of the copy."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ CONF = {
     "spark.speculation.quantile": "0.5",
     "spark.speculation.minTaskRuntime": "10ms",
     "spark.executor.memory": "512m",
-    # The sink has a row while its task waits for the next one.
+    # The sink gets the first row while its task still waits for the next one.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "1",
 }
 
 
 def open_ones(kafka: Kafka, name: str, pooled: bool) -> list[str]:
-    """The open transactions of task 0, of the pool or of the attempts' own ids."""
+    """The open transactions of task 0: under the pool's id, or under ids of the attempts' own."""
     with Cluster(ClientSettings.from_options(kafka.options)) as cluster:
         found = [(each, read_task_id(name, each)) for each in ongoing(cluster, name)]
     return [each for each, read in found if read and read.task == 0 and (read.plan is None) == pooled]

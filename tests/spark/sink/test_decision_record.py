@@ -1,4 +1,4 @@
-"""The decision record: packed, cut and put together again."""
+"""The decision record is packed, split into chunks, and decoded again."""
 
 import dataclasses
 import itertools
@@ -99,7 +99,7 @@ OLDER = SinkState(
     ids=["1", "2"],
 )
 def test_records_of_older_formats_are_read(chunk, record):
-    """A query goes on with a newer version of the sink. Of its last batch only the number of rows is known."""
+    """A query continues with a newer version of the sink. Of its last batch only the number of rows is known."""
     assert from_chunks([(5, f"odradek/0/1/{chunk}")]) == record
 
 

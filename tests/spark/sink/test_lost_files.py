@@ -1,6 +1,7 @@
-"""What a query can lose, on Odradek's broker and on Apache Kafka: each restart asks, or goes on with each row once.
+"""After a query has lost files, groups or its name, a restart stops with an error, or continues with each row once.
 
-The protocol's own form, with a crash at every step, is in `test_protocol.py`: TestLostFiles, TestLostRecords."""
+The tests run on Odradek's broker and on Apache Kafka. `test_protocol.py` tests the protocol alone, with a crash at every step:
+TestLostFiles, TestLostRecords."""
 
 import contextlib
 import shutil
@@ -30,7 +31,7 @@ slow = pytest.mark.slow
 PLANNED_ANEW = "Spark has planned another one in its place"
 
 
-# Of Spark: whether it starts a query without its checkpoint's metadata.
+# Spark's setting: whether it refuses to start a query whose checkpoint lacks its metadata.
 VERIFIED = "spark.sql.streaming.checkpoint.verifyMetadataExists.enabled"
 EXPIRING_OFFSETS = {"offsets.retention.minutes": 1, "offsets.retention.check.interval.ms": 1000}
 EXPIRING = {
@@ -53,7 +54,7 @@ def broker_kind(request):
 
 @pytest.fixture
 def kafka(broker_kind, request):
-    """That of all tests."""
+    """The Kafka that all tests share."""
     broker = request.getfixturevalue("kafka_broker") if broker_kind == "odradek" else None
     servers = broker.bootstrap_servers if broker else request.getfixturevalue("apache_kafka")
     with contextlib.closing(Kafka(servers, broker, prefix=request.node.name)) as mine:
@@ -62,7 +63,7 @@ def kafka(broker_kind, request):
 
 @pytest.fixture
 def start(broker_kind):
-    """Starts a broker of this test's own, with these settings."""
+    """A function that starts a broker with the given settings for this test alone."""
     with contextlib.ExitStack() as stack:
 
         def start(settings) -> Kafka:
@@ -81,8 +82,8 @@ def story(spark, kafka, tmp_path):
 
 
 class TestOffsets:
-    """Files of the checkpoint's ``offsets``. Batch 1 has half as many rows as fit, is decided and committed, and Spark does
-    not know it yet."""
+    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit. It is decided and committed, but
+    Spark has not recorded it yet."""
 
     @pytest.fixture
     def story(self, story):
@@ -95,13 +96,13 @@ class TestOffsets:
         remove(story.offsets, 1)
         story.produce(150)
         question = story.asked(PLANNED_ANEW, "it had 100 rows and has 200 now", "Restore offsets/1")
-        # Spark has written another file meanwhile.
+        # Spark has written another file in the failed run.
         assert batches(story.offsets) == [0, 1]
         story.answer(question, 1)
         assert story.run() == ""
         assert story.none_lost()
         assert sum(story.written().values()) == story.rows + 100, (
-            "batch 1 is written again, as the question says"
+            "batch 1 is written again, as the error message says"
         )
 
     @slow
@@ -129,7 +130,7 @@ class TestOffsets:
 
     @slow
     def test_another_driver_was_the_last_to_write_it(self, story):
-        """It has seen more rows of the source, and the sink does not let it write its own."""
+        """The second driver has seen more rows of the source, and the sink does not let it write its own."""
         other = story.job.but(checkpoint=str(story.save("other")))
         remove(other.directory / "offsets", 1)
         story.produce(150)
@@ -143,7 +144,7 @@ class TestOffsets:
 
 @slow
 class TestOffsetsOfTwoPartitions:
-    """A batch takes from each partition in proportion to what is left of it: what comes later changes both shares."""
+    """A batch takes from each partition in proportion to what is left of it: later rows change both shares."""
 
     @pytest.fixture
     def story(self, spark, kafka, tmp_path):
@@ -187,7 +188,7 @@ class TestOldCheckpoints:
 
     @slow
     def test_a_copy_of_in_the_last_batch(self, story, tmp_path):
-        """Its offsets are in it, and its commit is not."""
+        """The batch's offsets are in the copy, its commit is not."""
         story.produce(100)
         story.dies("task.flushed", batch=2)
         assert (batches(story.offsets), batches(story.commits)) == ([0, 1, 2], [0, 1])
@@ -238,7 +239,7 @@ class TestOtherFiles:
     @slow
     @pytest.mark.parametrize("step", ["task.flushed", "end.all"])
     def test_the_metadata_is_lost(self, story, step):
-        """Spark itself refuses to start the query; where it is told to start it, the query has another id."""
+        """Spark does not start the query; if a setting makes it start, the query has another id."""
         story.dies(step, batch=1)
         saved = story.save("saved")
         for each in ("metadata", ".metadata.crc"):
@@ -330,7 +331,7 @@ def on_other_topic(story) -> str:
 
 
 class TestRecords:
-    """Batch 0 is decided and committed, Spark does not know it yet, and the sink's record is lost or not found."""
+    """Batch 0 is decided and committed, Spark has not recorded it yet, and the sink's record is lost or not found."""
 
     @pytest.fixture
     def story(self, story):
@@ -356,7 +357,7 @@ class TestRecords:
         before, expected = story.job, reason(story)
         loss(story)
         question = story.asked(expected, "firstBatch=0@0", "firstBatch=1@0")
-        assert expected in story.asked(), "it is asked again"
+        assert expected in story.asked(), "the next start has the same error"
         if story.job == before:
             story.answer(question, 1)
         else:
@@ -378,7 +379,7 @@ class TestRecords:
     @pytest.mark.parametrize("marked", [True, False], ids=["local", "unread"])
     @pytest.mark.parametrize("change", ["moved", "named"])
     def test_a_query_without_a_name(self, story, change, marked, tmp_path):
-        """Its sink is named by the checkpoint's place."""
+        """The location of the checkpoint determines the sink's name."""
         story.job = story.job.but(name=None)
         story.dies("end.all", batch=0)
         before, name = story.job, from_checkpoint(story.job.checkpoint)
@@ -394,12 +395,12 @@ class TestRecords:
 
     @slow
     def test_the_decision_topic_is_deleted(self, story):
-        """Kafka deletes the offsets of a deleted topic: the record, and what binds the query to its sink."""
+        """Kafka deletes the offsets of a deleted topic: the record, and the binding of the query to its sink."""
         topic = story.kafka.topic(2)
         story.job = story.job.but(options={"decisionTopic": topic})
         story.dies("end.all", batch=0)
         story.kafka.admin.delete_topics([topic])[topic].result()
-        story.kafka.eventually(lambda: not story.has_offsets(story.job.name), "its offsets are gone")
+        story.kafka.eventually(lambda: not story.has_offsets(story.job.name), "its offsets are deleted")
         # Brokers have created the topic again, by auto.create.topics.enable.
         question = story.asked(committed(story))
         story.answer(question, 1)
@@ -408,7 +409,7 @@ class TestRecords:
     @slow
     @pytest.mark.parametrize("ids", [False, True], ids=["offsets", "offsets and ids"])
     def test_seven_days_pass(self, spark, start, broker_kind, tmp_path, ids):
-        """On Apache Kafka a minute: its clock cannot be advanced."""
+        """On Apache Kafka this takes a minute, because its clock cannot be advanced."""
         settings = EXPIRING if ids else EXPIRING_OFFSETS
         kafka = start({} if broker_kind == "odradek" else settings)
         story = Losses(spark, kafka, tmp_path)
@@ -428,7 +429,7 @@ class TestRecords:
 
 
 class TestNotDeterministic:
-    """Each replay makes other rows of what it reads."""
+    """Each replay makes other rows of the same input."""
 
     @slow
     def test_a_replay_is_known_by_its_offsets(self, story):
@@ -465,7 +466,7 @@ class TestNotDeterministic:
 @slow
 @pytest.mark.parametrize("step", ["decision.made", "end.first", "end.all"])
 def test_decisions_have_one_partition(spark, start, tmp_path, step):
-    """None of its own is left for the write that precedes each read."""
+    """The topic has no partition for the write that precedes each read."""
     story = Losses(spark, start({"offsets.topic.num.partitions": 1}), tmp_path, partitions=2)
     for partition in (0, 1):
         story.produce(150, partition)
@@ -478,7 +479,7 @@ def test_decisions_have_one_partition(spark, start, tmp_path, step):
 @slow
 @pytest.mark.parametrize("names", [1, 2])
 def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
-    """Of `foreachBatch`: with one name the second write is taken for the first one's replay."""
+    """In `foreachBatch`: with one name, the second write is taken for a replay of the first one."""
     source, topics, name = kafka.topic(), [kafka.topic(), kafka.topic()], kafka.name()
     kafka.produce(source, [f"{number:04}" for number in range(100)])
 
@@ -509,7 +510,7 @@ def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
 
 @slow
 def test_a_copy_that_lost_holds_no_reader_back(kafka):
-    """The first attempt wins, its speculative copy is killed with an open transaction, and no batch comes after it."""
+    """The first attempt wins, its speculative copy is killed with an open transaction, and no further batch comes."""
     topic, name, query_id = kafka.topic(), kafka.name(), str(uuid4())
     settings = Settings(name, DECISION_TOPIC, TRANSACTION_TIMEOUT_MS)
 

@@ -1,4 +1,4 @@
-"""Dying at a named step."""
+"""A process is killed at a named step."""
 
 import os
 import signal
@@ -29,7 +29,7 @@ def test_a_kill_that_could_never_happen_is_refused(text, what):
 
 
 def come_to(point: str, kill: str, times: int, batch: int, tmp_path) -> int:
-    """A process that comes to a point so many times; its return code."""
+    """Run a process that reaches a point this number of times; return its exit code."""
     program = (
         "from odradek.spark.sink.points import reached\n"
         f"for _ in range({times}): reached({point!r}, {batch})\n"
@@ -47,7 +47,7 @@ def test_the_driver_s_own_processes_die_with_it(point, tmp_path):
 def test_a_task_outlives_its_driver_unless_both_are_meant(tmp_path):
     assert come_to("task.opened", "task.opened=driver", 1, 7, tmp_path) == 0
     assert come_to("task.opened", "task.opened=both", 1, 7, tmp_path) == -signal.SIGKILL
-    assert come_to("task.opened", "task.opened=worker:nth=1", 0, 7, tmp_path) == 1  # not of the form
+    assert come_to("task.opened", "task.opened=worker:nth=1", 0, 7, tmp_path) == 1  # a malformed kill
 
 
 def test_it_counts_over_all_processes(tmp_path):

@@ -1,4 +1,4 @@
-"""Whether a checkpoint has a batch to be written, as it has while Spark plans a micro-batch."""
+"""Whether a checkpoint has a batch that is not written yet, which is so while Spark plans a micro-batch."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from odradek.spark.sink.checkpoint import Checkpoint
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """Makes a checkpoint, with a file for each number in its logs; its path."""
+    """A function that makes a checkpoint with a file for each number in its logs, and returns its path."""
 
     def make(offsets=(), commits=()):
         path = tmp_path / "checkpoint"
@@ -42,7 +42,7 @@ def test_a_batch_is_to_be_written_from_offsets_to_commits(checkpoint, offsets, c
 
 
 def test_a_checkpoint_elsewhere_is_not_judged(tmp_path, monkeypatch):
-    """On another file system, or in Spark's configuration only."""
+    """The checkpoint is on another file system, or only in Spark's configuration."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     for location in (None, "hdfs:/here", "s3a://bucket/here", "/nowhere", "here"):

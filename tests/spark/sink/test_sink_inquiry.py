@@ -1,4 +1,4 @@
-"""What an operator sees of a sink, and how what an ended query has left open is ended; on a broker, by the command."""
+"""The commands `odradek spark sink status` and `resolve` show a sink's state and end open transactions, on a broker."""
 
 import json
 import pickle
@@ -32,7 +32,7 @@ def command(what: str, options, *more: str):
 
 
 def decided_and_dead(sink, task, monkeypatch, batch: int):
-    """A batch of two tasks that is decided, with none of its transactions committed."""
+    """Decide a batch of two tasks and commit none of its transactions."""
     planned = pickle.dumps(stream(sink))
     messages = [task(planned, ["a"], Context(0, batch)), task(planned, ["b"], Context(1, batch))]
 
@@ -82,7 +82,7 @@ def test_the_partitions_of_a_half_committed_batch_are_named(kafka, sink, task, m
     with pytest.raises(MayBeLost, match=f"odradek spark sink status {sink['name']}"):
         run_batch(sink, task, 0, [["a"], ["b"]])
     assert [each.state for each in status(sink).half_committed] == ["aborted"], (
-        "it is said until the next decision"
+        "the state is shown until the next decision"
     )
 
 
@@ -125,7 +125,7 @@ def test_a_query_that_goes_on_meanwhile_has_no_half_committed_batch(kafka, sink,
 
     def later(cluster, transactional_ids):
         monkeypatch.undo()
-        # The next batch is planned: the ids of the pool have new epochs.
+        # The next batch is planned meanwhile, so the pool's ids have new epochs.
         pickle.dumps(stream(sink))
         return describe(cluster, transactional_ids)
 

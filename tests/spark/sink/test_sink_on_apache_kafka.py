@@ -1,4 +1,4 @@
-"""The same calls of the data source, answered by Apache Kafka."""
+"""The tests of the data source's calls, on Apache Kafka."""
 
 import pytest
 

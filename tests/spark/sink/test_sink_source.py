@@ -1,4 +1,4 @@
-"""The data source as Spark calls it, without a JVM: planned by pickling, written in tasks, decided by another object."""
+"""The data source is called as by Spark, without a JVM: planned by pickling, written in tasks, decided by a new object."""
 
 import contextlib
 import itertools
@@ -36,14 +36,14 @@ def columns(**types) -> StructType:
 
 SCHEMA = columns(key="string", value="string")
 HEADERS = ArrayType(columns(key="string", value="binary"))
-# A test's query is the one whose sink was made last: Spark gives each query an id of its own.
+# The id of a test's query is the last one: Spark gives each query its own, and so does the fixture ``sink``.
 queries = [str(uuid4())]
 attempt_ids = itertools.count()
 
 
 @dataclass
 class Context:
-    """As much of Spark's TaskContext as the sink asks for."""
+    """The parts of Spark's TaskContext that the sink uses."""
 
     task: int
     batch: int | None
@@ -72,7 +72,7 @@ class Context:
 
 @pytest.fixture
 def task(monkeypatch):
-    """Writes rows in a task: a pickled writer, a context, and rows as one or more Arrow batches."""
+    """A function that writes rows in a task: from a pickled writer, a context, and rows as one or more Arrow batches."""
 
     def write(pickled: bytes, rows: list[str], context: Context, key: str | None = None):
         monkeypatch.setattr(source.TaskContext, "get", classmethod(lambda cls: context))
@@ -89,7 +89,7 @@ def task(monkeypatch):
 
 @pytest.fixture
 def sink(kafka):
-    """Options of a sink of this test's own, and its topic."""
+    """Options of a sink for this test, with its topic."""
     queries.append(str(uuid4()))
     topic = kafka.topic(partitions=3)
     return {**kafka.options, "topic": topic, "name": kafka.name()}
@@ -100,7 +100,7 @@ def stream(options) -> source.StreamWriter:
 
 
 def run_batch(options, task, batch: int, rows: list[list[str]], query_id: str = ""):
-    """A micro-batch from plan to commit."""
+    """Run a micro-batch from plan to commit."""
     planned = pickle.dumps(stream(options))
     messages = [task(planned, some, Context(index, batch, query_id)) for index, some in enumerate(rows)]
     stream(options).commit(messages, batch)
@@ -125,7 +125,7 @@ def test_batches_are_written_once_however_often_they_are_replayed(kafka, sink, t
         0,
         queries[-1],
     )
-    # The replay of a decided batch ends without a decision: the next plan takes new names.
+    # The replay of a decided batch makes no decision, so the next plan takes new ids.
     assert (decision.plan, decision.run) == (4, 3)
 
 
@@ -148,7 +148,7 @@ def test_the_writer_is_planned_once_and_only_when_it_is_pickled(kafka, sink, tas
 
 
 def test_a_commit_without_any_report_says_that_the_trigger_is_continuous(sink):
-    """In continuous processing Spark commits epochs whose rows it gave to no task of the sink."""
+    """In continuous processing Spark commits epochs whose rows it passed to no task of the sink."""
     with pytest.raises(SinkError, match=r"continuous trigger.*delete.*trigger\(processingTime="):
         stream(sink).commit([None, None], 0)
 
@@ -184,7 +184,7 @@ def test_a_task_that_fails_while_it_writes_aborts_its_own_transaction(kafka, sin
 
 
 class TestZombies:
-    """The attempt that the prototype was lost by, on a real cluster (all its moments: test_protocol.py)."""
+    """A late attempt initialises the id of its successor, on a real cluster (test_protocol.py has all moments)."""
 
     @pytest.mark.parametrize("pooled", [False, True])
     @pytest.mark.parametrize("when", ["before", "after"])
@@ -204,11 +204,11 @@ class TestZombies:
             stream(sink).commit(messages, batch)
         else:
             stream(sink).commit(messages, batch)
-            # In the first batch it looks for the query's sink before.
+            # In the first batch a task looks up the query's sink before.
             with contextlib.nullcontext() if pooled else pytest.raises(DecisionMismatch):
                 task(planned, ["a", "b"], frozen)
         assert values(kafka, sink)[: 2 + pooled] == ["a", "b", *expected]
-        # What it has opened is aborted by the next plan that looks for strays.
+        # The transaction that it has opened is aborted by the next plan that looks for open transactions.
         run_batch(sink, task, batch + 1, [["c"]])
         assert set(values(kafka, sink)) == {"a", "b", "c", *expected}
         assert len(values(kafka, sink)) == 3 + pooled
@@ -283,7 +283,7 @@ class TestZombies:
 
 
 def make_anew(options) -> None:
-    """The topic is deleted, and created again as soon as every broker has heard of that."""
+    """Delete the topic, and create it again as soon as every broker has removed it."""
     admin = AdminClient({"bootstrap.servers": options["kafka.bootstrap.servers"]})
     admin.delete_topics([options["topic"]])[options["topic"]].result()
 
@@ -330,7 +330,7 @@ class TestBatchWrites:
     def test_two_writes_of_one_name_and_batch_to_two_topics_are_no_repetition(
         self, kafka, sink, task, hashed
     ):
-        """As foreachBatch writes one batch to two topics: the second would get nothing."""
+        """foreachBatch writes one batch to two topics: the second one would get no rows."""
         other, sink["contentHash"] = {**sink, "topic": kafka.topic()}, hashed
         self.save({**sink, "batchId": "0"}, task, [["a"]], queries[-1])
         with pytest.raises(

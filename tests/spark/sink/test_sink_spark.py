@@ -1,4 +1,4 @@
-"""The sink under Spark: streaming, batch, foreachBatch, and a driver that dies (all its deaths: tests/spark/matrix)."""
+"""The sink under Spark: streaming, batch writes, foreachBatch, and a killed driver (all kills are in tests/spark/matrix)."""
 
 import shutil
 from pathlib import Path
@@ -44,13 +44,13 @@ def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, l
     assert values(kafka, topic) == [*(f"{number:04}" for number in range(ROWS)), "more"]
     decision = progress({**kafka.options, "name": name})
     assert (decision.batch, decision.rows, decision.query_id, decision.run) == (3, 1, str(query.id), 1)
-    kafka.eventually(lambda: len(listener.batches) == 4, "all batches are told")
+    kafka.eventually(lambda: len(listener.batches) == 4, "all batches are reported")
     assert [(each.batch, each.rows) for each in listener.batches][-1] == (3, 1)
     assert {each.query_name for each in listener.batches} == {name}
     assert sum(each.rows for each in listener.batches) == ROWS + 1
 
 
-# `make test` has a sample of the crash matrix for that.
+# `make test` has a sample of the crash matrix instead.
 @pytest.mark.more
 @pytest.mark.parametrize(
     ("step", "target"),
@@ -118,7 +118,7 @@ def test_columns_that_cannot_be_written_are_refused_in_a_sentence(spark, kafka, 
 
 
 def count_with_state(spark, kafka, source, topic, checkpoint, failed: Path):
-    """A query that counts each word by transformWithState; the task of the word c makes the file and fails once."""
+    """A query that counts each word by transformWithState; the task of the word c creates a file and fails once."""
 
     class Count(StatefulProcessor):
         def init(self, handle):
@@ -151,7 +151,7 @@ def count_with_state(spark, kafka, source, topic, checkpoint, failed: Path):
 
 
 def test_rows_of_transform_with_state_are_written_once(spark, kafka, tmp_path):
-    """When a task is repeated, and by a query that goes on with the state of another."""
+    """When a task is repeated, and when another query continues with the state."""
     source, topic, checkpoint = kafka.topic(partitions=2), kafka.topic(), str(tmp_path / "checkpoint")
     failed = tmp_path / "failed"
     spark.conf.set(STATE_STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
@@ -178,7 +178,7 @@ def start_continuous(spark, kafka, source, topic, **options):
 
 
 def test_continuous_processing_is_refused_before_anything_is_written(spark, kafka, tmp_path):
-    """With a new checkpoint, and with one in which a query has written micro-batches; that query goes on afterwards."""
+    """With a new checkpoint, and with that of a query that has written micro-batches; the latter continues afterwards."""
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     used, new = str(tmp_path / "used"), str(tmp_path / "new")
     kafka.produce(source, ["a"])
@@ -196,7 +196,7 @@ def test_continuous_processing_is_refused_before_anything_is_written(spark, kafk
 
 
 def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing(spark, kafka, tmp_path):
-    """Spark tells the sink nothing of that checkpoint. Without the offsets of this query, another writes all rows."""
+    """Spark does not pass that checkpoint to the sink. If the query's offsets are deleted, another query writes all rows."""
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     kafka.produce(source, ["a"])
     spark.conf.set(CHECKPOINTS, str(tmp_path))
@@ -218,7 +218,7 @@ def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing
 
 @pytest.mark.parametrize("output_mode", ["append", "update"])
 def test_real_time_mode_is_refused_by_spark(spark, kafka, tmp_path, output_mode):
-    """Even where its list of allowed sinks is not asked: real-time mode needs mode update, which Python sinks lack."""
+    """Even if its list of allowed sinks is not checked: real-time mode needs mode update, which Python sinks lack."""
     source = kafka.topic()
     spark.conf.set(ALLOWLIST_CHECK, "false")
     try:

@@ -1,6 +1,7 @@
-"""Spark's own speculation, on a standalone cluster: a copy that loses leaves nothing open behind the last batch.
+"""With Spark's own speculation on a standalone cluster, a copy that loses leaves no open transaction behind the last batch.
 
-Spark starts a copy on another host only, and none in local mode: two workers have addresses of their own on this machine."""
+Spark starts a copy only on another host, and never in local mode. So two workers have different addresses of this
+machine."""
 
 import sys
 from collections import Counter
@@ -57,7 +58,7 @@ def master(variables, tmp_path):
 
 def test_a_copy_that_lost_holds_no_reader_back(kafka, master, variables, tmp_path):
     source, topic, name = kafka.topic(2), kafka.topic(), kafka.name()
-    # Large enough to leave Spark's buffers one by one.
+    # Large enough that Spark passes them to the task one by one.
     rows = [f"{number} ".ljust(100_000, "-").encode() for number in range(16)]
     kafka.produce(source, [Record(row, partition=number % 2) for number, row in enumerate(rows)])
     checkpoint = tmp_path / "checkpoint"
