@@ -1,11 +1,11 @@
-"""Logs and coordinators written down by hand, as rows of the tables of ``odradek.segments``.
+"""Logs and coordinators written by hand, as rows of the tables of ``odradek.segments``.
 
     world = World()
     log = world.log("orders", 0)
     log.data(7, epoch=0, sequence=0, records=3)
     log.marker(7, epoch=1, outcome="commit")
 
-Times are milliseconds after ``EPOCH``; each batch comes a second after the one before it unless it says when.
+Times are milliseconds after ``EPOCH``. Each batch is a second later than the one before it, unless a time is given.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from odradek.spark.segments.reading import ZERO_TAIL
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 DIRECTORY = "/data"
 COPIED = "/copied"
-"""A folder with partitions and nothing beside them."""
+"""A directory that contains only partition directories, without checkpoint files."""
 STOPPED = "/stopped"
-"""The log directory of a broker that was stopped cleanly; those of the others were killed."""
+"""The log directory of a broker that was stopped cleanly; the brokers of the others were killed."""
 SIZE = 100
 SEQUENCES = 1 << 31
 
@@ -42,7 +42,7 @@ def row(schema: Any, **values: Any) -> Row:
 
 
 class Log:
-    """One replica, batch by batch."""
+    """One replica, written batch by batch."""
 
     def __init__(self, world: World, topic: str, partition: int, log_dir: str, start: int) -> None:
         self.world, self.topic, self.partition, self.log_dir = world, topic, partition, log_dir
@@ -92,7 +92,7 @@ class Log:
         time_ms: int | None = None,
         records: int | None = None,
     ) -> int:
-        """A batch of a producer; its base offset. ``records``: what a cleaner left of them."""
+        """Write a batch of a producer; return its base offset. ``records``: the number that compaction has left."""
         last = (sequence + length - 1) % SEQUENCES
         return self._put(
             length,
@@ -107,7 +107,7 @@ class Log:
         )
 
     def plain(self, length: int = 1) -> int:
-        """A batch without a producer id."""
+        """Write a batch without a producer id."""
         no_producer = {"producer_id": -1, "producer_epoch": -1, "base_sequence": -1, "last_sequence": -1}
         return self._put(length, None, transactional=False, control=False, **no_producer)
 
@@ -128,14 +128,14 @@ class Log:
         )
 
     def damage(self, error: str = "the checksum of the batch is wrong", length: int = 1) -> int:
-        """Bytes that cannot be read, where so many offsets were."""
+        """Write unreadable bytes in place of this number of offsets."""
         position = self.position
         self._row(error=error)
         self.offset += length
         return position
 
     def zeros(self, length: int = 0) -> int:
-        """Zero bytes behind the last batch, where so many offsets were."""
+        """Write zero bytes behind the last batch, in place of this number of offsets."""
         return self.damage(f"1048576 {ZERO_TAIL}: preallocated, or never written", length)
 
     def skip(self, offsets: int) -> None:
@@ -147,16 +147,16 @@ class Log:
 
 @dataclass
 class World:
-    """All rows of the three tables, and what checkpoint files say."""
+    """All rows of the three tables, and the contents of checkpoint files."""
 
     batches: list[Row] = field(default_factory=list)
     states: list[Row] = field(default_factory=list)
     offsets: list[Row] = field(default_factory=list)
     cleaned: dict[tuple[str, int], int] = field(default_factory=dict)
     cleaned_elsewhere: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """By directory; ``cleaned`` is that of the first one."""
+    """By log directory; ``cleaned`` is that of the first one."""
     created: dict[tuple[str, int], int] = field(default_factory=dict)
-    """What the cluster's metadata say: partitions that exist, with their time."""
+    """The partitions in the cluster metadata, with the time of their creation."""
     high_watermarks: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
     recovery_points: dict[tuple[str, int], int] = field(default_factory=dict)
     _ms: itertools.count[int] = field(default_factory=lambda: itertools.count(1000, 1000))
@@ -167,14 +167,14 @@ class World:
         return next(self._ms)
 
     def producer(self) -> int:
-        """A producer id that was not used yet."""
+        """A new producer id."""
         return next(self._producers)
 
     def log(self, topic: str, partition: int = 0, *, log_dir: str = DIRECTORY, start: int = 0) -> Log:
         return Log(self, topic, partition, log_dir, start)
 
     def remove(self, log: Log) -> None:
-        """The directory of the partition is gone."""
+        """Remove the directory of the partition."""
         self.batches[:] = [each for each in self.batches if each[1:3] != (log.topic, log.partition)]
 
     @property
@@ -192,7 +192,7 @@ class World:
         partitions: Iterable[tuple[str, int]] | None = None,
         version: int = 2,
     ) -> int:
-        """A record of the coordinator; its offset."""
+        """Write a record of the coordinator; return its offset."""
         time = self.tick()
         log = self.coordinator
         position = log.position
@@ -247,9 +247,9 @@ class World:
         unmarked: Sequence[Log] = (),
         marked_otherwise: Sequence[Log] = (),
     ) -> dict[Log, tuple[int, int | None]]:
-        """One transaction as a broker writes it: data and marker offset per log.
+        """Write one transaction as a broker does; return the offsets of its data and its marker per log.
 
-        ``unmarked`` logs lack their marker, ``marked_otherwise`` have one of the other kind.
+        ``unmarked`` logs lack their marker; ``marked_otherwise`` logs have one of the other outcome.
         """
         partitions = [(log.topic, log.partition) for log in logs]
         end_epoch = epoch + 1 if version >= 2 else epoch
@@ -272,7 +272,7 @@ class World:
         return {log: (data[log], markers[log]) for log in logs}
 
     def commits(self, log: Log, offset: int, producer: int, epoch: int) -> None:
-        """The record at this offset is one of a group's, in a transaction."""
+        """Add a row of the table ``offsets``: the record at this offset commits a group's offset in a transaction."""
         self.offsets.append(
             row(
                 schemas.OFFSETS,
@@ -293,7 +293,7 @@ class World:
         )
 
     def begin(self, name: str, version: int = 2) -> int:
-        """A transactional id that has just been initialised; its producer id."""
+        """Initialise a transactional id; return its producer id."""
         producer = self.producer()
         self.state(name, producer, 0, "Empty", None, version)
         return producer

@@ -1,7 +1,7 @@
-"""Defects planted into copied segments, each in a topic of its name; each says where an audit has to find it.
+"""Plant defects in copied segments, each in a topic with the defect's name; return the places that the audit must find.
 
-Batches are taken out, put in and changed with correct checksums, and offsets follow each other again: the file looks as
-if the broker had written it so.
+Batches are removed, inserted and changed with correct checksums, and offsets are numbered again without gaps: the file looks
+as if the broker had written it like that.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 
 PREPARE_COMMIT = 2
 STRANGER, TRANSACTIONAL_STRANGER, MARKED_STRANGER = 424_242, 424_243, 424_244
-"""Producer ids that no producer was given."""
+"""Producer ids that no producer has."""
 NOW_MS = 1_795_000_000_000
 
-# Fields of a batch's header (RecordBatch.java), and of an index.
+# Positions of fields in a batch's header (RecordBatch.java), and the format of an index entry.
 LEADER_EPOCH, LEADER_EPOCH_AT = Struct(">i"), 12
 CRC, CRC_AT = Struct(">I"), 17
 ATTRIBUTES, ATTRIBUTES_AT = Struct(">h"), 21
@@ -34,7 +34,7 @@ INDEX_ENTRY = Struct(">ii")
 
 @dataclass(frozen=True)
 class Place:
-    """Where a batch lies; ``offset`` is None where its bytes cannot be believed."""
+    """The finding's name and the place of its batch; ``offset`` is None if that of the damaged bytes is not reliable."""
 
     name: str
     topic: str
@@ -53,7 +53,7 @@ class Segment:
         self.batches = list(batches(self.path.read_bytes()))
 
     def data(self, *, of_transaction: int) -> list[int]:
-        """Indexes of the batches before the marker number ``of_transaction`` (from 0) and after the one before it."""
+        """Indexes of the data batches of the nth transaction (from 0): those between two markers."""
         markers = self.markers()
         first = markers[of_transaction - 1] + 1 if of_transaction else 0
         return list(range(first, markers[of_transaction]))
@@ -62,7 +62,7 @@ class Segment:
         return [index for index, each in enumerate(self.batches) if each.is_control]
 
     def write(self, name: str, index: int) -> Place:
-        """Number the offsets anew and write; the place of the batch at ``index``."""
+        """Number the offsets again and write the file; return the place of the batch at ``index``."""
         offset, position, content, place = 0, 0, b"", None
         for number, each in enumerate(self.batches):
             length = each.last_offset - each.base_offset + 1
@@ -71,7 +71,7 @@ class Segment:
             content += _at(offset, each)
             offset, position = offset + length, position + each.size
         self.path.write_bytes(content)
-        self.path.with_suffix(".index").unlink(missing_ok=True)  # its positions are those of before
+        self.path.with_suffix(".index").unlink(missing_ok=True)  # its positions are wrong now
         assert place is not None
         return place
 
@@ -96,7 +96,7 @@ def _batch(epoch: int, sequence: int, *, transactional: bool = False) -> RecordB
 
 
 def _patched(batch: RecordBatch, at: int, value: bytes) -> RecordBatch:
-    """The batch with other bytes in its header, and the checksum that belongs to them."""
+    """The batch with other bytes in its header, and a right checksum."""
     body = bytearray(bytes(batch.buffer)[batch.start : batch.start + batch.size])
     body[at : at + len(value)] = value
     CRC.pack_into(body, CRC_AT, google_crc32c.value(bytes(body[ATTRIBUTES_AT:])))
@@ -121,7 +121,7 @@ def duplicate(segment: Segment) -> list[Place]:
     first, second, *_ = segment.data(of_transaction=1)
     segment.batches.insert(second + 1, segment.batches[first])
     place = segment.write("duplicated_sequence", second + 1)
-    # The business keys of its two records are there twice as well.
+    # The business keys of its two records are duplicated as well.
     assert place.offset is not None
     again = [replace(place, name="duplicated_key", offset=place.offset + record) for record in (0, 1)]
     return [place, *again]
@@ -134,7 +134,7 @@ def gap(segment: Segment) -> list[Place]:
 
 
 def lost_offsets(segment: Segment) -> list[Place]:
-    """The same, but the offsets are lost with the batch."""
+    """Remove a batch as in ``gap``, without closing the gap in the offsets."""
     _, second, third = segment.data(of_transaction=1)
     content, lost = segment.path.read_bytes(), segment.batches[second]
     segment.path.write_bytes(content[: lost.start] + content[lost.start + lost.size :])
@@ -143,14 +143,14 @@ def lost_offsets(segment: Segment) -> list[Place]:
 
 
 def overlap(segment: Segment) -> list[Place]:
-    """A batch of another producer begins at the last offset that is taken: whose the offsets are cannot be believed."""
+    """A batch of another producer begins at an offset that another batch has: the audit trusts neither."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
     segment.path.write_bytes(content + _at(last, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
 
 
 def overlapping_files(segment: Segment) -> list[Place]:
-    """The same in a file that was rolled for it: what it claims is what the file before it reaches to."""
+    """The same in a new segment, whose name is the last offset of the segment before it."""
     last = segment.batches[-1]
     rolled = segment.path.with_name(f"{last.last_offset:020d}.log")
     rolled.write_bytes(_at(last.last_offset, _batch(0, 0)))
@@ -183,7 +183,7 @@ def mixed_outcome(segment: Segment) -> list[Place]:
         )
     )
     place = segment.write("mixed_outcome", index)
-    # The broker, which wrote a commit, has not listed it as aborted.
+    # The broker wrote a commit here, so the .txnindex has no entry of the aborted transaction.
     return [place, replace(place, name="wrong_index", position=0)]
 
 
@@ -219,7 +219,7 @@ def not_transactional(segment: Segment) -> list[Place]:
 
 
 def second_marker(segment: Segment) -> list[Place]:
-    """An abort of the epoch that was committed."""
+    """An abort marker in the epoch of a commit."""
     said = segment.batches[segment.markers()[2]]
     segment.batches.append(_marker(said.producer_id, said.producer_epoch, said.max_timestamp + 1))
     return [segment.write("mixed_outcome", len(segment.batches) - 1)]
@@ -231,7 +231,7 @@ def unexpected_producer(segment: Segment) -> list[Place]:
 
 
 def record_count(segment: Segment) -> list[Place]:
-    """The header says one record less than there is: bytes are left over when the records are decoded."""
+    """The header has one record less than the batch, so bytes are left when the records are decoded."""
     index = segment.data(of_transaction=1)[1]
     fewer = COUNT.pack(segment.batches[index].record_count - 1)
     segment.batches[index] = _patched(segment.batches[index], COUNT_AT, fewer)
@@ -247,7 +247,7 @@ def wrong_max_timestamp(segment: Segment) -> list[Place]:
 
 
 def leader_epoch(segment: Segment) -> list[Place]:
-    """The checksum does not cover it: each broker writes its own."""
+    """The checksum does not cover the leader epoch, because each leader writes its own."""
     first, second, *_ = segment.batches
     content = bytearray(segment.path.read_bytes())
     LEADER_EPOCH.pack_into(content, LEADER_EPOCH_AT, first.partition_leader_epoch + 5)
@@ -258,7 +258,7 @@ def leader_epoch(segment: Segment) -> list[Place]:
 
 
 def zero_tail(segment: Segment) -> list[Place]:
-    """As if space had been set aside; but the broker was stopped, and cuts that off."""
+    """Zeros as if space had been preallocated; but the broker was stopped, and truncates that."""
     content = segment.path.read_bytes()
     segment.path.write_bytes(content + bytes(1 << 20))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
@@ -275,7 +275,7 @@ def index_entry(segment: Segment) -> list[Place]:
 
 
 def transaction_index(segment: Segment) -> list[Place]:
-    """The partition beside it has an aborted transaction."""
+    """Empty the .txnindex of partition 2 of the topic, which has an aborted transaction."""
     beside = Segment(segment.path.parent.with_name(f"{segment.topic}-2"))
     assert beside.path.with_suffix(".txnindex").stat().st_size > 0
     beside.path.with_suffix(".txnindex").write_bytes(b"")
@@ -313,7 +313,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
 
 
 def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
-    """The record of the first decision to commit of this id is taken out of ``__transaction_state``."""
+    """Remove the record of this id's first decision to commit from ``__transaction_state``."""
     for directory in sorted(data_dir.glob("__transaction_state-*")):
         if not any(path.stat().st_size for path in directory.glob("*.log")):
             continue

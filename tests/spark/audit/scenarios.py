@@ -1,4 +1,4 @@
-"""Stories of partitions, each with what an audit has to say of it, and nothing else. A story's topics bear its name."""
+"""Cases of partitions, each with exactly those findings that the audit must report. The topics of a case have its name."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.spark.audit.literal import COPIED, SEQUENCES, STOPPED, World
 
 Expected = set[tuple[str, str, int, int | None]]
-"""(kind, topic, partition, offset)"""
+"""(name, topic, partition, offset)"""
 Story = Callable[[World], Expected]
 
 BROKEN: dict[str, Story] = {}
@@ -29,7 +29,7 @@ def legal(story: Callable[[World], None]) -> Callable[[World], None]:
     return story
 
 
-# -- what is wrong ----------------------------------------------------------------------------------------------
+# -- violations and warnings ------------------------------------------------------------------------------------
 
 
 @broken
@@ -38,7 +38,7 @@ def duplicate(world: World) -> Expected:
     log.data(producer, sequence=0, length=3, transactional=False)
     log.data(producer, sequence=3, length=3, transactional=False)
     again = log.data(producer, sequence=0, length=3, transactional=False)
-    # What follows goes on behind the highest sequence, and is no gap.
+    # The next batch continues after the highest sequence, which is not a gap.
     log.data(producer, sequence=6, length=3, transactional=False)
     return {("duplicated_sequence", "duplicate", 0, again)}
 
@@ -78,7 +78,7 @@ def gap_at_a_new_epoch(world: World) -> Expected:
 
 @broken
 def gap_after_the_first_marker(world: World) -> Expected:
-    """The leader knew the producer by a marker of a transaction without data."""
+    """The leader has an entry of the producer because of a marker without data."""
     log, producer = world.log("gap_after_the_first_marker"), world.begin("gap-after-marker")
     world.state("gap-after-marker", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("gap-after-marker", producer, 1, "PrepareCommit", [(log.topic, 0)])
@@ -91,7 +91,7 @@ def gap_after_the_first_marker(world: World) -> Expected:
 
 @broken
 def offsets_lost(world: World) -> Expected:
-    """The hole is named, and not the sequences that lay in it as well."""
+    """The lost offsets are reported, and not also the sequences in them."""
     log, producer = world.log("offsets_lost"), world.producer()
     log.data(producer, sequence=0, length=3, transactional=False)
     log.skip(3)
@@ -120,7 +120,7 @@ def epoch_fell(world: World) -> Expected:
 
 @broken
 def late(world: World) -> Expected:
-    """Data of epoch 0 behind the marker that ended it: not an open transaction besides."""
+    """Data of epoch 0 after the marker that ended the transaction. It is not also an open transaction."""
     log, producer = world.log("late"), world.begin("late")
     world.transaction("late", producer, 0, [log])
     zombie = log.data(producer, epoch=0, sequence=2)
@@ -155,7 +155,7 @@ def marker_missing_between(world: World) -> Expected:
 
 @broken
 def marker_missing_without_new_epochs(world: World) -> Expected:
-    """Transaction version 1: all markers of a producer are alike, and counted."""
+    """Transaction version 1: all markers of a producer have the same epoch, and are counted."""
     one, two = (
         world.log("marker_missing_without_new_epochs"),
         world.log("marker_missing_without_new_epochs", 1),
@@ -164,7 +164,7 @@ def marker_missing_without_new_epochs(world: World) -> Expected:
     world.transaction("missing-v1", producer, 0, [one, two], version=1)
     world.transaction("missing-v1", producer, 0, [one, two], version=1, sequence=2, unmarked=[two])
     world.transaction("missing-v1", producer, 0, [one, two], version=1, sequence=4)
-    # Which data it should have ended cannot be told.
+    # It is not known which data the marker should have ended.
     return {("missing_marker", two.topic, 1, None)}
 
 
@@ -212,7 +212,7 @@ def mixed_without_a_coordinator(world: World) -> Expected:
 
 @broken
 def mixed_offsets_without_a_coordinator(world: World) -> Expected:
-    """A group's offsets are one of the partitions, and said once."""
+    """The partition with the group's offsets is one of the transaction's, so there is only one finding."""
     output, group = world.log("mixed_offsets_without_a_coordinator"), world.log("__consumer_offsets", 4)
     other, producer = world.log("mixed_offsets_without_a_coordinator", 1), world.begin("mixed-offsets")
     for log in (output, other, group):
@@ -225,7 +225,7 @@ def mixed_offsets_without_a_coordinator(world: World) -> Expected:
 
 @broken
 def apart_from_offsets(world: World) -> Expected:
-    """The decision does not list the output: nothing else tells."""
+    """The decision does not list the output partition, so nothing shows which outcome is right."""
     output, group = world.log("apart_from_offsets"), world.log("__consumer_offsets", 5)
     producer = world.begin("apart")
     world.state("apart", producer, 0, "Ongoing", [(group.topic, 5)])
@@ -240,7 +240,7 @@ def apart_from_offsets(world: World) -> Expected:
 
 @broken
 def hanging(world: World) -> Expected:
-    """Its coordinator is done, and never had this partition."""
+    """The coordinator's transaction has ended, and never had this partition."""
     one, two = world.log("hanging"), world.log("hanging", 1)
     producer = world.begin("hanging")
     world.transaction("hanging", producer, 0, [one])
@@ -251,7 +251,7 @@ def hanging(world: World) -> Expected:
 
 @broken
 def hanging_beside(world: World) -> Expected:
-    """Its coordinator has a transaction under way, but not on this partition."""
+    """The coordinator has an ongoing transaction, but not in this partition."""
     one, two = world.log("hanging_beside"), world.log("hanging_beside", 1)
     producer = world.begin("hanging-beside")
     world.transaction("hanging-beside", producer, 0, [one], stop_after="Ongoing")
@@ -276,7 +276,7 @@ def lost_prepare(world: World) -> Expected:
 
 @broken
 def damaged(world: World) -> Expected:
-    """What damage hides is no second finding: the sequences in it, the marker."""
+    """The sequences and the marker that the damage hides are not reported as well."""
     log, producer = world.log("damaged"), world.begin("damaged")
     world.transaction("damaged", producer, 0, [log])
     world.state("damaged", producer, 1, "Ongoing", [(log.topic, 0)])
@@ -309,7 +309,7 @@ def torn_before_the_end(world: World) -> Expected:
 
 @broken
 def zeros_after_a_clean_stop(world: World) -> Expected:
-    """A broker that is stopped cuts off what it has set aside."""
+    """A broker that is stopped truncates preallocated space."""
     log = world.log("zeros_after_a_clean_stop", log_dir=STOPPED)
     log.plain()
     log.zeros()
@@ -325,7 +325,7 @@ def zeros_for_a_whole_log(world: World) -> Expected:
 
 @broken
 def zeros_below_the_recovery_point(world: World) -> Expected:
-    """Batches up to there were on the disk."""
+    """Batches below the recovery point have been flushed."""
     log = world.log("zeros_below_the_recovery_point")
     log.plain()
     log.zeros()
@@ -335,7 +335,7 @@ def zeros_below_the_recovery_point(world: World) -> Expected:
 
 @broken
 def zeros_before_a_flushed_segment(world: World) -> Expected:
-    """A segment is cut to its batches, and then flushed, when the next one begins."""
+    """When the next segment begins, a segment is truncated to its batches, and then flushed."""
     log = world.log("zeros_before_a_flushed_segment")
     log.plain()
     log.zeros()
@@ -346,7 +346,7 @@ def zeros_before_a_flushed_segment(world: World) -> Expected:
 
 @broken
 def zeros_before_the_last_segment(world: World) -> Expected:
-    """The same above the recovery point: a warning, as a power failure leaves it and the next start removes it."""
+    """The same above the recovery point: a warning, because a power failure leaves it and the next start removes it."""
     log = world.log("zeros_before_the_last_segment")
     log.plain()
     log.zeros()
@@ -366,7 +366,7 @@ def zeros_between_batches(world: World) -> Expected:
 
 @broken
 def zeros_for_batches(world: World) -> Expected:
-    """The hole says more than the zeros in it."""
+    """The lost offsets are reported, and not also the zeros in their place."""
     log = world.log("zeros_for_batches")
     log.plain()
     log.zeros(2)
@@ -375,7 +375,7 @@ def zeros_for_batches(world: World) -> Expected:
 
 @broken
 def copies_apart(world: World) -> Expected:
-    """The same leader epoch, the same offset, another batch."""
+    """Two replicas have the same leader epoch and offset, but different batches."""
     one, two = world.log("copies_apart"), world.log("copies_apart", log_dir="/data-2")
     producer, stranger = world.producer(), world.producer()
     for log in (one, two):
@@ -388,7 +388,7 @@ def copies_apart(world: World) -> Expected:
 
 @broken
 def committed_copies_apart(world: World) -> Expected:
-    """An older leader epoch, but below the copy's own high watermark: what was acknowledged has been replaced."""
+    """An older leader epoch, but below the replica's own high watermark: an acknowledged batch was replaced."""
     one, two = world.log("committed_copies_apart"), world.log("committed_copies_apart", log_dir="/data-2")
     world.high_watermarks["/data-2"] = {(one.topic, 0): 2}
     for log in (one, two):
@@ -401,7 +401,7 @@ def committed_copies_apart(world: World) -> Expected:
 
 @broken
 def transactional_bit_cleared(world: World) -> Expected:
-    """Consumers with read_committed see the batch, though its transaction was aborted."""
+    """Consumers with read_committed read the batch, although its transaction was aborted."""
     log, producer = world.log("transactional_bit_cleared"), world.begin("bit-cleared")
     world.transaction("bit-cleared", producer, 0, [log])
     world.state("bit-cleared", producer, 1, "Ongoing", [(log.topic, 0)])
@@ -434,7 +434,7 @@ def commit_and_abort_of_one_epoch(world: World) -> Expected:
 
 @broken
 def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
-    """The coordinator's decision says which of the two is wrong."""
+    """The coordinator's decision shows which of the two is wrong."""
     log, producer = world.log("abort_before_the_commit_of_one_epoch"), world.begin("abort-first")
     world.state("abort-first", producer, 0, "Ongoing", [(log.topic, 0)])
     log.data(producer)
@@ -447,7 +447,7 @@ def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
 
 @broken
 def abort_behind_a_commit_of_its_epoch(world: World) -> Expected:
-    """Transaction version 1, and no decision to abort. A warning: an operator's abort may have crossed the commit."""
+    """Transaction version 1, without a decision to abort. A warning: an operator's abort may have crossed the commit."""
     log, producer = world.log("abort_behind_a_commit_of_its_epoch"), world.begin("abort-behind", 1)
     world.transaction("abort-behind", producer, 0, [log], version=1)
     wrong = log.marker(producer, 0, "abort")
@@ -457,7 +457,7 @@ def abort_behind_a_commit_of_its_epoch(world: World) -> Expected:
 
 @broken
 def commit_behind_an_abort_of_its_epoch(world: World) -> Expected:
-    """No operator writes a commit."""
+    """An operator's tool never writes a commit."""
     log, producer = world.log("commit_behind_an_abort_of_its_epoch"), world.begin("commit-behind", 1)
     world.transaction("commit-behind", producer, 0, [log], "abort", version=1)
     return {("mixed_outcome", log.topic, 0, log.marker(producer, 0))}
@@ -477,7 +477,7 @@ def commit_before_the_abort_that_was_decided(world: World) -> Expected:
 
 @broken
 def two_markers_without_data(world: World) -> Expected:
-    """What the first one ended is deleted: there was nothing that an operator could have aborted."""
+    """The data that the first marker ended are deleted, so there was nothing that an operator could have aborted."""
     log, producer = world.log("two_markers_without_data", start=7), world.begin("two-markers")
     world.state("two-markers", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("two-markers", producer, 1, "PrepareCommit", [(log.topic, 0)])
@@ -497,7 +497,7 @@ def records_taken_out(world: World) -> Expected:
 
 @broken
 def more_records_than_offsets(world: World) -> Expected:
-    """Not even a cleaner does that."""
+    """Not even compaction does that."""
     log = world.log("more_records_than_offsets")
     world.cleaned[log.topic, 0] = 20
     log.data(world.producer(), length=5, records=2, transactional=False)
@@ -543,7 +543,7 @@ def topic_gone(world: World) -> Expected:
     return {("lost_partition", gone.topic, 0, None)}
 
 
-# -- what is as it should be ------------------------------------------------------------------------------------
+# -- legal cases ------------------------------------------------------------------------------------------------
 
 
 @legal
@@ -566,7 +566,7 @@ def new_epochs_begin_at_zero(world: World) -> None:
 
 @legal
 def log_start_moved(world: World) -> None:
-    """Retention or DeleteRecords took the first batches, and the transaction's marker was before the start too."""
+    """Retention or DeleteRecords removed the first batches, and the marker of the transaction was removed as well."""
     log, producer = world.log("log_start_moved", start=1000), world.begin("log-start")
     gone = world.log("log_start_moved", 1)
     world.transaction("log-start", producer, 0, [gone, log], unmarked=[log])
@@ -578,7 +578,7 @@ def log_start_moved(world: World) -> None:
 
 @legal
 def forgotten_producer(world: World) -> None:
-    """Silent for longer than producer.id.expiration.ms: its retry is appended again, an old epoch is taken."""
+    """Idle for longer than producer.id.expiration.ms: its retry is appended again, and an old epoch is accepted."""
     log, producer = world.log("forgotten_producer"), world.producer()
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=0)
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=DAY_MS)
@@ -588,7 +588,7 @@ def forgotten_producer(world: World) -> None:
 
 @legal
 def cleaned(world: World) -> None:
-    """A cleaner took records, whole batches and markers; the holes are older than the last segment."""
+    """Compaction removed records, whole batches and markers; the gaps are before the last segment."""
     log, producer = world.log("cleaned"), world.begin("cleaned")
     world.cleaned[log.topic, 0] = 20
     world.state("cleaned", producer, 0, "Ongoing", [("cleaned", 0)])
@@ -598,7 +598,7 @@ def cleaned(world: World) -> None:
     world.state("cleaned", producer, 1, "PrepareCommit", [("cleaned", 0)])
     log.marker(producer, 1)
     world.state("cleaned", producer, 1, "CompleteCommit", [])
-    # Of the next one nothing is left, which is when its marker may go.
+    # All data of the next transaction are removed, so its marker may be removed too.
     world.state("cleaned", producer, 1, "Ongoing", [("cleaned", 0)])
     log.skip(5)
     world.state("cleaned", producer, 2, "PrepareCommit", [("cleaned", 0)])
@@ -631,7 +631,7 @@ def transactions_of_both_versions(world: World) -> None:
 
 @legal
 def fenced_by_its_successor(world: World) -> None:
-    """Transaction version 1, InitProducerId while it runs: the decision has the fencing epoch."""
+    """Transaction version 1, InitProducerId during a transaction: the decision has the fencing epoch."""
     log, producer = world.log("fenced_by_its_successor"), world.begin("fenced", 1)
     world.state("fenced", producer, 0, "Ongoing", [(log.topic, 0)], 1)
     log.data(producer, 0)
@@ -644,7 +644,7 @@ def fenced_by_its_successor(world: World) -> None:
 
 @legal
 def nothing_to_abort(world: World) -> None:
-    """An abort without partitions, then a transaction that added a partition and wrote nothing there."""
+    """An abort without partitions, then a transaction that added a partition and wrote nothing to it."""
     log, producer = world.log("nothing_to_abort"), world.begin("nothing")
     log.plain()
     world.state("nothing", producer, 1, "PrepareAbort", [])
@@ -658,7 +658,7 @@ def nothing_to_abort(world: World) -> None:
 
 @legal
 def markers_sent_again(world: World) -> None:
-    """The coordinator came back before Complete was written."""
+    """The coordinator restarted before Complete was written."""
     log, producer = world.log("markers_sent_again"), world.begin("again")
     world.transaction("again", producer, 0, [log], stop_after="Prepare")
     log.marker(producer, 1)
@@ -668,7 +668,7 @@ def markers_sent_again(world: World) -> None:
 
 @legal
 def ended_by_an_operator(world: World) -> None:
-    """kafka-transactions abort: a marker of the data's own epoch; the coordinator does not know, and commits later."""
+    """kafka-transactions abort: a marker of the data's own epoch. The coordinator is not informed, and commits later."""
     log, producer = world.log("ended_by_an_operator"), world.begin("operator")
     world.transaction("operator", producer, 0, [log])
     world.state("operator", producer, 1, "Ongoing", [(log.topic, 0)])
@@ -681,7 +681,7 @@ def ended_by_an_operator(world: World) -> None:
 
 @legal
 def ended_by_an_operator_without_new_epochs(world: World) -> None:
-    """Transaction version 1: the coordinator's commit stands right behind the operator's abort, in its epoch."""
+    """Transaction version 1: the coordinator's commit directly follows the operator's abort, in the same epoch."""
     log, producer = world.log("ended_by_an_operator_without_new_epochs"), world.begin("operator-v1", 1)
     world.transaction("operator-v1", producer, 0, [log], version=1)
     world.state("operator-v1", producer, 0, "Ongoing", [(log.topic, 0)], 1)
@@ -716,7 +716,7 @@ def under_way(world: World) -> None:
 
 @legal
 def decided_not_delivered(world: World) -> None:
-    """Stopped between the decision and its markers: the coordinator sends them when it is back."""
+    """Stopped between the decision and its markers: the coordinator sends them after its restart."""
     one, two = world.log("decided_not_delivered"), world.log("decided_not_delivered", 1)
     producer = world.begin("decided")
     world.transaction("decided", producer, 0, [one, two], stop_after="Prepare", unmarked=[two])
@@ -724,7 +724,7 @@ def decided_not_delivered(world: World) -> None:
 
 @legal
 def new_producer_id(world: World) -> None:
-    """Epochs ran out: the id goes on with a new producer id; and after its expiry it begins anew."""
+    """The epochs are exhausted: the id continues with a new producer id, and after its expiration it starts again."""
     log, producer = world.log("new_producer_id"), world.begin("overflow")
     world.state("overflow", producer, 32766, "Empty")
     world.state("overflow", producer, 32766, "Ongoing", [(log.topic, 0)])
@@ -738,7 +738,7 @@ def new_producer_id(world: World) -> None:
 
 @legal
 def deleted_topic(world: World) -> None:
-    """A listed partition that is not there, and one that was made anew since."""
+    """A listed partition that does not exist any more, and one that was created again since."""
     log, producer = world.log("deleted_topic"), world.begin("deleted")
     gone, anew = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
     world.transaction("deleted", producer, 0, [log, gone, anew], unmarked=[gone, anew])
@@ -769,7 +769,7 @@ def offsets_with_output(world: World) -> None:
 
 @legal
 def offsets_with_forgotten_decisions(world: World) -> None:
-    """Version 1: all transactions have one epoch, and nothing is left that tells which markers belong together."""
+    """Version 1: all transactions have one epoch, and nothing shows any more which markers belong together."""
     output, group = world.log("offsets_with_forgotten_decisions"), world.log("__consumer_offsets", 6)
     producer = world.begin("forgotten")
     for number, outcome in enumerate(("commit", "abort", "commit")):
@@ -793,7 +793,7 @@ def commits_and_aborts_share_an_epoch(world: World) -> None:
 
 @legal
 def compacted_at_its_leader(world: World) -> None:
-    """The follower has copied what compaction had left, and no checkpoint of its own says so."""
+    """The follower has fetched the compacted log, and its own checkpoint does not show the compaction."""
     one = world.log("compacted_at_its_leader")
     two = world.log(one.topic, log_dir="/data-2")
     world.cleaned_elsewhere["/data-2"] = {(one.topic, 0): 5}
@@ -813,7 +813,7 @@ def idempotent_and_transactional_producers(world: World) -> None:
 
 @legal
 def leader_epochs_grow(world: World) -> None:
-    """Batches from before leader epochs have none."""
+    """Batches from before leader epochs existed have none."""
     log = world.log("leader_epochs_grow")
     for log.leader_epoch in (-1, 0, 0, 2, 7):
         log.plain()
@@ -836,7 +836,7 @@ def preallocated(world: World) -> None:
 
 @legal
 def made_anew_and_not_written_yet(world: World) -> None:
-    """The topic of the decision was deleted; the one of its name has no directory so far."""
+    """The topic of the decision was deleted; the new topic with its name has no directory yet."""
     log = world.log("made_anew_and_not_written_yet")
     world.transaction("made-anew", world.begin("made-anew"), 0, [log])
     world.remove(log)
@@ -845,7 +845,7 @@ def made_anew_and_not_written_yet(world: World) -> None:
 
 @broken
 def hole_in_a_copied_partition(world: World) -> Expected:
-    """Without the checkpoint files it is unknown whether a cleaner was here."""
+    """Without the checkpoint files it is not known whether the log was compacted."""
     log = world.log("hole_in_a_copied_partition", log_dir=COPIED)
     log.plain()
     log.skip(1)
@@ -854,7 +854,7 @@ def hole_in_a_copied_partition(world: World) -> Expected:
 
 @broken
 def unacknowledged_copies(world: World) -> Expected:
-    """A dead leader's last batches, which no other replica has: a warning, as they are cut off when it follows again."""
+    """A dead leader's last batches, which no other replica has: a warning, as they are truncated when it follows again."""
     one, two = world.log("unacknowledged_copies"), world.log("unacknowledged_copies", log_dir="/data-2")
     for log in (one, two):
         log.plain()

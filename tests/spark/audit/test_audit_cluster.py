@@ -1,4 +1,4 @@
-"""What brokers legally leave behind when nodes die under transactions is no finding."""
+"""The legal effects of nodes that die during transactions are not findings."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SETTINGS = {
 
 
 class Worker:
-    """A loop of transactions on all partitions of ``output``, every third aborted, with offsets of ``input``."""
+    """A loop of transactions in all partitions of ``output``, every third aborted, with offsets of ``input``."""
 
     def __init__(self, bootstrap: str, name: str, topic: str = "output", partitions: int = 4) -> None:
         self.topic, self.partitions = topic, partitions
@@ -79,7 +79,7 @@ def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tm
                 node.start()
             for worker in workers:
                 worker.once(number)
-        # One is under way when everything ends.
+        # One transaction is ongoing when all nodes end.
         workers[0].producer.begin_transaction()
         workers[0].producer.produce("output", b"open", partition=0)
         workers[0].producer.flush(HANG_S)
@@ -88,7 +88,7 @@ def test_three_nodes_that_died_in_turns_leave_nothing_to_be_found(spark: Any, tm
     assert report.violations == 0, report.findings
     assert report.figures["log_dirs"] == 3
     assert report.figures["replicas"] > 2 * report.figures["partitions"]
-    # Those that met the death of a node may have been aborted.
+    # Transactions during the death of a node may have been aborted.
     committed, aborted = (report.figures[f"{name}_transactions"] for name in ("committed", "aborted"))
     assert TRANSACTIONS <= committed <= 2 * TRANSACTIONS * 2 / 3
     assert committed + aborted <= 2 * TRANSACTIONS + 2
@@ -100,7 +100,7 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
-        # As if it was made after the look at the directories.
+        # As if the directory was created after the list of directories was read.
         shutil.rmtree(data / "orders-2")
         report = audit(spark, data, tmp_path / "report")
     assert report.live
@@ -111,7 +111,7 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
 def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
     spark: Any, tmp_path: Path
 ) -> None:
-    """Of the 50 partitions of __transaction_state those have a folder that have records; the ids in them are known."""
+    """Only the partitions of __transaction_state with records have a directory; the producer ids in them are known."""
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
@@ -128,7 +128,7 @@ def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
 def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its folder was made after the look at the directories, before the batches were read."""
+    """Its directory was created after the list of directories was read, and before the batches were read."""
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
@@ -161,12 +161,12 @@ def aborted(producer: Producer) -> None:
     producer.abort_transaction(HANG_S)
 
 
-# A minute and a half beside other tests; the rule itself is tested in test_audit_deep.py.
+# It takes a minute and a half beside other tests; test_audit_deep.py tests the rule itself.
 @pytest.mark.slow
 def test_indexes_of_a_broker_at_work_are_judged_where_it_has_done_with_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It appends, rolls and aborts before each look at the index files: what is right minutes later is no finding."""
+    """The broker appends, rolls and aborts before each read of the index files; entries that are right later are legal."""
     data = tmp_path / "data"
     settings = {"log.segment.bytes": 1 << 20, "log.index.interval.bytes": 1}
     with Broker(topics={"orders": 1}, settings=settings, data_dir=data) as broker:

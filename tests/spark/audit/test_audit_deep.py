@@ -1,4 +1,4 @@
-"""What ``--deep`` holds against each other, on rows that are written down by hand."""
+"""The comparisons of ``--deep``, on rows that are written by hand."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch(
 
 def test_each_batch_is_held_against_its_own_records(spark: Any) -> None:
     records = [
-        # Two batches that claim the same offsets.
+        # Two batches with the same offsets.
         record(0, 10),
         record(0, 5),
         record(100, 20),
@@ -82,7 +82,7 @@ def look(*rows: tuple[Any, ...], log_dir: str = "/data") -> list[tuple[Any, ...]
 
 
 def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
-    """The second look of "0" is at the same file, "1" was compacted, "2" cut, "3" rolled, "4" has been made since."""
+    """At the second read "0" is the same file, "1" was compacted, "2" truncated, "3" rolled, and "4" created since."""
     before = look(
         *(("0", "segment", 900, 10, 0), ("0", "offset", 0, 5, 100), ("0", "offset", 8, 6, 200)),
         *(("1", "segment", 900, 11, 0), ("1", "offset", 0, 15, 100), ("1", "transaction", 0, 11, 12)),
@@ -111,7 +111,7 @@ def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
     assert judged == {("0.log", "offset", 5), ("3.log", "transaction", 31), ("9.log", "offset", 95)}
     assert {row.second for row in looks.listed().collect()} == {12, 32, 34}
 
-    # Markers of which both looks must have an entry: the log had them at the first one, and has gone on since.
+    # Markers whose entry both reads must have: the log had them at the first read, and later batches behind them.
     places = [("0", 0), ("1", 0), ("2", 0), ("3", 400), ("3", 500), ("4", 0)]
     columns = "log_dir string, file string, position long, error string"
     batches = spark.createDataFrame([("/data", f"{name}.log", at, None) for name, at in places], columns)

@@ -1,4 +1,4 @@
-"""The page, made of a report that is written down by hand; without Spark."""
+"""The page, rendered from a report that is written by hand, without Spark."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def test_plots_are_drawn_and_coloured_by_the_theme() -> None:
 
 
 def test_no_label_is_cut_off() -> None:
-    """Lines of a name join to the name, whatever is in it, and what is drawn lies within the picture."""
+    """The lines of a label are the complete name, whatever characters it has, and all drawn shapes are within the figure."""
     for name in (
         "orders",
         "x" * 249,
@@ -137,7 +137,7 @@ def test_no_label_is_cut_off() -> None:
 
 
 def test_a_page_of_the_worst_directory_stays_small() -> None:
-    """Every kind found thousands of times, with ids as long as Kafka allows them."""
+    """Every name has thousands of findings, with ids as long as Kafka allows."""
     topic, long = "y" * 249, "&" * 32_000
     found = [
         Finding(kind, "violation", "/data", topic, 0, 7, f"{7:020d}.log", 123, 1, 0, long, long)

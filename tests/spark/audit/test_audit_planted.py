@@ -1,4 +1,4 @@
-"""Defects planted into segments that our broker wrote: each is named with its place, and nothing else is."""
+"""Defects planted in segments that a broker wrote are each found at their place, and nothing else is."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partit
 
 
 def write(bootstrap: str, topic: str) -> None:
-    """A commit, a commit, a commit and an abort on another partition: three batches on each, offsets with them."""
+    """Three committed transactions, each with three batches in two partitions and with offsets, and an aborted one."""
     host, _, port = bootstrap.partition(":")
     producer = ProducerByHand(host, int(port), f"id-{topic}", new=True).init()
     for number in range(3):

@@ -1,6 +1,6 @@
-"""The queries, on logs that are written down by hand: each story is judged right, and nothing is said of any other.
+"""The queries, on logs that are written by hand: each case has its findings, and there are no others.
 
-All stories are one world and one audit, because what a query costs is its planning and not its rows.
+All cases are in one world and one audit, because planning a query takes most of its time, not the rows.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ WARNINGS = {
     "zeros_between_batches",
     "__consumer_offsets",
 }
-"""Topics of what a crash, a cleaner or a forgotten decision may leave behind: nothing that is surely wrong."""
+"""Topics of cases that a crash, compaction or an expired decision may explain, so that they are warnings."""
 STORIES = BROKEN | LEGAL
 
 
-class Told:
-    """All stories, and what the audit says of them."""
+class Audited:
+    """All cases, and the audit's findings for them."""
 
     def __init__(self, report: Report, expected: dict[str, Expected], page: Path) -> None:
         self.report, self.expected, self.page = report, expected, page
@@ -52,7 +52,7 @@ class Told:
 
 
 @pytest.fixture(scope="module")
-def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
+def audited(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Audited:
     world = World()
     expected = {name: story(world) for name, story in STORIES.items()}
     directories = [
@@ -85,52 +85,52 @@ def told(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Told:
         )
         out = tmp_path_factory.mktemp("audit")
         report = run.audit(spark, DIRECTORY, out)
-    return Told(report, expected, out / "report.html")
+    return Audited(report, expected, out / "report.html")
 
 
 @pytest.mark.parametrize("story", sorted(STORIES))
-def test_a_story_is_judged_right(told: Told, story: str) -> None:
-    assert told.of(story) == told.expected[story]
+def test_a_story_is_judged_right(audited: Audited, story: str) -> None:
+    assert audited.of(story) == audited.expected[story]
 
 
-def test_nothing_is_found_beside_the_stories(told: Told) -> None:
-    everything = set().union(*told.expected.values())
-    found = {(each.name, each.topic, each.partition, each.offset) for each in told.report.findings}
+def test_nothing_is_found_beside_the_stories(audited: Audited) -> None:
+    everything = set().union(*audited.expected.values())
+    found = {(each.name, each.topic, each.partition, each.offset) for each in audited.report.findings}
     assert found == everything
 
 
-def test_what_may_be_in_order_is_a_warning(told: Told) -> None:
-    assert {each.topic for each in told.report.findings if each.severity == "warning"} == WARNINGS
+def test_what_may_be_in_order_is_a_warning(audited: Audited) -> None:
+    assert {each.topic for each in audited.report.findings if each.severity == "warning"} == WARNINGS
 
 
-def test_each_finding_leads_to_a_batch(told: Told) -> None:
+def test_each_finding_leads_to_a_batch(audited: Audited) -> None:
     """File and position are those of the batch at the offset."""
-    named = {(each.topic, each.offset): (each.file, each.position) for each in told.report.findings}
+    named = {(each.topic, each.offset): (each.file, each.position) for each in audited.report.findings}
     assert named["duplicate", 6] == (f"{0:020d}.log", 2 * SIZE)
     assert all(file for (_, offset), (file, _) in named.items() if offset is not None)
 
 
-def test_a_finding_names_the_transactional_id(told: Told) -> None:
-    (mixed,) = (each for each in told.report.findings if each.topic == "mixed")
+def test_a_finding_names_the_transactional_id(audited: Audited) -> None:
+    (mixed,) = (each for each in audited.report.findings if each.topic == "mixed")
     assert (mixed.transactional_id, mixed.producer_epoch) == ("mixed", 1)
 
 
-def test_a_transaction_counts_once(told: Told) -> None:
-    """By topic and transactional id, so that one story is seen alone."""
-    counts = {row["topic"]: row for row in told.report.tables["outcomes"]}
+def test_a_transaction_counts_once(audited: Audited) -> None:
+    """Counts are by topic and transactional id, so that each case can be checked alone."""
+    counts = {row["topic"]: row for row in audited.report.tables["outcomes"]}
     both = counts["transactions_of_both_versions"]
-    # Three of three partitions with epochs of their own, then four of two partitions that share one.
+    # Three transactions in three partitions with epochs of their own, then four in two partitions that share an epoch.
     assert (both["commit_transactions"], both["abort_transactions"]) == (2 + 2, 1 + 2)
-    # Nothing but the markers is left: the n-th of a kind on each partition are of one transaction.
+    # Only the markers are left: the n-th markers of a kind in all partitions belong to one transaction.
     forgotten = counts["offsets_with_forgotten_decisions"]
     assert (forgotten["commit_transactions"], forgotten["abort_transactions"]) == (2, 1)
     assert counts["under_way"]["open_transactions"] == 1
-    assert sum(row["transactions"] for row in told.report.tables["timeline"]) == (
-        told.report.figures["committed_transactions"] + told.report.figures["aborted_transactions"]
+    assert sum(row["transactions"] for row in audited.report.tables["timeline"]) == (
+        audited.report.figures["committed_transactions"] + audited.report.figures["aborted_transactions"]
     )
 
 
-def test_the_page_shows_the_verdict_and_each_kind(told: Told) -> None:
-    page = told.page.read_text("utf-8")
-    assert html.escape(told.report.verdict) in page
-    assert all(f'id="{kind}"' in page for kind, _ in told.report.counts)
+def test_the_page_shows_the_verdict_and_each_kind(audited: Audited) -> None:
+    page = audited.page.read_text("utf-8")
+    assert html.escape(audited.report.verdict) in page
+    assert all(f'id="{kind}"' in page for kind, _ in audited.report.counts)

@@ -1,4 +1,4 @@
-"""What an audit knows of topics from ``__cluster_metadata``: of Apache Kafka's directories, and of what cannot be read."""
+"""The topics that an audit reads from ``__cluster_metadata`` of Apache Kafka, and of logs that are damaged or incomplete."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_metadata_log_that_cannot_be_read_says_nothing(tmp_path: Path, damage:
 def test_a_copy_of_the_metadata_log_that_ends_early_does_not_speak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The controller that was killed first does not know that a topic was deleted since."""
+    """A controller that was killed early does not have the later deletion of a topic."""
     topic_id, index = bytes(range(16)), (0).to_bytes(4, "big")
     topic = b"\x01\x02\x00" + b"\x07orders" + topic_id + b"\x00"
     partition = b"\x01\x03\x00" + index + topic_id
@@ -130,7 +130,7 @@ def test_coordinators_that_lie_elsewhere_are_missed() -> None:
 
 
 def test_coordinators_without_a_folder_have_written_nothing_if_they_can_be_nowhere_else() -> None:
-    """A broker makes the folder of a partition at its first append."""
+    """A broker creates the directory of a partition at its first append."""
     one, two = uuid.UUID(int=1), uuid.UUID(int=2)
     created = {("__transaction_state", number): 5 for number in range(3)}
     metadata = ClusterMetadata(True, 9, {1, 2}, {1: {one}, 2: {two}}, created)
@@ -138,13 +138,13 @@ def test_coordinators_without_a_folder_have_written_nothing_if_they_can_be_nowhe
     assert presence.has_all_coordinators(metadata, [here, having(node_id=2, id=two)])
     assert presence.has_all_coordinators(metadata, [having(node_id=1, id=one), having(node_id=2, id=two)])
     assert not presence.has_all_coordinators(metadata, [here])
-    # All folders are here, though not all brokers; and without a hole in their numbers, but not all.
+    # All directories are here, but not all brokers; then their numbers have no gap, but some are missing.
     assert presence.has_all_coordinators(metadata, [having(0, 1, 2, node_id=1, id=one)])
     assert not presence.has_all_coordinators(metadata, [having(0, 1, node_id=1, id=one)])
-    # Brokers before Kafka 3.7 do not say which disks they have: the folder may be on another.
+    # Brokers before Kafka 3.7 do not register their log directories: the partition may be in another one.
     silent = replace(metadata, log_dir_ids={})
     assert not presence.has_all_coordinators(silent, [here, having(node_id=2, id=two)])
-    # Without the topic there is nothing that a coordinator could have written.
+    # Without the topic no coordinator can have written anything.
     unwritten = replace(metadata, created_ms={("orders", 0): 5})
     assert not presence.has_all_coordinators(
         unwritten, [having(node_id=1, id=one), having(node_id=2, id=two)]

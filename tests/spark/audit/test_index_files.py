@@ -1,4 +1,4 @@
-"""Index files entry by entry, without Spark."""
+"""Index files are read entry by entry, without Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_zeros_between_entries_are_no_end(tmp_path: Path) -> None:
     assert (flaw.kind, flaw.position) == (FLAW, 8)
     (flaw,) = found(tmp_path / "2", "timeindex", TIMES.pack(1000, 5) + bytes(12) + TIMES.pack(1001, 9))
     assert (flaw.kind, flaw.position) == (FLAW, 12)
-    # A first record with the time 0 has such an entry (TimeIndex.maybeAppend).
+    # A first record with the timestamp 0 has such an entry (TimeIndex.maybeAppend).
     assert found(tmp_path / "3", "timeindex", bytes(12) + TIMES.pack(1001, 9) + bytes(12)) == []
 
 

@@ -1,4 +1,4 @@
-"""What the audit takes for legal is what the coordinator does."""
+"""The transitions that the audit accepts are those of the coordinator."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """After a query has lost files, groups or its name, a restart stops with an error, or continues with each row once.
 
-The tests run on Odradek's broker and on Apache Kafka. `test_protocol.py` tests the protocol alone, with a crash at every step:
-TestLostFiles, TestLostRecords."""
+The tests run on Odradek's broker and on Apache Kafka. `test_protocol.py` tests the protocol alone, with a crash at every
+step: TestLostFiles, TestLostRecords."""
 
 import contextlib
 import shutil
@@ -82,8 +82,8 @@ def story(spark, kafka, tmp_path):
 
 
 class TestOffsets:
-    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit. It is decided and committed, but
-    Spark has not recorded it yet."""
+    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit. It is decided and committed,
+    but Spark has not recorded it yet."""
 
     @pytest.fixture
     def story(self, story):

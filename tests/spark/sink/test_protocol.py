@@ -1,4 +1,4 @@
-"""The protocol against a model: whatever process dies or sleeps at whatever step, readers see what was put in."""
+"""The protocol against a model: whichever process is killed or suspended at any step, readers get each input row once."""
 
 import dataclasses
 import itertools
@@ -23,12 +23,12 @@ TASKS = (2, 3, 1)
 
 
 def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> list[Exception]:
-    """Start the query again until it has come to its end; what made it fail on the way."""
+    """Restart the query until it ends without an error; return the errors of the failed runs."""
     errors = []
     for number in range(restarts):
         driver = world.start_driver(f"again-{number}", tasks, order)
         world.run()
-        assert driver.ended, "the driver hangs"
+        assert driver.ended, "the driver does not end"
         if driver.error is None:
             return errors
         errors.append(driver.error)
@@ -36,7 +36,7 @@ def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> li
 
 
 def asked(world: World, restarts: int = 1) -> str:
-    """Start the query again, so often: the question with which the sink stops it each time; "" if it came to its end."""
+    """Restart the query this number of times; return the error with which the sink stops it each time, "" if it ends."""
     questions = set()
     for number in range(restarts):
         begun = len(world.processes)
@@ -69,8 +69,8 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
     assert world.kafka.ongoing() == []
     record = world.record()
     assert (record.next_batch, record.phase, record.query_id) == (3, Phase.DECIDED, "query-1")
-    assert (record.run, record.plan) == (1, 3), "the pool keeps its names while nothing fails"
-    # Batch 0 has no pool, batch 1 one task more than batch 0; batch 2 finds all it needs.
+    assert (record.run, record.plan) == (1, 3), "the pool's ids stay the same while nothing fails"
+    # Batch 0 has no pool, and batch 1 has one task more than batch 0; the pool of batch 2 has all that it needs.
     own = ["q-1-0-1.0", "q-1-1-1.1", "q-1-2-2.4"]
     pool = [f"q-1-{task}{more}" for task in range(3) for more in ("", "-ticket")]
     assert sorted(world.kafka.ids) == sorted([*own, *pool, "q-driver"])
@@ -80,7 +80,7 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
 class TestCrashes:
     @pytest.mark.parametrize("victims", ["driver", "workers", "all"])
     def test_at_every_step(self, victims: str):
-        """Kill, and start again. With the driver alone killed its tasks go on as zombies, beside the new driver."""
+        """Kill, and restart. If only the driver is killed, its tasks continue as zombies beside the new driver."""
         for at in range(STEPS + 1):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -104,7 +104,7 @@ class TestCrashes:
 
     @pytest.mark.more
     def test_twice(self):
-        """A second crash while the first is being repaired."""
+        """A second crash while the restart recovers from the first one."""
         for first_at, second_at in itertools.product(range(3, STEPS, 9), range(1, STEPS, 8)):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -134,7 +134,7 @@ class TestCrashes:
 
 
 def all_die(world: World, at: int) -> None:
-    """Runs the world; before its step ``at`` everybody who lives is killed."""
+    """Run the world; kill all living processes before its step ``at``."""
 
     def strike(step: int) -> None:
         if step == at:
@@ -145,7 +145,7 @@ def all_die(world: World, at: int) -> None:
 
 
 def sleepers(world: World, kind: str) -> list[Process]:
-    """Who falls asleep: the driver with its processes, or the task that runs."""
+    """The processes to suspend: the driver's, or the running task."""
     if kind == "driver":
         return world.processes[:1]
     return [process for process in world.processes[1:] if process.runnable][-1:]
@@ -155,8 +155,9 @@ class TestZombies:
     @pytest.mark.parametrize("kind", ["driver", "task"])
     @pytest.mark.more
     def test_asleep_at_any_step_awake_at_any_later_one(self, kind: str):
-        """A driver that sleeps is replaced by another one on the same checkpoint, a task by its next attempt; then it
-        wakes up and goes on with what it knew. It may spoil a batch, which then is written again; never what is read."""
+        """A suspended driver is replaced by another one on the same checkpoint, a suspended task by its next attempt; later
+        it continues with its old state. It may make a batch fail, which is then written again, but readers get each row
+        once."""
         for asleep in range(1, STEPS, 3):
             for awake in [*range(1 + asleep % 23, STEPS + 10, 23), 10**9]:
                 self.one(kind, asleep, asleep + awake)
@@ -175,7 +176,7 @@ class TestZombies:
         zombies: list[Process] = []
 
         def strike(step: int) -> None:
-            # A second for each step: each plan looks for strays, those of a sleeper too.
+            # A second passes at each step, so that each plan looks for open transactions, also those of suspended tasks.
             world.now_ms += 1000
             if step == asleep:
                 zombies.extend(sleepers(world, kind))
@@ -187,7 +188,7 @@ class TestZombies:
                 for process in zombies:
                     process.frozen = False
 
-        # Who woke up goes first.
+        # The resumed process runs first.
         world.run(
             choose=lambda some: next((each for each in zombies if each in some), some[-1]), before_step=strike
         )
@@ -199,7 +200,7 @@ class TestZombies:
         world.close()
 
     def test_a_driver_that_tidies_up_late_touches_nothing_of_its_successor(self):
-        """It sleeps after its decision, about to abort what an attempt that failed has left in the pool."""
+        """The driver is suspended after its decision, before it aborts the pool transaction of a failed attempt."""
         for moment in range(0, 60, 2):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -227,17 +228,17 @@ class TestZombies:
     def test_an_attempt_that_was_frozen_before_its_init_and_wakes_after_its_successor_has_reported(
         self, when, pooled
     ):
-        """The zombie of the prototype: its InitProducerId aborted what its successor had written."""
+        """The late InitProducerId of a zombie must not abort the transaction of its successor."""
         world = World((("a", "b"), ("c", "d")) if pooled else (("c", "d"),))
         batch = 1 if pooled else 0
         first = world.start_driver("first", (2,))
 
-        # The attempt stands at its first step: an id to get, or a ticket to draw for one of the pool.
+        # The attempt is at its first step: it initialises its own id, or the ticket of a pool id.
         while ("first", batch, 0) not in world.attempts:
             world.run_once()
         zombie = world.attempts["first", batch, 0][0]
         if not pooled:
-            # The first batch's tasks look for the query's sink before.
+            # In the first batch, a task first looks up the query's sink.
             for _ in range(3):
                 zombie.step()
         zombie.frozen = True
@@ -251,10 +252,10 @@ class TestZombies:
         while not zombie.ended:
             zombie.step()
         assert {name: known.producer for name, known in world.kafka.ids.items()} != before, (
-            "it did initialise"
+            "the zombie has sent InitProducerId"
         )
         world.run()
-        assert first.error is None, "its successor has an id of its own: nothing has to be done again"
+        assert first.error is None, "its successor has its own id, so no batch is written again"
         world.check()
         world.close()
 
@@ -269,7 +270,7 @@ def time_passes(world: World) -> None:
 
 
 class TestFailures:
-    """The cluster is out of reach for one request, longer than the client is patient; whether it was heard is open."""
+    """The cluster cannot be reached for one request, for longer than the client's timeout; it may have handled it or not."""
 
     @pytest.mark.parametrize("heard", [True, False])
     def test_at_every_step(self, heard: bool):
@@ -277,7 +278,7 @@ class TestFailures:
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
             world.fails_at, world.heard = at, heard
-            # Each plan looks for strays.
+            # Time passes, so that each plan looks for open transactions.
             world.run(before_step=lambda step, world=world: time_passes(world))
             world.fails_at = -1
             assert first.ended, "it hangs"
@@ -288,7 +289,7 @@ class TestFailures:
             world.close()
 
     def test_what_is_decided_is_not_aborted_by_giving_up(self):
-        """Spark calls abort when commit has raised, and that can be after the decision."""
+        """Spark calls abort after commit has raised, which may be after the decision."""
         seen = 0
         for at in range(STEPS):
             world = World(BATCHES[:1])
@@ -303,7 +304,7 @@ class TestFailures:
                 settle(world)
                 world.check()
             world.close()
-        assert seen >= 4, "the decision, each end"
+        assert seen >= 4, "the decision, and each EndTxn"
 
     @pytest.mark.more
     def test_for_a_while_beginning_at_any_step(self):
@@ -320,7 +321,7 @@ class TestFailures:
 
     @pytest.mark.more
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """It knows the record of an earlier step, and takes no commits. A broker that has committed knows the new one."""
+        """It has an earlier record, and accepts no commits. A broker that acknowledges a commit has the newest."""
         for deposed, crash in itertools.product(range(0, STEPS, 3), range(0, STEPS, 7)):
             if crash < deposed:
                 continue
@@ -340,7 +341,7 @@ class TestFailures:
             world.close()
 
     def test_the_end_that_makes_the_decision_is_heard_later(self):
-        """Its sender has given up waiting, and Spark has the batch aborted."""
+        """Its sender has timed out, and Spark has the batch aborted."""
         for late in range(12):
             world = World(BATCHES[:2])
             first = world.start_driver("first", (2,))
@@ -357,7 +358,7 @@ class TestFailures:
     @pytest.mark.parametrize("verified", [True, False])
     @pytest.mark.more
     def test_an_end_of_the_driver_s_transaction_is_repeated_and_comes_late(self, verified: bool):
-        """Without the verification of KIP-890 (before Kafka 3.6) offsets can then be left pending for ever."""
+        """Without the verification of KIP-890 (before Kafka 3.6) offsets can then be pending forever."""
         for at in range(STEPS):
             world = World(BATCHES)
             world.kafka.verified = verified
@@ -369,7 +370,7 @@ class TestFailures:
 
             world.run(before_step=arrive)
             if not first.ended:
-                # The record is pending in a transaction that is over: the client gives up waiting.
+                # The record is pending in a transaction that has ended, and the client times out.
                 assert not verified
                 first.kill()
                 world.kafka.time_out_pending()
@@ -379,7 +380,7 @@ class TestFailures:
 
 
 class TestIntruders:
-    """A foreign program takes a reported id, or a timeout ends it: no driver or task does that."""
+    """Another program takes a reported id, or a timeout ends its transaction: no driver or task does that."""
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
@@ -415,19 +416,19 @@ class TestIntruders:
                 world.run()
                 assert "firstBatch=0@1 to write all of it again" in str(self.task_error(world, again)), number
             read = world.kafka.read_committed()
-            assert read == ["a", "c"], "the other transaction is there"
+            assert read == ["a", "c"], "the other transaction is committed"
             with_answer(world, 0 if answer == "again" else 1)
             settle(world)
             expected = sorted(read + (world.expected if answer == "again" else list(BATCHES[1])))
             assert world.kafka.read_committed() == expected
-            # Left in place, the option does nothing any more.
+            # If the option stays set, it has no further effect.
             world.checkpoint.commits.discard(1)
             settle(world)
             assert world.kafka.read_committed() == expected
             world.close()
 
     def test_each_loss_of_one_batch_is_a_question_of_its_own(self):
-        """Three times the batch is decided, everything dies, and its transactions time out."""
+        """Three times the batch is decided, all processes die, and its transactions time out."""
         world = World(BATCHES[:2])
         for number in range(4):
             driver = world.start_driver(f"driver-{number}", (2,))
@@ -459,7 +460,7 @@ class TestIntruders:
 
 
 def die_when_decided(world: World, driver: Process) -> None:
-    """Everything is killed right after a decision, before one of its transactions is committed."""
+    """Kill all processes right after a decision, before any of its transactions is committed."""
     before = world.record().decision if world.record() else 0
     while (world.record().decision if world.record() else 0) == before:
         assert not driver.ended, driver.error
@@ -469,10 +470,10 @@ def die_when_decided(world: World, driver: Process) -> None:
 
 
 class TestStrays:
-    """What a query has left open when it has ended, and tasks that wake up then and open more."""
+    """A query that has ended left transactions open, or tasks that continue then open more."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
-        """A task falls asleep at the step ``at``, its successor does its work, the query ends, and the task wakes up."""
+        """A task is suspended at the step ``at``, its successor does the work, the query ends, and the task continues."""
         world = World(batches)
         world.start_driver("first", TASKS)
         sleeping: list[Process] = []
@@ -509,7 +510,7 @@ class TestStrays:
 
     @pytest.mark.parametrize("by", ["the next start", "resolve"])
     def test_an_id_that_is_no_longer_in_the_pool_is_aborted_under_new_names(self, by):
-        """The pool has a bound, and a task that fell out of it may wake up with its ticket."""
+        """The pool has a limit, and a task that has left it may continue with its ticket."""
         world = self.ended(STEPS)
         world.kafka.add("q-1-7", world.kafka.init("q-1-7"), [(OUT, 0)])
         world.now_ms += SWEEP_INTERVAL_MS
@@ -538,7 +539,7 @@ class TestStrays:
         world = World(BATCHES)
         assert resolved(world).result is None
         assert world.kafka.ids == {}
-        # Another sink's names may begin with this one.
+        # The name of another sink may begin with this name.
         world.kafka.add("q-2-driver", world.kafka.init("q-2-driver"), [("__consumer_offsets", 0)])
         assert resolved(world).result is None
         assert list(world.kafka.ids) == world.kafka.ongoing() == ["q-2-driver"]
@@ -561,7 +562,7 @@ class TestStrays:
 
     @pytest.mark.more
     def test_beside_a_running_query_at_any_time_and_late(self):
-        """It costs the running query a replay at most: asleep between any two of its steps, it touches nothing later."""
+        """It costs the running query at most a replay: suspended between any two steps, it touches no later id."""
         for at, long in itertools.product(range(1, STEPS, 9), (0, 3, 11, 41, 10**9)):
             for sleeps in (0, 4, 8):
                 world = World(BATCHES)
@@ -600,10 +601,10 @@ def resolved(world: World) -> Process:
 
 
 class TestTopics:
-    """The output topic is deleted, and made anew by the next task that writes to it or at once."""
+    """The output topic is deleted, and created again at once or by the next task that writes to it."""
 
     def failures(self, world: World, at: int, anew: bool) -> list[str]:
-        """Sentences of the tasks that failed after the topic went at the step ``at``, and everything died."""
+        """Error messages of the tasks that failed after the topic was deleted at the step ``at`` and all processes died."""
 
         def strike(step: int) -> None:
             if step == at:
@@ -641,7 +642,9 @@ class TestTopics:
                 settle(world)
             assert world.kafka.read_committed() == [row for row in world.expected if row not in heard], at
             world.close()
-        assert asked > len(BATCHES), "between the decision of a batch and Spark's commit"
+        assert asked > len(BATCHES), (
+            "between the decision of a batch and Spark's commit there are several steps"
+        )
 
     def test_a_topic_that_is_made_anew_under_a_batch_costs_a_replay_or_a_question(self):
         outcomes = set()
@@ -652,7 +655,7 @@ class TestTopics:
                 assert "out was deleted or created again before all of its" in str(first.error)
                 with_answer(world, 0)
             settle(world)
-            # Without a word only what was whole before is gone.
+            # Rows may be lost without an error only if their batch was completely written before.
             assert world.kafka.read_committed() in (
                 [[], world.expected] if first.error is None else [world.expected]
             )
@@ -672,7 +675,7 @@ class TestTopics:
         assert outcomes == {type(None), NotDecided, MayBeLost}
 
     def made_anew(self, at: int) -> tuple[World, Process]:
-        """A driver with one batch, whose topic is made anew at the step ``at``."""
+        """A driver with one batch, whose topic is deleted and created again at the step ``at``."""
         world = World(BATCHES[:1])
         first = world.start_driver("first", (2,))
 
@@ -696,7 +699,7 @@ def noting(function, note):
 class TestLateRequests:
     @pytest.mark.more
     def test_a_repeated_init_comes_late_at_every_step(self):
-        """The answer to an InitProducerId is lost, it is sent again, and the first copy arrives whenever it likes."""
+        """The response to InitProducerId is lost, the request is repeated, and the first copy arrives at any later step."""
         probe = World(BATCHES)
         probe.start_driver("first", TASKS)
         probe.run()
@@ -782,7 +785,7 @@ class TestRefusals:
         return str(TestIntruders.task_error(world, driver))
 
     def test_a_new_checkpoint_is_not_taken_for_the_old_one(self):
-        """Its batches 0, 1, 2 would be passed over as decided: lost."""
+        """Its batches 0, 1, 2 would be skipped as decided, and lost."""
         world = self.finished()
         world.checkpoint.query_id = "query-2"
         world.checkpoint.commits.clear()
@@ -848,7 +851,7 @@ class TestRefusals:
         world.close()
 
     def test_the_option_stays_where_it_is_without_harm(self):
-        """Given from the start, crashed at every step, never taken back."""
+        """It is set from the start, and stays set after a crash at every step."""
         for at in range(0, STEPS, 2):
             world = World(BATCHES)
             with_answer(world, 0)
@@ -860,10 +863,10 @@ class TestRefusals:
 
 
 class TestLostFiles:
-    """Files of the checkpoint are gone, as people lose them; Spark plans the last batch anew."""
+    """Files of the checkpoint are lost, and Spark plans the last batch again."""
 
     def one(self, at: int, planned_anew: str, settings: Settings = SETTINGS) -> tuple[World, bool]:
-        """All die at a step, and the last batch that Spark has not committed loses its file: whether it was decided."""
+        """Kill all at a step, and remove the file of the last uncommitted batch; return whether that was decided."""
         world = World(BATCHES, settings)
         world.start_driver("first", TASKS)
         all_die(world, at)
@@ -924,7 +927,7 @@ class TestLostFiles:
             world.close()
 
     def test_a_query_that_is_not_deterministic_is_known_by_its_offsets(self, tmp_path: Path, caplog):
-        """Its rows are others in each replay, and as many: they are written once, and a warning tells of it."""
+        """Each replay has the same number of different rows: they are written once, and a warning is logged."""
         warned = 0
         for at in range(0, STEPS, 2):
             world = World(BATCHES, dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
@@ -940,7 +943,7 @@ class TestLostFiles:
         assert warned > 3
 
     def test_another_number_of_rows_from_the_same_offsets_is_a_question(self, tmp_path: Path):
-        """The query makes as many as it likes, or its source was made anew: the sink cannot tell."""
+        """The query makes any number of rows, or its source was created again: the sink cannot know which."""
         questions = 0
         for at in range(0, STEPS, 2):
             world = World(BATCHES[:1], dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
@@ -956,7 +959,7 @@ class TestLostFiles:
         assert questions > 1
 
     def test_its_offsets_must_be_those_that_were_decided(self, tmp_path: Path):
-        """As many other rows of a batch that was planned anew are not excused."""
+        """The same number of different rows in a batch that was planned again is an error."""
         questions = 0
         for at in range(0, STEPS, 2):
             world, decided = self.one(
@@ -969,7 +972,7 @@ class TestLostFiles:
         assert questions > 5
 
     def test_without_the_hash_the_offsets_tell(self, tmp_path: Path):
-        """As many other rows of a batch that was planned anew are not passed over."""
+        """The same number of different rows in a batch that was planned again does not count as written."""
         questions = 0
         for at in range(0, STEPS, 2):
             world, decided = self.one(
@@ -1010,7 +1013,7 @@ def lose_all_groups(world: World, where: Path | None) -> None:
 
 
 def time_out(world: World) -> None:
-    """What another name's driver left open is waited for until then."""
+    """Time passes in which the transaction of another name's driver times out."""
     for each in world.kafka.ongoing():
         world.kafka.time_out(each)
 
@@ -1022,7 +1025,7 @@ def seven_days(world: World, where: Path | None) -> None:
 
 
 def move_unnamed(world: World, where: Path | None) -> None:
-    """Its name is made of the checkpoint's place."""
+    """Move the checkpoint, whose location determines the name of an unnamed query's sink."""
     time_out(world)
     if (
         where is not None
@@ -1044,7 +1047,7 @@ def another_decision_topic(world: World, where: Path | None) -> None:
 
 
 def lose_decision_topic(world: World, where: Path | None) -> None:
-    """Kafka deletes the offsets of a topic with it: those of the query's group, too."""
+    """Kafka deletes the offsets of a deleted topic, including those of the query's group."""
     world.kafka.offsets.clear()
     another_decision_topic(world, where)
 
@@ -1061,9 +1064,9 @@ LOSSES = [
 
 
 class TestLostRecords:
-    """The record of the first batch is gone, or is not found: silence is not taken for a new query."""
+    """The record of the first batch is lost or not found, and the sink must not take the query for a new one."""
 
-    # After seven days nothing in the cluster tells of the sink, and only a checkpoint that can be read does.
+    # After seven days nothing of the sink is left in the cluster; only a readable checkpoint shows that it was used.
     @pytest.mark.parametrize(
         ("loss", "local"),
         [(loss, local) for loss in LOSSES for local in (True, False) if local or loss is not seven_days],
@@ -1134,7 +1137,7 @@ class TestLostRecords:
 
 
 class TestOneDecisionPartition:
-    """A topic with one partition has no place apart for the write that precedes each read."""
+    """A topic with one partition has no other partition for the write that precedes each read."""
 
     def world(self) -> World:
         world = World(BATCHES)
@@ -1151,7 +1154,7 @@ class TestOneDecisionPartition:
             world.close()
 
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """It would pass an old record for the newest, and the batch would be written twice."""
+        """It would return an old record as the newest, and the batch would be duplicated."""
         for deposed in range(0, STEPS, 9):
             world = self.world()
             world.start_driver("first", TASKS)
@@ -1184,7 +1187,7 @@ def test_a_batch_that_took_too_long_is_not_decided():
 
 
 def test_strays_of_attempts_that_lost_are_aborted():
-    """A copy that is slower than another, and then goes on with its open transaction."""
+    """A copy that is slower than another one continues with its open transaction."""
     world = World(BATCHES)
     world.start_driver("first", TASKS)
     while ("first", 1, 1) not in world.attempts:
@@ -1200,7 +1203,7 @@ def test_strays_of_attempts_that_lost_are_aborted():
 
 
 def test_a_copy_that_lost_against_the_first_attempt_holds_no_reader_back():
-    """Spark's speculation starts it while the first attempt writes with the pool's id; the batch is the last one."""
+    """Spark's speculation starts it while the first attempt writes with the pool's id, in the last batch."""
     world = World(BATCHES[:2])
     world.start_driver("first", TASKS)
     while ("first", 1, 1) not in world.attempts:
