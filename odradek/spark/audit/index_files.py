@@ -70,7 +70,7 @@ def _offsets(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
         relative, at = _OFFSET_ENTRY.unpack_from(data, position)
         if relative == at == 0:
             if data.count(0, position) < len(data) - position:
-                text = f"zeros stand at byte {position}, and entries behind them"
+                text = f"zeros at byte {position} are followed by entries"
                 yield Entry(name, segment.file, FLAW, position, text=text)
             return
         yield Entry(name, segment.file, OFFSET, position, segment.base_offset + relative, at)
@@ -105,5 +105,5 @@ def _transactions(segment: Segment, name: str, data: bytes) -> Iterator[Entry]:
 
 def _uneven(segment: Segment, name: str, data: bytes, size: int) -> Iterator[Entry]:
     if left := len(data) % size:
-        text = f"{left} bytes at its end are no entry, which has {size}: the file was cut"
+        text = f"{left} bytes at the end are not an entry, which has {size}: the file was truncated"
         yield Entry(name, segment.file, FLAW, len(data) - left, text=text)

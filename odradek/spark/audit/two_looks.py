@@ -37,14 +37,14 @@ class Looks(NamedTuple):
     def entries(self) -> DataFrame:
         """The entries that must agree with the log."""
         key = _key()
-        stood = self.before.select(key.alias("key")).distinct()
+        seen_before = self.before.select(key.alias("key")).distinct()
         of_closed = (F.col("kind") == "transaction") | F.col("file").endswith(".txnindex") | ~F.col("last")
         both = (
             self._live(self.after)
             .join(self.segments(), _OF_SEGMENT)
             .where(of_closed)
             .withColumn("key", key)
-            .join(stood, "key", "left_semi")
+            .join(seen_before, "key", "left_semi")
         )
         return self._stopped(self.after).unionByName(both.select(self.after.columns))
 

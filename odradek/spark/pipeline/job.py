@@ -112,7 +112,7 @@ def is_over(checkpoint: Path) -> bool:
 
 
 class Reporter:
-    """Print each micro-batch once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
+    """A printer of finished micro-batches, each once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query

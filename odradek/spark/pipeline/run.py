@@ -42,7 +42,8 @@ class PipelineFailed(OdradekError):
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``flights``: only this number of flights. ``bootstrap``: address of a Kafka cluster; None starts a broker.
+    """The settings of a run. ``flights``: only this number of flights. ``bootstrap``: address of a Kafka cluster; None
+    starts a broker.
 
     ``data_dir``: the segment files for the audit; None for those of the started broker."""
 

@@ -72,7 +72,8 @@ _TESTS: dict[type[spark.Filter], str] = {
 
 
 class Condition(NamedTuple):
-    """``column test value``: one of ``= < <= > >= in known``, or its negation; times are microseconds since 1970."""
+    """A condition ``column test value``: the test is one of ``= < <= > >= in known``, or its negation; times are
+    microseconds since 1970."""
 
     column: str
     test: str

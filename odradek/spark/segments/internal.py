@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 class InternalRows:
-    """Converts chunks to rows of one of the two tables."""
+    """Converter of chunks to rows of one of the two tables."""
 
     topic: str
     carried: tuple[str, ...]
@@ -108,7 +108,7 @@ class InternalRows:
 
 
 class TransactionRows(InternalRows):
-    """``transaction_state``."""
+    """Rows of the table ``transaction_state``."""
 
     topic = "__transaction_state"
     carried = ("offset", "timestamp", "position")
@@ -139,7 +139,7 @@ class TransactionRows(InternalRows):
 
 
 class OffsetRows(InternalRows):
-    """``offsets``."""
+    """Rows of the table ``offsets``."""
 
     topic = "__consumer_offsets"
     carried = (

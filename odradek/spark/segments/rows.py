@@ -36,7 +36,7 @@ class Bodies(NamedTuple):
 
 
 class RecordRows:
-    """Converts the chunks of one task to rows. Its buffer is reused, and the rows are copies from it."""
+    """Converter of the chunks of one task to rows. Its buffer is reused, and the rows are copies from it."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema, self._conditions, self._asked = schema, conditions, asked

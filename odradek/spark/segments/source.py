@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Converts chunks to rows of a table."""
+    """Converter of chunks to rows of a table."""
 
     def __init__(self, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options) -> None: ...
 
@@ -68,7 +68,7 @@ def _projection(table: str, names: Iterable[str]) -> StructType:
 
 
 class Reader(DataSourceReader):
-    """Plans on the driver and reads in tasks. Only the columns in ``schema`` are built."""
+    """A reader that plans on the driver and reads in tasks. Only the columns in ``schema`` are built."""
 
     def __init__(self, asked: options.Options, schema: StructType) -> None:
         self.options = asked

@@ -75,7 +75,7 @@ class RecordBatchSum:
 
 
 class RecordBatches:
-    """Write RecordBatches into an open transaction: a `task.Writer`."""
+    """A `task.Writer` of Arrow RecordBatches into an open transaction."""
 
     def __init__(
         self, cluster: Cluster, transactional_id: str, producer: ProducerId, topic: str | None

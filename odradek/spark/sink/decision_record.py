@@ -47,8 +47,8 @@ class TooManyTasks(OdradekError):
 
 
 class Phase(enum.IntEnum):
-    """``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``: batch ``next_batch - 1`` is decided,
-    and its transactions may still be open."""
+    """The state of a sink's next batch. ``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``:
+    batch ``next_batch - 1`` is decided, and its transactions may still be open."""
 
     PLANNING = 1
     DECIDED = 2

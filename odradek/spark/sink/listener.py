@@ -38,7 +38,9 @@ class BatchProgress:
 
 
 class ExactlyOnceListener(StreamingQueryListener):
-    """Collect and log the finished batches of queries with this sink: ``spark.streams.addListener(ExactlyOnceListener())``.
+    """A listener that collects and logs the finished batches of queries with this sink.
+
+    Register it by ``spark.streams.addListener(ExactlyOnceListener())``.
 
     Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without it, the
     listener takes all queries with a sink in Python."""

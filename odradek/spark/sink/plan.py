@@ -117,7 +117,7 @@ def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState
     # There is no such sink: return before InitProducerId would create a transactional id.
     if not left and Store(cluster, settings.name, settings.topic).read() is None:
         return None
-    return _take_over(cluster, settings, now_ms, anew=True).record
+    return _take_over(cluster, settings, now_ms, new_ids=True).record
 
 
 class _Taken(NamedTuple):
@@ -127,9 +127,9 @@ class _Taken(NamedTuple):
     record: SinkState
 
 
-def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: bool = False) -> _Taken:
+def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, new_ids: bool = False) -> _Taken:
     """Fence older drivers, finish the last decided batch, record that a batch is planned, and abort other open transactions.
-    ``anew``: take new pool ids, and look for open transactions of lost attempts, in any case."""
+    ``new_ids``: take new pool ids, and look for open transactions of lost attempts, in any case."""
     name = settings.name
     reached("plan.started")
     mine = driver_id(name)
@@ -140,13 +140,13 @@ def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, anew: 
     reached("plan.fetched")
     decided = _reend(cluster, name, found)
     reached("plan.reended")
-    due = anew or found is None or found.phase is Phase.PLANNING or _is_due(found, now_ms)
+    due = new_ids or found is None or found.phase is Phase.PLANNING or _is_due(found, now_ms)
     # If the record is lost, the cluster still lists the sink's transactional ids.
     known = _listed(cluster, name, () if found is None else (OPEN,)) if due else None
     checkpoint = Checkpoint(settings.checkpoint)
     mark = checkpoint.mark()
     record = dataclasses.replace(
-        _planning(found, decided, settings, anew, known or {}),
+        _planning(found, decided, settings, new_ids, known or {}),
         doubt=doubt(store, driver, found, mark, known or {}),
     )
     record = store.fitting(record if known is None else dataclasses.replace(record, swept_at_ms=now_ms))
@@ -228,7 +228,7 @@ def _planning(
     found: SinkState | None,
     decided: Decided | None,
     settings: Settings,
-    anew: bool,
+    new_ids: bool,
     known: Mapping[str, str],
 ) -> SinkState:
     """The record of a new plan. The run stays the same as long as each of its plans led to a decision. ``known``: states of
@@ -245,7 +245,7 @@ def _planning(
     outside = any(each.plan is None and each.run == found.run and each.task not in found.ages for each in ids)
     return dataclasses.replace(
         found,
-        run=number if found.phase is Phase.PLANNING or answered or anew or outside else found.run,
+        run=number if found.phase is Phase.PLANNING or answered or new_ids or outside else found.run,
         plan=number,
         phase=Phase.PLANNING,
         decided=decided,

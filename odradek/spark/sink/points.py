@@ -53,7 +53,7 @@ _FORM = re.compile(
 
 @dataclass(frozen=True)
 class Kill:
-    """Kill at ``point`` of batch ``batch`` (any if None), the ``nth`` time that it is reached.
+    """An armed kill at ``point`` of batch ``batch`` (any if None), the ``nth`` time that it is reached.
 
     ``target``: ``worker`` is the Python process that reached the point; ``driver`` is the JVM above it, and also the process
     if it belongs to the driver (a task does not: it lives on as a zombie); ``both`` is both."""

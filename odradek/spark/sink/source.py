@@ -142,7 +142,7 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
 
 
 class StreamWriter(_Planned, DataSourceStreamArrowWriter):
-    """Write each micro-batch as one decision.
+    """A writer that commits each micro-batch as one decision.
 
     In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD passes single rows, which the writer
     for Python drops without an error. An error of ``commit`` is only logged. So planning raises the error."""
@@ -178,7 +178,7 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Planned, DataSourceArrowWriter):
-    """Write each save as one decision. With the options ``name`` and ``batchId``, a repeated save writes nothing."""
+    """A writer that commits each save as one decision. With ``name`` and ``batchId`` a repeated save writes nothing."""
 
     def _batch(self, context: TaskContext, plan: Plan) -> int:
         return plan.next_batch if self.options.batch is None else self.options.batch
@@ -191,7 +191,7 @@ class BatchWriter(_Planned, DataSourceArrowWriter):
 
 
 class ExactlyOnce(DataSource):
-    """``format("odradek.exactly_once")``: see docs/spark/sink.md."""
+    """The data source ``format("odradek.exactly_once")`` (docs/spark/sink.md)."""
 
     @classmethod
     def name(cls) -> str:

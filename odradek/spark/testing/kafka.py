@@ -103,7 +103,7 @@ class Kafka:
 
     @cached_property
     def admin(self) -> AdminClient:
-        """confluent-kafka's AdminClient."""
+        """An AdminClient of confluent-kafka, created at the first use."""
         from confluent_kafka.admin import AdminClient
 
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, **_QUIET})

@@ -29,10 +29,10 @@ class Cluster:
         self._exchanges = Exchanges(settings, self.network)
         self.metadata = Metadata(settings, self.network, self._exchanges)
 
-    def partitions_of(self, topic: str, *, anew: bool = False) -> int:
+    def partitions_of(self, topic: str, *, refresh: bool = False) -> int:
         """Number of partitions of a topic. Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms`` and the
-        broker does not create it. ``anew``: send a Metadata request even if the number is cached."""
-        return self.metadata.partitions_of(topic, anew=anew)
+        broker does not create it. ``refresh``: send a Metadata request even if the number is cached."""
+        return self.metadata.partitions_of(topic, refresh=refresh)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
         """The 16 bytes of each topic's id, zeros if the broker has no ids (KIP-516). A topic that does not exist for

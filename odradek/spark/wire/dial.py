@@ -87,7 +87,7 @@ def _left(deadline: float) -> float:
 
 
 class _Greeting:
-    """Send requests one at a time on a blocking socket."""
+    """A blocking socket during login, on which requests are sent one at a time."""
 
     def __init__(self, settings: ClientSettings, sock: socket.socket, address: str, deadline: float) -> None:
         self.settings = settings

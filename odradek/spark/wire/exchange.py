@@ -94,7 +94,7 @@ def raise_for(codes: Iterable[int], said: str | None = None) -> None:
 
 
 class Exchanges:
-    """Run exchanges over a network, with a cache of coordinators."""
+    """The runner of exchanges over a network, with a cache of coordinators."""
 
     def __init__(self, settings: ClientSettings, network: Network) -> None:
         self._settings = settings

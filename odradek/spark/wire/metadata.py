@@ -29,10 +29,10 @@ class Metadata:
         self._learned_at: dict[str, float] = {}
         self._ids: dict[str, bytes] = {}
 
-    def partitions_of(self, topic: str, *, anew: bool = False) -> int:
+    def partitions_of(self, topic: str, *, refresh: bool = False) -> int:
         """Number of partitions of a topic. Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms``."""
         learned_at = self._learned_at.get(topic, -math.inf)
-        if anew or time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
+        if refresh or time.monotonic() - learned_at > self._settings.metadata_max_age_ms / 1000:
             exchange = self._asking(topic, creating=True)
             self._exchanges.run([exchange], self._settings.max_block_ms)
             exchange.value()

@@ -41,7 +41,7 @@ class _Request(NamedTuple):
 
 
 class Sender:
-    """Sends the Produce requests of one transactional id."""
+    """The sender of the Produce requests of one transactional id."""
 
     def __init__(
         self, settings: ClientSettings, network: Network, metadata: Metadata, transactional_id: str

@@ -25,7 +25,7 @@ Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class TransactionalWriter:
-    """Write rows into the transaction of (``transactional_id``, ``producer``). The writer never ends the transaction.
+    """A writer of rows into the transaction of (``transactional_id``, ``producer``). The writer never ends the transaction.
 
     ``records``: number of rows passed to ``write``; ``partitions``: the partitions that this writer has added to the
     transaction; ``topics``: the id of each topic at its first write (zeros if the broker has no ids).
@@ -123,7 +123,7 @@ class TransactionalWriter:
 
     def _write_topic(self, topic: str, rows: Rows, select: Numbers, explicit: Numbers) -> None:
         # The metadata of an idle client may be of a topic that has been deleted since.
-        count = self._cluster.partitions_of(topic, anew=topic not in self.topics)
+        count = self._cluster.partitions_of(topic, refresh=topic not in self.topics)
         self.topics.setdefault(topic, self._cluster.metadata.topic_id(topic))
         assigned = self._assign(topic, count, rows, select, explicit)
         # numpy sorts 16-bit integers by radix sort, ten times as fast.

@@ -104,7 +104,7 @@ def _patched(batch: RecordBatch, at: int, value: bytes) -> RecordBatch:
 
 
 def _marker(producer_id: int, epoch: int, timestamp_ms: int) -> RecordBatch:
-    """An abort."""
+    """An abort marker with this producer id and epoch."""
     return RecordBatch.parse(
         end_txn_marker(
             producer_id,

@@ -740,13 +740,13 @@ def new_producer_id(world: World) -> None:
 def deleted_topic(world: World) -> None:
     """A listed partition that does not exist any more, and one that was created again since."""
     log, producer = world.log("deleted_topic"), world.begin("deleted")
-    gone, anew = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
-    world.transaction("deleted", producer, 0, [log, gone, anew], unmarked=[gone, anew])
+    gone, created_again = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
+    world.transaction("deleted", producer, 0, [log, gone, created_again], unmarked=[gone, created_again])
     world.batches[:] = [
         each for each in world.batches if each[1:3] not in (("deleted_topic", 1), ("deleted_topic", 2))
     ]
-    anew.offset = anew.position = 0
-    world.transaction("deleted", producer, 1, [log, anew])
+    created_again.offset = created_again.position = 0
+    world.transaction("deleted", producer, 1, [log, created_again])
 
 
 @legal

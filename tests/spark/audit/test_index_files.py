@@ -57,4 +57,4 @@ def test_a_file_that_was_cut_says_so(tmp_path: Path) -> None:
     whole = TRANSACTIONS.pack(0, 7, 101, 105, 101)
     *listed, flaw = found(tmp_path, "txnindex", whole + whole[:20])
     assert len(listed) == 1
-    assert flaw.text == "20 bytes at its end are no entry, which has 34: the file was cut"
+    assert flaw.text == "20 bytes at the end are not an entry, which has 34: the file was truncated"

@@ -46,7 +46,7 @@ class Job:
 
     @property
     def directory(self) -> Path:
-        """The checkpoint's."""
+        """The directory of the checkpoint."""
         return Path(self.checkpoint, self.name or "") if self.by_conf else Path(self.checkpoint)
 
     @property

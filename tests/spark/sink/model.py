@@ -43,7 +43,7 @@ Place = tuple[str, tuple[str, int]]
 
 
 class Dead(BaseException):
-    """Raised in a process that was killed."""
+    """The exception that ends a killed process."""
 
 
 @dataclass
@@ -393,7 +393,7 @@ class RowSum:
 
 
 class Writer:
-    """Write rows with one request each, to the partition that the row names."""
+    """A writer that sends each row in a request of its own, to the partition that the row names."""
 
     def __init__(self, cluster: Cluster, transactional_id: str, producer: ProducerId) -> None:
         self.cluster, self.kafka = cluster, cluster.kafka

@@ -603,7 +603,7 @@ def resolved(world: World) -> Process:
 class TestTopics:
     """The output topic is deleted, and created again at once or by the next task that writes to it."""
 
-    def failures(self, world: World, at: int, anew: bool) -> list[str]:
+    def failures(self, world: World, at: int, created_again: bool) -> list[str]:
         """Error messages of the tasks that failed after the topic was deleted at the step ``at`` and all processes died."""
 
         def strike(step: int) -> None:
@@ -611,7 +611,7 @@ class TestTopics:
                 for process in world.processes:
                     process.kill()
                 world.kafka.delete_topic()
-                if anew:
+                if created_again:
                     world.kafka.create_topic()
 
         world.start_driver("first", TASKS)
@@ -620,9 +620,9 @@ class TestTopics:
         world.run()
         return [str(each.error) for each in world.processes if isinstance(each.error, MayBeLost)]
 
-    @pytest.mark.parametrize("anew", [True, False])
+    @pytest.mark.parametrize("created_again", [True, False])
     @pytest.mark.more
-    def test_what_spark_has_not_heard_of_is_written_to_the_new_one_or_asked_about(self, anew):
+    def test_what_spark_has_not_heard_of_is_written_to_the_new_one_or_asked_about(self, created_again):
         asked = 0
         for at in range(STEPS + 1):
             world = World(BATCHES)
@@ -632,7 +632,7 @@ class TestTopics:
                 heard.extend(row for batch in world.checkpoint.commits for row in BATCHES[batch])
 
             world.kafka.delete_topic = noting(world.kafka.delete_topic, note)
-            sentences = self.failures(world, at, anew)
+            sentences = self.failures(world, at, created_again)
             if sentences:
                 asked += 1
                 assert "out was deleted or created again since" in sentences[0]
@@ -1013,7 +1013,7 @@ def lose_all_groups(world: World, where: Path | None) -> None:
 
 
 def time_out(world: World) -> None:
-    """Time passes in which the transaction of another name's driver times out."""
+    """Time out the transaction that the driver of another name left open, because OffsetFetch waits for it."""
     for each in world.kafka.ongoing():
         world.kafka.time_out(each)
 
