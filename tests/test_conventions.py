@@ -485,7 +485,7 @@ def test_the_navigation_of_the_site_has_every_page():
 
 
 def test_the_settings_page_is_current():
-    """Otherwise run `python -m broker.config.docs > docs/configuration.md`."""
+    """To update the page, run `python -m broker.config.docs > docs/configuration.md`."""
     from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()

@@ -213,7 +213,7 @@ def test_the_umask_of_the_checkout_does_not_matter():
 
 
 def test_a_change_of_code_leaves_the_layers_of_the_dependencies_as_they_are():
-    """They are built from the lock file alone, and the code is in the last layer of the image."""
+    """The layers of the dependencies are built from the lock file alone, and the code is in the last layer of the image."""
     assert DEPENDENCIES.those("COPY") == ["requirements /src/requirements"]
     copies = [line for line in LAST.those("COPY") if "--from" in line and "=programs" not in line]
     assert copies == ["--from=dependencies /opt/odradek /opt/odradek", "--from=build /opt/built /opt/odradek"]

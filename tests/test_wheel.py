@@ -189,7 +189,7 @@ def test_the_source_distribution_builds_the_same_wheel(pure_wheel: Path, sources
     [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
     made = built(sdist, tmp_path / "out", ODRADEK_PURE="1")
     assert content(made) == content(pure_wheel)
-    # It contains the sources of the compiled modules.
+    # The source distribution contains the sources of the compiled modules.
     with tarfile.open(sdist) as archive:
         packed = {name.partition("/")[2] for name in archive.getnames()}
     compiled_from = [*sources.glob("protocol/c/*"), *types_of(sources), sources / "build_backend.py"]
@@ -302,7 +302,7 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log:
 
 
 def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment: Path, tmp_path: Path):
-    """It works after being moved, and needs only the C library of the machine."""
+    """The directory works after being moved, and needs only the C library of the machine."""
     python = users_environment / "bin" / "python"
     run(python, ROOT / "release" / "folder.py", tmp_path / "made")
     moved = (tmp_path / "made").rename(tmp_path / "moved")

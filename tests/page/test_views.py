@@ -250,7 +250,7 @@ def test_an_hour_passes_and_the_open_transaction_is_aborted(open_page: Open, sta
     page = open_page("cluster")
     page.get_by_role("button", name="1 h").click()
     expect(page.get_by_text("ahead of real time")).to_be_visible()
-    # The same domains as with `odradek clock advance 1h`.
+    # These are the domains of `odradek clock advance 1h`.
     assert {name for name, ms in staged.broker.clock.ahead_ms.items() if ms} == {"transactions", "ids"}
     page.get_by_role("link", name="Transactions").click()
     expect(row(page, "forgetful")).to_contain_text("CompleteAbort")

@@ -115,7 +115,8 @@ def said_while_waiting(upstream: str, directory: Path) -> str:
         )
         try:
             eventually(
-                lambda: "waiting for the upstream" in (directory / "log").read_text(), "it says that it waits"
+                lambda: "waiting for the upstream" in (directory / "log").read_text(),
+                "the proxy logs that it waits",
             )
         finally:
             process.terminate()

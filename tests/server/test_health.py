@@ -118,6 +118,6 @@ def test_a_broker_that_stands_still_is_unhealthy(start_broker: StartBroker, name
 
 async def test_a_loop_that_hangs_answers_no_check(name: str, program: Path) -> None:
     health = HealthSocket(name, lambda: "x")
-    # This blocks the event loop until the check times out.
+    # The check runs in this thread, so it blocks the event loop until it times out.
     assert check(program, name) == (1, "unhealthy: the broker has not answered for 2 s\n")
     health.close()

@@ -160,7 +160,7 @@ def make(directory: Path, scene: Callable[[Log], None], **settings: Any) -> Log:
 
 
 def same(ours: Path, theirs: Path) -> None:
-    """Both have the same segments and batches, byte for byte, but that compressed bytes may differ."""
+    """Both directories have the same segments and batches, byte for byte. Only compressed bytes may differ."""
     mine, kafkas = contents(ours, "log"), contents(theirs, "log")
     assert list(mine) == list(kafkas)
     for base, content in mine.items():

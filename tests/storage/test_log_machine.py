@@ -324,7 +324,7 @@ class LogMachine(RuleBasedStateMachine):
         size = max(active.size - torn, synced)
         data = active.log.path.read_bytes()
         if garbage and size < len(data):
-            # The same byte would make the batch valid again.
+            # A garbage byte that equals the lost byte could make the batch valid again.
             garbage = bytes([data[size] ^ 0xFF]) + garbage[1:]
         active.log.path.write_bytes(data[:size] + garbage)
         recovery_point = int(share * self.recovery_point)

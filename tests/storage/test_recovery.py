@@ -209,7 +209,7 @@ def test_after_a_kill_indexes_and_producers_are_rebuilt(three_segments: Log, dir
 def test_only_batches_from_the_recovery_point_on_are_read(
     three_segments: Log, recovery_point: int, first: int, scanned: int
 ):
-    """They are read from the last index entry below it: segments 0 and 4 were synced, the index of segment 8 was not."""
+    """Reading begins at the last index entry below it: segments 0 and 4 were synced, the index of segment 8 was not."""
     recovered = reopen(three_segments, clean=False, recovery_point=recovery_point)
     assert recovered.first_scanned == first
     assert recovered.scanned_bytes == scanned * SIZE
@@ -620,7 +620,7 @@ def test_indexes_that_kafka_preallocated_and_did_not_close_are_rebuilt(three_seg
 def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
     three_segments: Log, directory: Path, tmp_path: Path
 ):
-    """It has preallocated indexes, an incomplete last batch and no snapshot, but the clean mark is for all partitions."""
+    """The copy has preallocated indexes, a torn last batch and no snapshot, but the clean mark is for all partitions."""
     with (directory / name(8, "index")).open("ab") as file:
         file.write(bytes(8000))
     with (directory / name(8, "timeindex")).open("ab") as file:
@@ -639,7 +639,7 @@ def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
 
 
 def test_a_log_that_was_not_sealed_still_knows_its_largest_timestamp(three_segments: Log):
-    """This is so after a stop during which the partition was offline: its index files are older than its log."""
+    """After a stop during which the partition was offline, its index files are older than its log."""
     log = reopen(three_segments, clean=True).log
     assert log.active.max_timestamp_ms == NOW_MS + 9
     found = log.find_timestamp(NOW_MS + 9)

@@ -1,4 +1,4 @@
-"""DescribeCluster."""
+"""DescribeCluster: the brokers, fenced brokers on request, and permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""UnregisterBroker."""
+"""UnregisterBroker removes a stopped broker from the metadata, and rejects a running one."""
 
 from __future__ import annotations
 

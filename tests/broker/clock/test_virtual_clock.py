@@ -550,7 +550,7 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
 
 
 async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
-    """Otherwise a transaction timeout that expires during the advance would find its start in the future and wait again."""
+    """A transaction timeout that expires during the advance must not find the start of its transaction in the future."""
     start_ms = bench.clock.now_ms()
     seen = []
     for domain in (TRANSACTIONS, RETENTION):

@@ -100,7 +100,7 @@ def test_the_attributes_have_the_types_of_the_table():
         assert name == PYTHON_TYPES[key.config_type], field.name
 
 
-# Settings that are documented as effective
+# Settings that the documentation marks as effective
 
 NAMED_IN_PARTS = frozenset(
     {

@@ -269,7 +269,7 @@ def test_removing_a_replica_bumps_the_leader_epoch() -> None:
 
 
 def test_fewer_replicas_wait_until_all_that_stay_are_in_sync() -> None:
-    """Otherwise the ISR would become shorter than necessary."""
+    """The replica that stays but is not in the ISR gets time to catch up, so that the ISR does not become too small."""
     before = image((1, 2, 3), isr=(1, 3))
     topic = before.topics["t"]
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [1, 2])])

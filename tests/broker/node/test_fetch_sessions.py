@@ -245,17 +245,22 @@ def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCa
     [
         # (partitions, follower) of the cached session, and of the new one.
         pytest.param((1, False), YOUNG, (9, False), 0, False, id="a young consumer is safe from consumers"),
-        pytest.param((1, False), OLD, (2, False), 0, True, id="an old one gives way to a larger one"),
-        pytest.param((1, False), OLD, (1, False), 0, False, id="not to one of its size"),
-        pytest.param((2, False), OLD, (1, False), 0, False, id="nor to a smaller one"),
-        pytest.param((9, False), YOUNG, (1, True), 0, True, id="a follower drives out any consumer"),
+        pytest.param((1, False), OLD, (2, False), 0, True, id="an old session is evicted for a larger one"),
+        pytest.param((1, False), OLD, (1, False), 0, False, id="but not for one of its size"),
+        pytest.param((2, False), OLD, (1, False), 0, False, id="nor for a smaller one"),
+        pytest.param((9, False), YOUNG, (1, True), 0, True, id="a follower evicts any consumer"),
         pytest.param((1, True), YOUNG, (9, True), 0, False, id="a young follower is safe from followers"),
-        pytest.param((1, True), OLD, (2, True), 0, True, id="an old follower gives way to a larger one"),
-        pytest.param((1, True), OLD, (9, False), 0, False, id="a follower is worth more than any consumer"),
+        pytest.param((1, True), OLD, (2, True), 0, True, id="an old follower is evicted for a larger one"),
+        pytest.param((1, True), OLD, (9, False), 0, False, id="no consumer evicts a follower"),
         pytest.param(
-            (9, True), OLD, (1, False), SESSION_IDLE_MS_MAX + 1, True, id="who is idle too long goes"
+            (9, True),
+            OLD,
+            (1, False),
+            SESSION_IDLE_MS_MAX + 1,
+            True,
+            id="a session that is idle for too long is evicted",
         ),
-        pytest.param((9, True), OLD, (1, False), SESSION_IDLE_MS_MAX, False, id="not a moment before"),
+        pytest.param((9, True), OLD, (1, False), SESSION_IDLE_MS_MAX, False, id="but not a moment before"),
     ],
 )
 def test_which_session_is_evicted_from_a_full_cache(old, used_for_ms, new, idle_ms, evicts):

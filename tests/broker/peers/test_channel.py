@@ -133,7 +133,7 @@ async def until(holds: Any) -> None:
         if holds():
             return
         await asyncio.sleep(0)
-    raise AssertionError("it never came to that")
+    raise AssertionError("the condition did not become true")
 
 
 async def turns() -> None:

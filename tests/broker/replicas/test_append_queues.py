@@ -117,7 +117,7 @@ async def test_a_part_of_a_request_that_needs_no_reading_is_answered_with_the_re
 
 
 async def test_a_marker_that_comes_in_between_is_looked_at_when_the_batch_is_appended(world):
-    """The same can happen in Kafka if the marker gets the partition's lock first."""
+    """In Kafka too the marker may come first, if it gets the partition's lock before the batch."""
     world.init("other")  # so that the producer id below is not 0
     producer_id, epoch = world.init("tx")
     world.add("tx", producer_id, epoch, ("compacted", 0))

@@ -105,7 +105,7 @@ REFUSED: dict[str, Mapping[str, str]] = {
         "sasl.oauthbearer.client.credentials.client.secret": SECRET,
         "odradek.control.token": SECRET,
     },
-    "a setting of a node that there is not": {"odradek.node.2.ssl.key.password": SECRET},
+    "a setting of an unknown node": {"odradek.node.2.ssl.key.password": SECRET},
     "a name that is not known": {"ssl.key.pasword": SECRET},
     "a name of ours that is not known": {"odradek.control.tokens": SECRET},
 }

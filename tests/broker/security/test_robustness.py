@@ -143,27 +143,27 @@ def test_clients_that_stop_anywhere_are_closed_when_they_are_idle(
     with ExitStack() as stack:
         clients = [_opened(stack, stall, broker) for stall in STALLS.values() for _ in range(STALLED_EACH)]
         ports = _ports(clients)
-        broker.await_peers(ports.issubset, "all are connected")
+        broker.await_peers(ports.issubset, "all clients are connected")
         broker.remote.clock.advance("6m", ["connections"])
         assert neighbour.is_served()
         broker.remote.clock.advance("6m", ["connections"])
         for client in clients:
             has_ended(client)
         assert neighbour.is_served()
-    broker.await_peers(ports.isdisjoint, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all clients are disconnected")
 
 
 def test_a_kill_resets_clients_in_the_middle_and_the_next_life_serves_others(broker: Secured) -> None:
     with ExitStack() as stack:
         clients = [_opened(stack, stall, broker) for stall in STALLS.values()]
         ports = _ports(clients)
-        broker.await_peers(ports.issubset, "all are connected")
+        broker.await_peers(ports.issubset, "all clients are connected")
         broker.remote.nodes[1].kill()
         assert {has_ended(client) for client in clients} == {ConnectionResetError}
         broker.remote.nodes[1].start()
         with connect(broker.ports["BOTH"], sasl_handshake(), tls=True) as client:
             assert client.recv(100)
-    broker.await_peers(ports.isdisjoint, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all clients are disconnected")
 
 
 def _ports(clients: list[socket.socket]) -> set[int]:
@@ -207,7 +207,7 @@ def _thousand(broker: Secured) -> int:
     with ExitStack() as stack:
         stalls = list(STALLS.values())
         ports = _ports([_opened(stack, stalls[number % len(stalls)], broker) for number in range(1000)])
-        broker.await_peers(ports.issubset, "all are connected")
+        broker.await_peers(ports.issubset, "all clients are connected")
         assert broker.memory_bytes <= memory + OPEN_BYTES
-    broker.await_peers(ports.isdisjoint, "all are gone")
+    broker.await_peers(ports.isdisjoint, "all clients are disconnected")
     return broker.memory_bytes

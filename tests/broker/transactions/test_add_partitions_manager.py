@@ -207,7 +207,7 @@ async def test_of_two_requests_for_one_id_only_one_is_sent(world, peers, epoch_b
 
 
 async def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(world, peers):
-    """So there is no hanging transaction: a batch that was verified before the abort is not appended after it."""
+    """A batch that was verified before the abort is not appended after it: that would be a hanging transaction."""
     waiting = produce(world, 0, version=11)
     [sent] = peers.take()
     world.write_markers(7, 1, ("t", 0), transaction_version=2)

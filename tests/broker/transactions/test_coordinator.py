@@ -303,7 +303,7 @@ async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
 
 
 async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
-    """Otherwise neither the request nor any later one of its connection would get a response."""
+    """Without an error, neither the request nor any later one of its connection would get a response."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -342,7 +342,7 @@ async def test_an_exception_after_the_records_were_read_is_the_answer(world, mon
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, version):
-    """It needs a transactional id and no verification: Kafka verifies only batches with a producer id."""
+    """The request needs a transactional id, but there is no verification: Kafka verifies only batches with a producer id."""
     batch = build_batch([(world.clock.now, b"k", b"v")], transactional=True)
     for transactional_id, error in ((None, 53), ("tx", 0)):
         answer = world.ask_produce({("t", 0): batch}, transactional_id=transactional_id, version=version)
@@ -729,7 +729,7 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
-    """It reads to the end of the log: a decision above the high watermark will be committed, so it must be completed."""
+    """The load reads to the end of the log, as a decision above the high watermark will be committed and must be completed."""
     monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
     producer_id, epoch = begin(world)
     release = hold_home(world)

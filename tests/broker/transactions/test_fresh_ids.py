@@ -195,7 +195,7 @@ async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch
 
 
 def test_an_abort_of_version_5_at_the_very_last_epoch_does_not_bump(world):
-    """That epoch should not be in use. The abort is accepted, and the next producer id takes over."""
+    """The epoch 32767 should not be in use. The abort is accepted, and the next producer id takes over."""
     producer_id = opened(world, 32767)
     assert world.end("tx", producer_id, 32767, committed=False) == (OK, producer_id + 1, 0)
     assert world.briefs()[-2:] == [(3, 32767), (5, 0)]

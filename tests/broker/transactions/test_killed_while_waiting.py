@@ -221,7 +221,7 @@ async def test_nothing_goes_on_behind_the_death_of_the_node(world, wait):
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
 async def test_the_request_continues_while_the_node_lives(world, wait):
-    """So the other test cannot pass because the trigger does nothing."""
+    """The trigger has an effect, so the other test cannot pass because of a trigger that does nothing."""
     wake, _ = wait(world)
     before = {each: each.waits_at for each in world.node.life.suspended_coroutines}
     wake()

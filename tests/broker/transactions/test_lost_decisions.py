@@ -299,7 +299,7 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
-    """The tests above leave this case to their seeds."""
+    """With the random power cuts of the tests above this case would depend on the seed."""
     for version in (3, 5):
         path = tmp_path / str(version)
         path.mkdir()

@@ -105,7 +105,7 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
 
 
 async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
-    """This includes a node that was killed and whose next life has not opened its logs yet."""
+    """The node was killed, and in the second case its next life has not opened its logs yet."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
     async with producer, producer.transaction():

@@ -32,15 +32,15 @@ IPV4, IPV6 = 0x0800, 0x86DD
 
 # APIs whose frames tshark 4.0 reports as malformed although they are not.
 MISREAD_BY_TSHARK = {
-    # It reads a length of two bytes before a field of type bytes, but in versions that are not flexible it is four bytes.
+    # tshark reads a length of two bytes before a field of type bytes. In versions that are not flexible it has four bytes.
     "JoinGroup",
     "SyncGroup",
     "DescribeGroups",
     "SaslAuthenticate",
-    # It reads a list of broker ids where there is a list of lists.
+    # tshark reads a list of broker ids where there is a list of lists.
     "CreatePartitions",
     "CreateTopics",
-    # It does not expect the throttle time at the start of the response.
+    # tshark does not expect the throttle time at the start of the response.
     "DeleteTopics",
 }
 

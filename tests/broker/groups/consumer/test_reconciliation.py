@@ -50,7 +50,7 @@ TABLE: Final[dict[str, tuple[Any, ...]]] = {
         SAYS_NOTHING,
         (6, STABLE, parts(0, 1), {}),
     ),
-    "it gets what is free": (
+    "it gets free partitions": (
         member(STABLE, parts(0)),
         (6, {0, 1}),
         {},
@@ -64,21 +64,21 @@ TABLE: Final[dict[str, tuple[Any, ...]]] = {
         SAYS_NOTHING,
         (5, UNREVOKED, parts(0), parts(1)),
     ),
-    "it must revoke, and owns it": (
+    "it must revoke a partition that it owns": (
         member(STABLE, parts(0, 1)),
         (6, {0}),
         {},
         owns(0, 1),
         (5, UNREVOKED, parts(0), parts(1)),
     ),
-    "it does not own any more what it shall revoke": (
+    "it no longer owns the partition that it must revoke": (
         member(STABLE, parts(0, 1)),
         (6, {0}),
         {},
         owns(0),
         (6, STABLE, parts(0), {}),
     ),
-    "another has what it shall get": (
+    "another member owns its target partition": (
         member(STABLE, parts(0)),
         (6, {0, 1}),
         {1: 5},
@@ -99,7 +99,7 @@ TABLE: Final[dict[str, tuple[Any, ...]]] = {
         SAYS_NOTHING,
         None,
     ),
-    "unrevoked, and owns it still": (
+    "unrevoked, and still owns the partition": (
         member(UNREVOKED, parts(0), parts(1)),
         (6, {0}),
         {},
@@ -120,7 +120,7 @@ TABLE: Final[dict[str, tuple[Any, ...]]] = {
         owns(0),
         (5, UNREVOKED, {}, parts(0)),
     ),
-    "unrevoked, has revoked, and shall have it back": (
+    "unrevoked, has revoked, and gets the partition back": (
         member(UNREVOKED, parts(0), parts(1)),
         (7, {0, 1}),
         {1: 5},
@@ -187,12 +187,14 @@ def test_a_member_of_an_unknown_state_that_may_own_something_is_fenced(said):
     ("before", "said", "expected"),
     [
         pytest.param(member(STABLE, parts(0)), SAYS_NOTHING, (UNREVOKED, {}, parts(0)), id="stable"),
-        pytest.param(member(STABLE, parts(0)), owns(), (STABLE, {}, {}), id="stable, and owns it no more"),
+        pytest.param(
+            member(STABLE, parts(0)), owns(), (STABLE, {}, {}), id="stable, and no longer owns the partition"
+        ),
         pytest.param(
             member(UNREVOKED, parts(0), parts(1)),
             owns(0, 1),
             (UNREVOKED, {}, parts(1, 0)),
-            id="unrevoked: it has more to revoke",
+            id="unrevoked: it has more partitions to revoke",
         ),
         pytest.param(
             member(STABLE, parts(0, topic=U)),

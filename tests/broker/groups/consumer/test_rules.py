@@ -219,17 +219,19 @@ def expires(world: World, a: Client, b: Client) -> None:
     [
         pytest.param(lambda world, a, b: Client(world, "c").join(), True, id="a member joins"),
         pytest.param(lambda world, a, b: b.ask(member_epoch=-1), True, id="one leaves"),
-        pytest.param(lambda world, a, b: b.ask(member_epoch=-2), False, id="one leaves for a while"),
-        pytest.param(expires, True, id="one is not heard of"),
+        pytest.param(
+            lambda world, a, b: b.ask(member_epoch=-2), False, id="a static member leaves temporarily"
+        ),
+        pytest.param(expires, True, id="a member's session times out"),
         pytest.param(says(subscribed_topic_names=["t", "u"]), True, id="other names"),
         pytest.param(says(subscribed_topic_names=["t"]), False, id="the same names"),
         pytest.param(says(subscribed_topic_regex="u.*"), False, id="an expression that is not resolved yet"),
         pytest.param(says(server_assignor="range"), False, id="another assignor"),
         pytest.param(says(rack_id="r"), False, id="another rack"),
         pytest.param(says(rebalance_timeout_ms=1_234), False, id="another rebalance timeout"),
-        pytest.param(lambda world, a, b: a.join(), False, id="one joins again"),
+        pytest.param(lambda world, a, b: a.join(), False, id="a member joins again"),
         pytest.param(grows("t", 4), True, id="a topic grows"),
-        pytest.param(grows("other", 1), False, id="a topic of no concern comes"),
+        pytest.param(grows("other", 1), False, id="a topic without subscribers is created"),
         pytest.param(goes, True, id="a topic is deleted"),
     ],
 )

@@ -22,7 +22,7 @@ from tests.support.points import Gate
 
 
 def flushed(partition: Partition) -> None:
-    """Mark the whole log as synced."""
+    """Mark the whole log of the partition as synced."""
     partition.log.flushed_up_to(partition.log_end_offset)
     partition.note_flushed()
 

@@ -55,7 +55,7 @@ async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(
 
 
 async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes):
-    """They have every record that the leader's disk has, so they lack nothing that they could fetch."""
+    """The followers have every record that the leader's disk has, so they lack nothing that they could fetch."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
     gate = Gate("log.write", lambda at: at.node_id == 1)
@@ -255,7 +255,7 @@ async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
 
 
 async def test_nodes_that_come_after_the_leader_has_opened_its_log_follow_it(nodes: Nodes):
-    """This happens at the start of all nodes if the leader has to recover, and so opens its logs first."""
+    """All nodes start at once, and the leader opens its logs first because it has to recover them."""
     nodes.create()
     nodes.append(b"a")
     await nodes.stop(2, tell=False)
