@@ -108,7 +108,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: Cluster, moves: bool) -> None:
-    """The abort works whichever nodes allocated the producer ids, and also if the leader has changed since the last marker."""
+    """The abort works whichever nodes allocated the producer ids, also if the leader has changed since the last marker."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0

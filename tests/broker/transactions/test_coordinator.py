@@ -729,7 +729,7 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
-    """The load reads to the end of the log, as a decision above the high watermark will be committed and must be completed."""
+    """The load reads to the end of the log, as a decision above the high watermark must be completed."""
     monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
     producer_id, epoch = begin(world)
     release = hold_home(world)
