@@ -61,14 +61,10 @@ TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net
 matrix: $(VENV)/.dev
 	.ci/matrix
 
-# Lines of broker/, storage/ and protocol/ that make test runs, brokers in processes of their own included. The figure may not fall:
-# .ci/coverage.json has it for each package.
+# Lines of broker/, storage/ and protocol/ that the processes of make test run. .ci/coverage.json has the figures that may not fall.
 coverage: $(VENV)/.dev $(VENV)/.java
 	rm -rf .cache/coverage && mkdir -p .cache/coverage
-	$(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m coverage run -m pytest -n $(WORKERS) --dist loadfile \
-		--no-loadscope-reorder --tier test $(PYTEST_ARGS)
-	$(BIN)/python -m coverage combine --quiet .cache/coverage
-	$(BIN)/python -m coverage json --quiet -o .cache/coverage/report.json
+	$(PYTEST) --tier test --cov --cov-config=pyproject.toml --cov-report=json:.cache/coverage/report.json
 	$(BIN)/python .ci/coverage.py $(ARGS)
 
 more: $(VENV)/.dev $(VENV)/.java
