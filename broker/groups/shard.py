@@ -350,7 +350,7 @@ class GroupShard(CoordinatorShard):
         """Carry out the effects of one event of a group, in their order.
 
         An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and move
-        several timers; the state machine, which is pure, determines the order. An `Answer` wakes the request that waits
+        several timers; the state machine determines the order. An `Answer` wakes the request that waits
         for it. An `Append` is a barrier and is awaited in a coroutine of its own, since another event may respond to the
         request meanwhile.
         """
