@@ -14,14 +14,14 @@ ROOT = Path(__file__).resolve().parents[2]
 IMPORTS = re.compile(r"^\s*(?:from (odradek[\w.]*) import [\w(*]|import (odradek[\w.]*))", re.MULTILINE)
 FIXTURES = ("odradek.pytest_plugin", "odradek.spark.testing.fixtures")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-FOR_DEVELOPERS = {"changing.md", "style.md"}
+FOR_DEVELOPERS = ("docs/changing.md", "docs/style.md")
 
 
 def texts() -> Iterator[str]:
     """The pages and examples for users."""
     for folder in ("docs", "examples"):
         for path in sorted((ROOT / folder).rglob("*")):
-            is_left_out = "adr" in path.parts or path.name in FOR_DEVELOPERS
+            is_left_out = "adr" in path.parts or path.relative_to(ROOT).as_posix() in FOR_DEVELOPERS
             if path.suffix in (".md", ".py", ".ini", ".toml") and not is_left_out:
                 yield path.read_text("utf-8")
     yield (ROOT / "README.md").read_text("utf-8")
