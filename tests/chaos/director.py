@@ -92,7 +92,7 @@ class Director:
             case "advance":
                 self._broker.clock.advance(step.by, step.only or ())
             case other:
-                raise ValueError(f"a plan has no {other!r}")
+                raise ValueError(f"unknown action in the plan: {other!r}")
 
     def _unrule(self, text: str) -> None:
         for rule in self._rules.pop(text, ()):

@@ -99,7 +99,7 @@ def _read(bootstrap: str, isolation_level: str) -> dict[Place, list[Seen]]:
     deadline = Deadline()
     try:
         while unread:
-            deadline.check(f"read to their ends: {sorted(unread)}")
+            deadline.check(f"partitions not read to the end: {sorted(unread)}")
             for message in consumer.consume(1000, 0.1):
                 place = Place(message.topic(), message.partition())
                 error = message.error()

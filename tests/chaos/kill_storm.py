@@ -137,7 +137,7 @@ def read(bootstrap: str) -> dict[int, list[str]]:
     unread, deadline = set(seen), Deadline()
     try:
         while unread:
-            deadline.check(f"read to their ends: {sorted(unread)}")
+            deadline.check(f"partitions not read to the end: {sorted(unread)}")
             for message in consumer.consume(1000, 0.2):
                 error, partition = message.error(), message.partition()
                 assert partition is not None

@@ -120,7 +120,9 @@ def run(plan: Plan, seconds: float, directory: Path) -> str:
         found += end.different_replicas(directory / "data", NODES)
     if found:
         (directory / "complaints.txt").write_text("\n".join(found))
-        raise ChaosFailed("\n".join([*found[:20], "", str(plan), "", f"All of it is kept in {directory}"]))
+        raise ChaosFailed(
+            "\n".join([*found[:20], "", str(plan), "", f"The files of the run are in {directory}"])
+        )
     if not os.environ.get("ODRADEK_CHAOS_KEEP"):
         shutil.rmtree(directory)
     return said
@@ -146,7 +148,10 @@ def _play(plan: Plan, seconds: float, directory: Path, history: History, found: 
             at_the_end = end.look(broker.bootstrap_servers)
             wrong = complaints(history, at_the_end, JOBS)
             if plan.is_gentle:
-                wrong += [f"nothing took its producer, and yet {each}" for each in history.fatal]
+                wrong += [
+                    f"fatal error of a producer, though no fault ends producers: {each}"
+                    for each in history.fatal
+                ]
             if wrong and not found:
                 _keep_trace(broker, directory / "trace.jsonl")
             found += wrong

@@ -89,7 +89,7 @@ class Storm:
             kept, self._kept[node_id] = self._kept[node_id], deque()
         for each in kept:
             if _is_answered(each):
-                self.answered.append(f"node {node_id} is down and answers on a connection of before")
+                self.answered.append(f"node {node_id} is down, but a connection from before got a response")
             _close(each)
 
     def end(self) -> list[str]:

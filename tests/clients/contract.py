@@ -414,7 +414,7 @@ class GroupContract:
             is_whole = sorted(chain.from_iterable(found)) == places("orders")
             return found if is_whole and len({len(each) for each in found}) == 1 else []
 
-        return eventually(parts, "the members share")
+        return eventually(parts, "each member has half of the partitions")
 
     @staticmethod
     def create(broker: Broker, topic: str) -> None:
@@ -464,7 +464,8 @@ class Crew:
         """
         self.start(name)
         self._eventually(
-            lambda: self.feed() or all(offset > 0 for offset in self._offsets()), "all is read from"
+            lambda: self.feed() or all(offset > 0 for offset in self._offsets()),
+            "each partition has a committed offset",
         )
 
     def kill(self, name: str) -> None:
@@ -508,7 +509,7 @@ class Crew:
         """Freeze both members until the group has removed them, then let them continue."""
         self.start_first("a")
         self.start("b")
-        self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has its share")
+        self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has committed")
         for member in self._members.values():
             member.freeze()
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap})
@@ -546,7 +547,7 @@ class Crew:
             self.mend()
             return all(offset == self._fed for offset in self._offsets())
 
-        self._eventually(is_done, "all is done")
+        self._eventually(is_done, "all records are processed")
         assert kind_of(self.broker, "workers") == self._protocol.upper()
         for member in self._members.values():
             member.go_on()

@@ -83,7 +83,10 @@ def loop_run(program: Callable[[], Program], seed: int, folder: Path) -> None:
         arguments = (broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)
         restart_doomed(broker, points(random, DEATHS)[0])
         with program().start("loop", *arguments) as loop:
-            eventually(lambda: not (loop.is_alive and broker.is_running), "the broker dies, or all is done")
+            eventually(
+                lambda: not (loop.is_alive and broker.is_running),
+                "the broker dies, or all records are processed",
+            )
             if not broker.is_running:
                 broker.restart(environment={})
             loop.finish()

@@ -112,7 +112,7 @@ def test_partitions_are_shared_out_anew_when_members_come_and_go(
     more = {"partition_assignment_strategy": strategy}
     first = new_consumer(broker, **more)
     first.subscribe(["orders"])
-    eventually(lambda: assignments(first) == [{0, 1, 2, 3}], "the first has all")
+    eventually(lambda: assignments(first) == [{0, 1, 2, 3}], "the first member has all partitions")
     second = new_consumer(broker, **more)
     second.subscribe(["orders"])
 
@@ -120,9 +120,12 @@ def test_partitions_are_shared_out_anew_when_members_come_and_go(
         one, other = assignments(first, second)
         return len(one) == len(other) == 2 and one | other == {0, 1, 2, 3}
 
-    eventually(fair, "each has two")
+    eventually(fair, "each member has two partitions")
     second.unsubscribe()
-    eventually(lambda: assignments(first, second) == [{0, 1, 2, 3}, set()], "the first has all again")
+    eventually(
+        lambda: assignments(first, second) == [{0, 1, 2, 3}, set()],
+        "the first member has all partitions again",
+    )
 
 
 @pytest.mark.feature("classic group, static members")
@@ -134,13 +137,16 @@ def test_a_static_member_comes_back_to_what_it_had_without_a_rebalance(
     rebalances = []
     staying.subscribe(["orders"], on_assign=lambda _, places: rebalances.append(places))
     leaving.subscribe(["orders"])
-    eventually(lambda: all(len(each) == 2 for each in assignments(staying, leaving)), "each has two")
+    eventually(
+        lambda: all(len(each) == 2 for each in assignments(staying, leaving)),
+        "each member has two partitions",
+    )
     had = assignments(staying, leaving)
     seen = len(rebalances)
     leaving.close()
     back = new_consumer(broker, group_instance_id="member-2")
     back.subscribe(["orders"])
-    eventually(lambda: assignments(staying, back) == had, "each has what it had")
+    eventually(lambda: assignments(staying, back) == had, "each member has its old partitions")
     assert len(rebalances) == seen
 
 

@@ -88,19 +88,19 @@ def test_members_share_come_and_go(start_broker: StartBroker, new_consumer: NewC
     admin = AdminClient({**PATIENCE, "bootstrap.servers": broker.bootstrap})
     first, second, third = (new_consumer(broker, client_id=name) for name in ("one", "two", "three"))
     first.subscribe(["orders"])
-    eventually(lambda: assignments(first) == [ALL], "the first has all")
+    eventually(lambda: assignments(first) == [ALL], "the first member has all partitions")
     second.subscribe(["orders"])
-    eventually(lambda: are_fair(first, second), "each has two")
+    eventually(lambda: are_fair(first, second), "each member has two partitions")
     third.subscribe(["orders"])
-    eventually(lambda: are_fair(first, second, third), "three share")
+    eventually(lambda: are_fair(first, second, third), "three members have balanced assignments")
     eventually(lambda: described(admin).state.name == "STABLE", "stable")
     group = described(admin)
     assert (group.type.name, group.partition_assignor) == ("CONSUMER", "uniform")
     assert {member.client_id for member in group.members} == {"one", "two", "three"}
     second.close()
-    eventually(lambda: are_fair(first, third), "two share again")
+    eventually(lambda: are_fair(first, third), "two members have balanced assignments again")
     third.unsubscribe()
-    eventually(lambda: assignments(first, third) == [ALL, set()], "the first has all again")
+    eventually(lambda: assignments(first, third) == [ALL, set()], "the first member has all partitions again")
     first.close()
     eventually(lambda: described(admin).state.name == "EMPTY", "empty")
 
@@ -112,9 +112,9 @@ def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroke
     staying, stuck = new_consumer(broker), new_consumer(broker, max_poll_interval_ms=1_000)
     staying.subscribe(["orders"])
     stuck.subscribe(["orders"])
-    eventually(lambda: are_fair(staying, stuck), "each has two")
+    eventually(lambda: are_fair(staying, stuck), "each member has two partitions")
     # It is no longer polled, so it leaves (max.poll.interval.ms). Its session timeout would have the same effect.
-    eventually(lambda: assignments(staying) == [ALL], "the other has all")
+    eventually(lambda: assignments(staying) == [ALL], "the other member has all partitions")
 
 
 @pytest.mark.feature("groups change their protocol")
@@ -124,17 +124,17 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
     old = [new_consumer(broker, "classic") for _ in range(2)]
     for each in old:
         each.subscribe(["orders"])
-    eventually(lambda: are_fair(*old), "the classic members share")
+    eventually(lambda: are_fair(*old), "the classic members have balanced assignments")
     new = [new_consumer(broker) for _ in range(2)]
     new[0].subscribe(["orders"])
-    eventually(lambda: are_fair(*old, new[0]), "one of the other protocol shares too")
+    eventually(lambda: are_fair(*old, new[0]), "a member with the other protocol has partitions too")
     assert described(admin).type.name == "CONSUMER"
     old[0].close()
     new[1].subscribe(["orders"])
-    eventually(lambda: are_fair(old[1], *new), "rolled on")
+    eventually(lambda: are_fair(old[1], *new), "the group is upgraded")
     for each in new:
         each.close()
-    eventually(lambda: assignments(old[1]) == [ALL], "and rolled back")
+    eventually(lambda: assignments(old[1]) == [ALL], "the group is downgraded")
     assert described(admin).type.name == "CLASSIC"
 
 
@@ -148,11 +148,11 @@ def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
         new_consumer(broker, "classic", partition_assignment_strategy="cooperative-sticky") for _ in range(2)
     ]
     old[0].subscribe(["orders"])
-    eventually(lambda: are_fair(old[0]), "the first has all")
+    eventually(lambda: are_fair(old[0]), "the first member has all partitions")
     old[1].subscribe(["orders"])
-    eventually(lambda: are_fair(*old), "the classic members share")
+    eventually(lambda: are_fair(*old), "the classic members have balanced assignments")
     new = new_consumer(broker)
     new.subscribe(["orders"])
-    told = eventually(lambda: new.poll(0.1), "the new member is told")
+    told = eventually(lambda: new.poll(0.1), "the new member gets an error")
     assert "group id does not exist" in str(told.error())
     assert are_fair(*old)

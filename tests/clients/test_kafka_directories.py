@@ -143,7 +143,7 @@ def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
     broker.terminate()
     image = metadata_of(written.data)
     features.pop("kraft.version", None)  # the quorum's feature level is in a control record
-    assert image.features == features, "levels that we do not have are kept for a broker that has them"
+    assert image.features == features, "unsupported feature levels are preserved"
     assert len(image.quotas) == 1
 
 
@@ -170,7 +170,7 @@ def test_an_open_transaction_goes_on_and_is_committed_by_its_producer(written: W
         assert ask.committed("movers", "plain") == 2
         ask.end_transaction(filled.open, committed=True)
         eventually(lambda: ask.committed("movers", "plain") == 3, "its offset is committed")
-    eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")
+    eventually(lambda: content.undecided(broker.host, broker.port) == [], "no transaction is open")
     assert {"undecided", "more"} <= set(values(broker.bootstrap, "flow"))
     assert "undecided" in values(broker.bootstrap, "orders")
 
@@ -178,7 +178,7 @@ def test_an_open_transaction_goes_on_and_is_committed_by_its_producer(written: W
 def test_an_open_transaction_is_aborted_by_its_producer_s_next_start(written: Written, broker: Broker):
     producer = ConfluentProducer(broker.bootstrap, transactional_id=content.OPEN_ID)
     producer.init()
-    eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")
+    eventually(lambda: content.undecided(broker.host, broker.port) == [], "no transaction is open")
     assert "undecided" not in values(broker.bootstrap, "flow")
     assert "undecided" in values(broker.bootstrap, "flow", "read_uncommitted")
     with Asked(broker.host, broker.port) as ask:
@@ -313,7 +313,7 @@ def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
         assert ask.produce("flow", more, version=version, transactional_id=content.OPEN_ID) == end
         ask.end_transaction(filled.open, committed=True)
         eventually(lambda: ask.committed("movers", "plain") == 3, "its offset is committed")
-    eventually(lambda: content.undecided(kafka.host, kafka.port) == [], "nothing is undecided")
+    eventually(lambda: content.undecided(kafka.host, kafka.port) == [], "no transaction is open")
     producer = ConfluentProducer(bootstrap, transactional_id="mover")
     producer.init()
     producer.begin()

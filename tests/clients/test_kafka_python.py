@@ -84,7 +84,10 @@ def test_two_members_share_the_partitions(start_broker: StartBroker):
 
         polling = [threads.submit(keep_polling, member) for member in (first, second)]
         try:
-            eventually(lambda: len(first.assignment()) == len(second.assignment()) == 2, "each has two")
+            eventually(
+                lambda: len(first.assignment()) == len(second.assignment()) == 2,
+                "each member has two partitions",
+            )
         finally:
             done.set()
         for each in polling:

@@ -139,7 +139,7 @@ def abort(broker: Broker) -> None:
     """InitProducerId with the transactional id of the open transaction aborts it."""
     producer = ConfluentProducer(broker.bootstrap, transactional_id=content.OPEN_ID)
     producer.init()
-    eventually(lambda: content.undecided(broker.host, broker.port) == [], "nothing is undecided")
+    eventually(lambda: content.undecided(broker.host, broker.port) == [], "no transaction is open")
     producer.begin()
     producer.send("flow", ["new"])
     producer.commit()

@@ -65,7 +65,7 @@ def rows(text: str | None = None, columns: tuple[str, ...] = COLUMNS) -> list[Ro
         elif header and not set("".join(cells)) <= set("-: |"):
             assert len(cells) == len(columns), f"a row of docs/differences.md has {len(cells)} cells: {cells}"
             name, stories, fields, kafka, ours = (cells[0], *map(_cell, cells[1:5]))
-            assert all((stories, fields, kafka, ours)), f"row {name}: patterns stand in back-ticks"
+            assert all((stories, fields, kafka, ours)), f"row {name}: patterns must be in back-ticks"
             found.append(Row(name, stories, fields, kafka, ours))
     assert is_there, f"no table with the columns {columns}"
     return found

@@ -148,7 +148,7 @@ class Story:
         wire = self.wire(pending.on)
         correlation, body = raw.decode_response(pending.api, pending.version, wire.receive_frame(wait))
         if correlation != pending.correlation:
-            raise raw.Malformed(f"answer to {correlation}, not to {pending.correlation}")
+            raise raw.Malformed(f"response to {correlation}, not to {pending.correlation}")
         return body
 
     def take(self, pending: Pending, wait: float = WAIT) -> Body:

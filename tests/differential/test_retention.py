@@ -84,9 +84,9 @@ def log_starts(bootstrap: str) -> dict[str, int]:
         return {partition.topic: future.result(DEADLINE_S).offset for partition, future in asked.items()}
 
     wanted = {name: case.log_start for name, case in CASES.items()}
-    eventually(lambda: found() == wanted, "what should go is gone")
+    eventually(lambda: found() == wanted, "the expected segments are deleted")
     watch = Stopwatch()
-    eventually(lambda: found() != wanted or watch.has_run_s(SETTLED_S), "no more goes")
+    eventually(lambda: found() != wanted or watch.has_run_s(SETTLED_S), "no further segment is deleted")
     return found()
 
 

@@ -110,7 +110,7 @@ class Fuzz:
             try:
                 answered = await self._send(client, frame)
                 if not answered and not client.is_open and not may_close:
-                    raise Failure("a whole request ends its connection")
+                    raise Failure("a valid request closed its connection")
                 await self._check_neighbour(neighbour, number)
             except Failure as failure:
                 what = f"seed {self._seed}, frame {number} ({frame.api} v{frame.version})"
@@ -143,7 +143,7 @@ class Fuzz:
             answer = await client.receive(WAIT_S)
         except TimeoutError:
             if not frame.is_mute and frame.api not in PATIENT:
-                raise Failure("neither answered nor closed") from None
+                raise Failure("neither a response nor a closed connection") from None
             client.transport.abort()
             return False
         if answer is None:
@@ -158,9 +158,9 @@ class Fuzz:
         try:
             answer = await neighbour.receive(NEIGHBOUR_WAIT_S)
         except TimeoutError:
-            raise Failure("the neighbour waits") from None
+            raise Failure("the other client gets no response") from None
         if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
-            raise Failure("the neighbour has lost its connection")
+            raise Failure("the connection of the other client was closed")
         if self._errors:
             raise Failure(self._errors[0])
 
@@ -171,9 +171,9 @@ def _check_answer(frame: bytes, answer: bytes) -> None:
     try:
         found, _ = raw.decode_response(raw_name(key), version, answer)
     except (KeyError, raw.Malformed) as error:
-        raise Failure(f"the answer does not parse: {error!r}: {answer.hex()}") from error
+        raise Failure(f"the response does not parse: {error!r}: {answer.hex()}") from error
     if found != correlation_id:
-        raise Failure(f"an answer to {found}, not to {correlation_id}")
+        raise Failure(f"the response has correlation id {found}, not {correlation_id}")
 
 
 def raw_name(key: int) -> str:

@@ -180,7 +180,7 @@ class Logins:
             answer = await client.receive(ANSWER_S if is_whole else NEIGHBOUR_S)
         except TimeoutError:
             if is_whole:
-                raise Failure("neither answered nor closed") from None
+                raise Failure("neither a response nor a closed connection") from None
             return True
         if answer is None:
             self.closed += 1
@@ -199,7 +199,7 @@ class Logins:
         if connection is None or talk.is_known or may_be_known:
             return
         if connection.client.principal != ANONYMOUS or connection.authentication.is_complete:
-            raise Failure(f"{connection.client.principal} is who has proved nothing")
+            raise Failure(f"authenticated as {connection.client.principal} without a proof")
 
     def _connection(self, client: Client) -> Any:
         """The broker's end of the connection, None if it is closed."""
@@ -244,7 +244,7 @@ class Logins:
         if self._errors:
             raise Failure(self._errors[0])
         if len(self._kinds) > KINDS_MAX:
-            raise Failure(f"{len(self._kinds)} kinds of lines: {self._kinds}")
+            raise Failure(f"{len(self._kinds)} kinds of log lines: {self._kinds}")
 
     async def _check_idle(self, neighbour: Client) -> None:
         """Check that idle connections are closed after connections.max.idle.ms."""
@@ -253,7 +253,7 @@ class Logins:
             await self._check(neighbour, number)
         left = [each for each in self._connections() if each.port != PORTS["PLAINTEXT"]]
         if len(left) > 1 or any(each.is_open for each in self._silent):
-            raise Failure(f"{len(left) - 1} connections are idle, and open")
+            raise Failure(f"{len(left) - 1} idle connections are still open")
 
 
 class Login:
@@ -304,13 +304,13 @@ class Login:
             self._began = True
             answer = await _ask(client, "sasl_handshake", talk.version, {"mechanism": talk.mechanism})
             if answer["error_code"]:
-                raise Failure(f"SaslHandshake is answered with {answer}")
+                raise Failure(f"response to SaslHandshake: {answer}")
             return
         token = self.token()
         if talk.version:
             answer = await _ask(client, "sasl_authenticate", 2, {"auth_bytes": token})
             if answer["error_code"]:
-                raise Failure(f"a good token is answered with {answer}")
+                raise Failure(f"response to a valid token: {answer}")
             challenge = bytes(answer["auth_bytes"])
         else:
             client.transport.write(_framed(token))
@@ -324,7 +324,7 @@ async def _ask(client: Client, api: str, version: int, body: dict[str, Any]) -> 
     client.send(raw.encode_request(api, version, body, 7))
     answer = await client.receive(ANSWER_S)
     if answer is None:
-        raise Failure(f"{api} ends its connection")
+        raise Failure(f"{api} closed its connection")
     return raw.decode_response(api, version, answer)[1]
 
 
@@ -333,9 +333,9 @@ async def _served(neighbour: Client, number: int) -> None:
     try:
         answer = await neighbour.receive(NEIGHBOUR_S)
     except TimeoutError:
-        raise Failure("the neighbour waits") from None
+        raise Failure("the other client gets no response") from None
     if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
-        raise Failure("the neighbour has lost its connection")
+        raise Failure("the connection of the other client was closed")
 
 
 def _framed(frame: bytes) -> bytes:

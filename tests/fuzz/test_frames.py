@@ -60,7 +60,9 @@ def test_a_produce_that_is_never_answered_is_found(monkeypatch: pytest.MonkeyPat
 
     for key, api in discover().items():
         monkeypatch.setitem(APIS, key, with_handler(api, silent) if raw_name(key) == "produce" else api)
-    with pytest.raises(Failure, match=r"frame \d+ \(produce v\d+\): neither answered nor closed"):
+    with pytest.raises(
+        Failure, match=r"frame \d+ \(produce v\d+\): neither a response nor a closed connection"
+    ):
         fuzz(seed=1, frames=300)
 
 

@@ -78,7 +78,7 @@ def by_tests(root: Path, mutant: Mutant) -> str | None:
     if failed is None:
         return f"pytest ended with {run.returncode}"
     if _run(ROOT, "pytest", "-q", "-p", "no:cacheprovider", failed[1]).returncode:
-        raise SystemExit(f"without any mutant: {failed[1]} fails")
+        raise SystemExit(f"fails without a mutant: {failed[1]}")
     return failed[1]
 
 
@@ -139,7 +139,7 @@ def check_the_unchanged(layers: list[str]) -> None:
         with planted(None) as root:
             failure = by_simulation(root)
         if failure is not None:
-            raise SystemExit(f"without any mutant: {failure}")
+            raise SystemExit(f"fails without a mutant: {failure}")
 
 
 def main(arguments: list[str]) -> int:

@@ -74,13 +74,13 @@ def test_what_a_child_has_started_is_killed_with_it(then: str, children: list[Ch
     said: list[str] = []
     child = Child([sys.executable, "-c", WITH_A_CHILD.format(then=then)], tmp_path / "log", hears=said.append)
     children.append(child)
-    eventually(lambda: bool(said), "the child has started one of its own")
+    eventually(lambda: bool(said), "the child has started a process")
     below = psutil.Process(int(said[0]))
     if then == "sys.exit()":
         assert child.wait() == 0
     assert below.is_running()
     child.kill()
-    eventually(lambda: _is_gone(below), "it is gone as well")
+    eventually(lambda: _is_gone(below), "the child's process has ended too")
     assert not child.is_running
 
 

@@ -52,8 +52,8 @@ def test_the_broker_and_its_directory_go_when_the_parent_is_killed(number: signa
     process, pid, folder = parent_of_a_broker("time.sleep(1000)")
     with process:
         process.send_signal(number)
-    eventually(lambda: has_ended(pid), "the broker runs on")
-    eventually(lambda: not folder.exists(), f"{folder} is left")
+    eventually(lambda: has_ended(pid), "the broker still runs")
+    eventually(lambda: not folder.exists(), f"{folder} still exists")
 
 
 def test_the_broker_goes_when_the_parent_ends_without_closing_it():
@@ -62,14 +62,14 @@ def test_the_broker_goes_when_the_parent_ends_without_closing_it():
         assert process.stdin is not None
         process.stdin.close()
         assert process.wait(HANG_S) == 0
-    eventually(lambda: has_ended(pid), "the broker runs on")
-    eventually(lambda: not folder.exists(), f"{folder} is left")
+    eventually(lambda: has_ended(pid), "the broker still runs")
+    eventually(lambda: not folder.exists(), f"{folder} still exists")
 
 
 def test_data_of_the_user_s_own_stay(tmp_path: Path):
     process, pid, folder = parent_of_a_broker("time.sleep(1000)", str(tmp_path))
     with process:
         process.kill()
-    eventually(lambda: has_ended(pid), "the broker runs on")
-    eventually(lambda: not folder.exists(), f"{folder} is left")
+    eventually(lambda: has_ended(pid), "the broker still runs")
+    eventually(lambda: not folder.exists(), f"{folder} still exists")
     assert (tmp_path / "__cluster_metadata-0").is_dir()

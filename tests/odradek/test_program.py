@@ -68,7 +68,7 @@ def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def has_begun(process: subprocess.Popen[str]) -> None:
     """Wait until the first lines of the program have run, that is, after the start of the interpreter."""
-    eventually(lambda: obeys(process.pid, signal.SIGTERM), "SIGTERM is held")
+    eventually(lambda: obeys(process.pid, signal.SIGTERM), "SIGTERM is blocked or handled")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -146,7 +146,7 @@ def test_what_was_reset_stays_away_after_a_crash(tmp_path: Path):
     with odradek.Broker(topics=["orders:2"], data_dir=tmp_path) as broker:
         write(broker, "orders", "another")
         broker.reset()
-        eventually(lambda: not [*tmp_path.glob("*-delete")], "the directories of before are not removed")
+        eventually(lambda: not [*tmp_path.glob("*-delete")], "the old directories are not removed")
         assert not (tmp_path / "another-0").exists()
         write(broker, "orders", value="of after")
         broker.kill()

@@ -197,7 +197,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
 
     getattr(producer, end)()
     found = eventually(
-        lambda: [committed_offset(broker.bootstrap, "readers", "input")], "the offset was asked for"
+        lambda: [committed_offset(broker.bootstrap, "readers", "input")], "the offset was fetched"
     )
     assert found == [7 if end == "commit" else -1]
     name, partition = offsets_partition("readers")

@@ -149,7 +149,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
         assert crew.is_alive, f"{step}\n{crew.complaints()}"
         assert crew.kill() == -signal.SIGKILL
     crew.start()
-    eventually(lambda: all_is_moved(broker, count), "all is moved")
+    eventually(lambda: all_is_moved(broker, count), "all records are processed")
     assert crew.is_alive, crew.complaints()
     assert_each_result_is_there_once(broker, count)
 
@@ -183,5 +183,5 @@ def test_a_broker_killed_at_any_point_leaves_each_result_once(
             crew.start()
         return all_is_moved(broker, count)
 
-    eventually(moved, "all is moved")
+    eventually(moved, "all records are processed")
     assert_each_result_is_there_once(broker, count)

@@ -205,7 +205,10 @@ def commit_while_the_coordinator_dies(
     producer.begin()
     send_to_all(producer, "b")
     producer.commit()
-    eventually(lambda: values(bootstrap(cluster), "orders") == ["a", "b"] * PARTITIONS, "the next one")
+    eventually(
+        lambda: values(bootstrap(cluster), "orders") == ["a", "b"] * PARTITIONS,
+        "the next transaction is committed",
+    )
 
 
 def test_the_markers_of_an_old_coordinator_are_refused(
@@ -221,7 +224,7 @@ def test_the_markers_of_an_old_coordinator_are_refused(
     producer.commit()
     cluster.reached(late, 2)
     cluster.call(lambda: cluster.cluster.kill_node(home))
-    eventually(lambda: is_complete(cluster), "completed by another")
+    eventually(lambda: is_complete(cluster), "another coordinator completes it")
     before = ends(cluster)
     assert cluster.release(late) == 2
     cluster.run(_turns())
@@ -296,7 +299,7 @@ def test_markers_that_get_lost_keep_the_next_transaction_waiting(
     producer.begin()
     producer.send("orders", ["b"], partition=partition)
     producer.commit()
-    eventually(lambda: "b" in values(bootstrap(cluster), "orders"), "the next one")
+    eventually(lambda: "b" in values(bootstrap(cluster), "orders"), "the next transaction is committed")
 
 
 # -- E4: addresses ------------------------------------------------------------------------------------------
@@ -320,7 +323,7 @@ def test_each_side_is_told_its_own_addresses(number: int, host: str, tmp_path: P
         nodes = broker.cluster.nodes
         at = ("127.0.0.1", nodes[2].listeners[number].port)
         brokers = ask(*at, "metadata", 12, {"topics": []})["brokers"]
-        found = eventually(lambda: coordinators(*at), "the topic of transactions")
+        found = eventually(lambda: coordinators(*at), "__transaction_state is created")
         assert {each["node_id"]: (each["host"], each["port"]) for each in brokers} == {
             node_id: (host, node.listeners[number].port) for node_id, node in nodes.items()
         }
@@ -358,7 +361,7 @@ def test_topics_are_administered_as_on_kafka(number: int, tmp_path: Path):
             "1",
             "2",
         ]
-        eventually(lambda: coordinators("127.0.0.1", listener.port), "the topic of transactions")
+        eventually(lambda: coordinators("127.0.0.1", listener.port), "__transaction_state is created")
         state = topics("--describe", "--topic", "__transaction_state")
         assert "PartitionCount: 50" in state
         assert "ReplicationFactor: 2" in state

@@ -169,7 +169,9 @@ def test_a_slow_disk_delays_what_is_written_there_and_nothing_else(
     broker.reached(rule)
     quick.send("quick", ["quick"])
     assert values(everywhere(broker), "quick") == ["quick"]
-    assert values(everywhere(broker), "orders") == ["before"], "what is not written yet is not seen"
+    assert values(everywhere(broker), "orders") == ["before"], (
+        "a consumer sees no record that is not written yet"
+    )
     assert not sending.is_over
     broker.call(lambda: broker.faults.remove(rule.id))
     assert sending.wait() == [(0, 1)]
@@ -191,7 +193,7 @@ def test_where_the_disk_of_the_leader_is_full_another_replica_leads(start: Calla
     broker.call(lambda: broker.faults.remove(rule.id))
     broker.run(broker.cluster.stop_node(leader))
     broker.run(broker.cluster.start_node(leader))
-    eventually(lambda: leader in in_sync(broker), "it has copied what it missed")
+    eventually(lambda: leader in in_sync(broker), "the replica has caught up")
     assert offline_as_seen_by_each_node(broker) == [[]] * 3
     assert values(everywhere(broker), "orders") == ["before", "on another"]
 
@@ -217,10 +219,10 @@ def test_a_replica_that_stands_still_leaves_the_isr_and_comes_back(start: Callab
         broker.advance("10s", ["replication"])
         return follower not in in_sync(broker)
 
-    eventually(is_out, "the one that stands still is out of sync")
+    eventually(is_out, "the paused replica has left the ISR")
     assert sending.wait() == [(0, 1)]
     broker.call(lambda: broker.faults.remove(rule.id))
-    eventually(lambda: follower in in_sync(broker), "it has caught up")
+    eventually(lambda: follower in in_sync(broker), "the replica is in sync again")
     assert values(everywhere(broker), "orders") == ["one", "two"]
 
 

@@ -61,7 +61,7 @@ def test_an_id_that_was_idle_for_a_week_is_forgotten(start, client: str, new_pro
     new_producer(broker.bootstrap, "orders").init()
     *_, latest = transaction_log(broker.bootstrap, "orders")
     assert latest is not None
-    assert latest.last_update_ms > int(time.time() * 1000) + WEEK_MS, "what is written has the virtual time"
+    assert latest.last_update_ms > int(time.time() * 1000) + WEEK_MS, "the record has the virtual time"
     assert values(broker.bootstrap, "orders") == ["before"]
 
 
@@ -122,7 +122,7 @@ async def test_a_week_passes_and_a_live_group_loses_neither_member_nor_record(st
         reading.cancel()
         await asyncio.wait([reading])
     everything = await asyncio.to_thread(values, broker.bootstrap, "orders")
-    assert len(everything) == 8, "nothing of the log is gone"
+    assert len(everything) == 8, "no record of the log was deleted"
 
 
 async def _members(broker: InProcess) -> object:

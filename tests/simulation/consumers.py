@@ -95,7 +95,7 @@ class Reader:
             if error is ErrorCode.offset_out_of_range:
                 await self.out_of_range(leader_epoch)
             elif error not in ASK_LEADER_AGAIN and error is not ErrorCode.unknown_topic_id:
-                raise Broken(f"{self.spot} cannot be read on at {self.position}: {error.name}")
+                raise Broken(f"{self.spot}: Fetch at position {self.position} fails with {error.name}")
             raise Gone(error.name)
         return self._take(data, leader_epoch)
 
@@ -104,7 +104,7 @@ class Reader:
 
     async def out_of_range(self, leader_epoch: int) -> None:
         """Handle OFFSET_OUT_OF_RANGE: a violation here, as no records are deleted. A subclass may allow it."""
-        raise Broken(f"{self.spot} cannot be read on at {self.position}: OFFSET_OUT_OF_RANGE")
+        raise Broken(f"{self.spot}: the consumer's position {self.position} is OFFSET_OUT_OF_RANGE")
 
     def _request(self, leader_epoch: int, max_wait_ms: int) -> FetchRequest:
         topic, index = self.spot

@@ -71,7 +71,7 @@ class Contents:
         if lost := sorted(self.must - found):
             raise Broken(f"{what} lost: {lost[:5]}")
         if back := sorted(found - self.may):
-            raise Broken(f"{what} that came before a reset or a restore: {back[:5]}")
+            raise Broken(f"{what} that a reset or a restore should have removed: {back[:5]}")
 
 
 @dataclass(slots=True)
@@ -271,7 +271,7 @@ class ControlRun:
             if not value.startswith(CHECK)
         ]
         if len(set(found)) < len(found):
-            raise Broken("records are there twice")
+            raise Broken("records are duplicated")
         self._ledger.records.check(set(found), "records")
         topics = self._world.cluster.metadata.topics
         self._ledger.topics.check({name for name in topics if not name.startswith("__")}, "topics")

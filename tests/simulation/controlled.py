@@ -156,14 +156,14 @@ class Controlled:
             if act is not None:
                 answer = await self.ask(act, {"node_id": str(node_id)})
                 if answer.refusal:
-                    raise Broken(f"{act} in a cluster that is left alone: {answer.refusal}")
+                    raise Broken(f"{act} fails in a cluster without faults: {answer.refusal}")
         await asyncio.sleep(TIME_TO_SETTLE_S)
 
     async def check(self) -> None:
         """Raise ``Broken`` if a cluster without faults, with all nodes up, is not healthy."""
         cluster = self.cluster
         if not cluster.lifecycle.is_at_rest:
-            raise Broken("a call is still under way")
+            raise Broken("a call has not ended")
         for node_id, runtime in cluster.nodes.items():
             if runtime.state is not NodeState.RUNNING or runtime.is_paused or runtime.lifecycle_lock.locked():
                 raise Broken(f"node {node_id} is {runtime.shown_state}")
@@ -180,9 +180,9 @@ class Controlled:
                     break
                 await wire.back_off()
             else:
-                raise Broken(f"{TOPIC}-{index} takes no records")
+                raise Broken(f"{TOPIC}-{index} accepts no records")
             if self.values(index)[-1] != value:
-                raise Broken(f"{TOPIC}-{index} does not end with what was written last")
+                raise Broken(f"{TOPIC}-{index} does not end with the last acknowledged record")
         wire.close()
 
     def _check_partitions(self) -> None:
@@ -190,7 +190,7 @@ class Controlled:
             for state in topic.partitions:
                 name = f"{topic.name}-{state.index}"
                 if state.leader < 0 or set(state.isr) != set(state.replicas):
-                    raise Broken(f"{name} is not whole: {state}")
+                    raise Broken(f"{name} lacks a leader or in-sync replicas: {state}")
                 logs = set()
                 for node_id in state.replicas:
                     partition = self.cluster.nodes[node_id].node.replicas.get(topic.name, state.index)
@@ -211,7 +211,7 @@ class Controlled:
             folders = {path.name for path in runtime.data_dir.iterdir() if path.is_dir()}
             strays = folders - known - {"__cluster_metadata-0", SNAPSHOTS}
             if strays:
-                raise Broken(f"node {node_id} has folders of no partition: {sorted(strays)}")
+                raise Broken(f"node {node_id} has folders that belong to no partition: {sorted(strays)}")
         root = self.cluster.data_dir / SNAPSHOTS
         kept = {path.name for path in root.iterdir()} if root.exists() else set()
         if kept != {str(each.id) for each in self.control.snapshots.list()}:

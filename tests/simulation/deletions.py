@@ -195,7 +195,9 @@ class Deletions(Reach):
         if self.stage.now_ms() <= self._to_the_end_until_ms:
             self._asked = max(self._asked, leader.high_watermark)
         if leader.log_start_offset > self._asked:
-            raise Broken(f"{TRIMMED} starts at {leader.log_start_offset}; {self._asked} was asked for")
+            raise Broken(
+                f"{TRIMMED} starts at {leader.log_start_offset}; the highest requested offset is {self._asked}"
+            )
         floor = self.floor(node_id)
         if leader.log_start_offset < floor:
             raise Broken(

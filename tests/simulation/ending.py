@@ -126,9 +126,9 @@ class Ending:
                 if replica is None:
                     continue
                 if look(replica, leader.high_watermark) != expected:
-                    raise Broken(f"{spot}: node {node.node_id} has something else than its leader")
+                    raise Broken(f"{spot}: node {node.node_id} differs from its leader")
                 if spot in committed and content(replica, read_committed=True) != committed[spot]:
-                    raise Broken(f"{spot}: node {node.node_id} would show other records than its leader")
+                    raise Broken(f"{spot}: node {node.node_id} would serve other records than its leader")
             self._say(f"{spot} is {len(expected)} {crc32(repr(expected).encode()):08x}")
 
 

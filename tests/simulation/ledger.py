@@ -136,7 +136,7 @@ class Ledger:
         if len(visible) not in (0, len(sent)):
             raise Broken(f"{name}: only {visible} is visible of {[value for _, value in sent]}")
         if work.verdict is Verdict.COMMITTED and len(visible) != len(sent):
-            raise Broken(f"{name}: it was acknowledged, and is not visible")
+            raise Broken(f"{name}: it was acknowledged, but is not visible")
         if work.verdict is Verdict.ABORTED and visible:
             raise Broken(f"{name}: {visible} is visible")
 
@@ -159,7 +159,7 @@ class Ledger:
             seen = [record for record in view.records if record[0] >= starts.get(spot, 0)]
             if seen != there[: len(seen)]:
                 at = next(i for i, pair in enumerate(seen) if i >= len(there) or pair != there[i])
-                raise Broken(f"{reader} saw {seen[at]} in {spot}, where there is {there[at : at + 1]}")
+                raise Broken(f"{reader} saw {seen[at]} in {spot}, but the log has {there[at : at + 1]}")
             if starts:
                 self._check_deleted(reader, spot, view)
 

@@ -239,7 +239,7 @@ class Logins(Reach):
             try:
                 token = exchange.evaluate(answer.auth_bytes)
             except AuthenticationFailed as failure:
-                raise Broken(f"the broker knows no credential of {login.user}: {failure}") from failure
+                raise Broken(f"the broker lacks the credential of {login.user}: {failure}") from failure
         wire.say(f"{login.user} logs in with {login.password}: {error.name}")
         possible = before | self._possible(login.user)
         if error is NONE and login.password not in possible:

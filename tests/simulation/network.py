@@ -244,7 +244,7 @@ class SimNetwork:
         line = (name, port)
         if line in self._cut:
             await asyncio.sleep(1)
-            raise TimeoutError(f"no way to port {port}")
+            raise TimeoutError(f"port {port} is unreachable")
         factory = self._listeners.get(port)
         if factory is None:
             raise ConnectionRefusedError(f"no process listens on port {port}")

@@ -67,7 +67,7 @@ class OffsetsLedger:
         for spot, offset in seen.items():
             possible = self.possible((group, spot))
             if offset not in possible:
-                raise Broken(f"group {group} has {offset} in {spot}, which can be {sorted(possible)} only")
+                raise Broken(f"group {group} has {offset} in {spot}, possible are {sorted(possible)}")
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
         """Check at the end that each transaction is in all of its partitions, unless a later one replaced it, or in none."""
@@ -86,7 +86,9 @@ class OffsetsLedger:
         for spot, highest in self.acknowledged.items():
             offset = committed(spot)
             if offset < highest or offset not in self.sent[spot]:
-                raise Broken(f"a member was told that {highest} is committed in {spot}, where {offset} is")
+                raise Broken(
+                    f"a member's commit of {highest} in {spot} was acknowledged, but the group has {offset}"
+                )
 
 
 async def mark(

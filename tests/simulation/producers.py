@@ -254,9 +254,11 @@ class Producer:
             raise MustAbort("the batch before this one was deleted")
         if self._in_flight == 1 or self._sent_in_epoch == self.wire.facts.leader_epoch(topic, index):
             # Batches are retried until they are acknowledged, so a leader with all written batches finds no gap.
-            raise Broken(f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} misses a sequence")
+            raise Broken(
+                f"{self._id} {self._producer_id}/{self._epoch}: {topic}-{index} has a gap in the sequences"
+            )
         # A new leader that loaded a producer snapshot has only the last batch of each producer in it, not the last five.
-        raise MustAbort("a batch before the last one was asked for again")
+        raise MustAbort("an older batch than the leader's last one was sent again")
 
     async def _add_partition(self, spot: Spot) -> None:
         request = AddPartitionsToTxnRequest(

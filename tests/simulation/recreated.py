@@ -200,7 +200,7 @@ class Recreated(Reach, MetadataListener):
         error = ErrorCode(result.error_code)
         wire.say(f"sends to {topic_id}: {error.name} {result.base_offset}")
         if topic.topic_id != topic_id:
-            raise Broken(f"a batch was sent to {topic_id}, the response is of {topic.topic_id}")
+            raise Broken(f"a batch was sent to {topic_id}, the response has topic id {topic.topic_id}")
         if error is NONE:
             self._told[value] = result.base_offset
         elif error in MOVED:
@@ -239,7 +239,7 @@ class Recreated(Reach, MetadataListener):
             for index in range(2):
                 replica = node.replicas.get(NAME, index)
                 if replica is not None and (topic is None or replica.topic_id != topic.topic_id):
-                    raise Broken(f"{NAME}-{index} on node {node.node_id} is of {replica.topic_id}")
+                    raise Broken(f"{NAME}-{index} on node {node.node_id} has topic id {replica.topic_id}")
 
     # ---- at the end
 
@@ -264,7 +264,9 @@ class Recreated(Reach, MetadataListener):
     def _check_producers(node_id: int, replica: Partition) -> None:
         there = {batch.producer_id for batch in replica.log.batches()}
         if left := replica.log.producers.entries.keys() - there:
-            raise Broken(f"{PHOENIX} on node {node_id} knows producers {sorted(left)} of an older topic")
+            raise Broken(
+                f"{PHOENIX} on node {node_id} has state of producers {sorted(left)} of an older topic"
+            )
 
     def _check_files(self, node_id: int, topic: Topic) -> None:
         """Check that no files of old topics are left. Folders with the suffix -stray remain, as in Kafka."""
@@ -274,7 +276,7 @@ class Recreated(Reach, MetadataListener):
         for name, path in found.items():
             is_foreign = name in expected and read_partition_metadata(path) not in (None, topic.topic_id)
             if is_foreign or name.endswith("-delete"):
-                raise Broken(f"{name} is left of an older {NAME} on node {node_id}")
+                raise Broken(f"{name} remains from an older {NAME} on node {node_id}")
 
     def _check_records(self, leader: Partition, topic_id: UUID) -> None:
         committed, everything = (content(leader, read_committed=each) for each in (True, False))

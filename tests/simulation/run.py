@@ -338,7 +338,7 @@ class Simulation:
             if task.done():
                 task.result()
         if late:
-            raise Broken(f"{len(late)} clients came to no end in a cluster that is whole")
+            raise Broken(f"{len(late)} clients did not finish in a cluster without faults")
 
 
 @contextlib.contextmanager

@@ -339,11 +339,11 @@ class DynamicSettings(Reach):
             wire.forget_leader(*TUNED)
             return False
         if len(set(told.values())) > 1:
-            raise Broken(f"nodes tell other values of {name}: {told}")
+            raise Broken(f"nodes describe different values of {name}: {told}")
         (value,) = set(told.values())
         history = self._histories[name]
         if None not in history.possible and value not in history.possible:
-            raise Broken(f"nodes tell {value} of {name}, not {history}")
+            raise Broken(f"nodes describe {name} as {value}, not {history}")
         return True
 
 

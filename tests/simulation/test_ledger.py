@@ -74,7 +74,7 @@ def invent(content: Content) -> None:
     [
         (lose_one, "only .* is visible of"),
         (lose_one_of_unknown, "only .* is visible of"),
-        (lose_all_of_one, "acknowledged, and is not visible"),
+        (lose_all_of_one, "acknowledged, but is not visible"),
         (double, "visible twice"),
         (elsewhere, "is visible of"),
         (swap, "comes after"),

@@ -141,7 +141,7 @@ class Watch(MetadataListener):
         is_deleted = min(found, expected) <= leader.log_start_offset
         if found == expected or is_deleted or found in stable.after_a_restart(leader):
             return
-        raise Broken(f"{spot}: the LSO is {found}, and what is committed says {expected}")
+        raise Broken(f"{spot}: the LSO is {found}, the committed records give {expected}")
 
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
         """Check that an in-sync replica, or the leader, has all committed records, with the same leader epochs.
@@ -318,4 +318,4 @@ def truncate_and_check(log: Log, offset: int, options: OpenOptions) -> None:
         )
     behind = [entry for entry in log.epochs.entries() if entry[1] > log.log_end_offset]
     if behind:
-        raise Broken(f"{log.directory.name} cut to {offset}: leader epochs {behind} begin behind its end")
+        raise Broken(f"{log.directory.name} cut to {offset}: leader epochs {behind} begin after its end")

@@ -147,7 +147,7 @@ class Watermarks:
         shown = self._shown.get(key)
         if shown is not None and not _has(leader, shown):
             self._fail(
-                f"{_name(leader)} leads in epoch {leader.leader_epoch} without {shown}, which a consumer was shown; "
+                f"{_name(leader)} leads in epoch {leader.leader_epoch} without {shown}, which a consumer was served; "
                 f"its log ends at {leader.log_end_offset}, with epochs {leader.log.epochs.entries()[-3:]}"
             )
 

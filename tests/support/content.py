@@ -349,7 +349,7 @@ def _fill_groups(ask: Asked, bootstrap: str) -> None:
     seen = 0
     deadline = Deadline()
     while seen < 50:
-        deadline.check("as wanted")
+        deadline.check("the assignment is as wanted")
         seen += sum(1 for message in member.consume(50 - seen, 0.1) if message.error() is None)
     member.commit(asynchronous=False)
     member.close()
@@ -415,7 +415,7 @@ def fill_compacted(host: str, port: int) -> None:
 def await_cleaning(host: str, port: int) -> None:
     """Wait until the compacted topic is compacted. The cleaner must run often (``log.cleaner.backoff.ms``)."""
     with Asked(host, port) as ask:
-        eventually(lambda: _record_count(ask, "compacted") < 20, "the log is cleaned")
+        eventually(lambda: _record_count(ask, "compacted") < 20, "the log is compacted")
 
 
 def _record_count(ask: Asked, topic: str) -> int:

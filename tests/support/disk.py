@@ -198,7 +198,7 @@ class Disk(files.System):
             return
         self._check("rename", str(source))
         source, target = Path(source), Path(target)
-        assert source.parent == target.parent, "between directories a rename is two changes"
+        assert source.parent == target.parent, "a rename between directories is not supported"
         with self._lock:
             node = self._directory(source) if source.is_dir() else self._file(source)
             self._keep_content(target)

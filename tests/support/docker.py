@@ -116,7 +116,7 @@ class Container:
 
     def until_over(self) -> int:
         """Wait for the end of the container and return its exit code."""
-        return int(eventually(lambda: self.docker("wait", self.name), f"{self.name} is over"))
+        return int(eventually(lambda: self.docker("wait", self.name), f"{self.name} ends"))
 
     def stop(self) -> int:
         self.docker("stop", "--time", str(round(HANG_S)), self.name)

@@ -193,7 +193,7 @@ def _check_go(version: str, module: str) -> None:
     assert wanted is not None
     if found is None or tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
         raise Unavailable(
-            f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients ask for ({version or 'none runs'})"
+            f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients require ({version or 'none runs'})"
         )
 
 

@@ -191,7 +191,7 @@ class JavaClients:
             line = self._answers.get(timeout=HANG_S)
         except Empty:
             self.close()
-            raise RuntimeError(f"no answer to {order} in {HANG_S} s") from None
+            raise RuntimeError(f"no response to {order} in {HANG_S} s") from None
         if not line:
             raise RuntimeError(f"the JVM ended:\n{self.log()}")
         answer = json.loads(line)

@@ -217,7 +217,7 @@ class Nodes:
             quiet = 0 if busy else quiet + 1
             if quiet > 2:
                 return
-        raise AssertionError("it does not come to rest")
+        raise AssertionError("the nodes still have pending work")
 
     async def pass_time(self, delay_ms: int) -> None:
         self.clock.advance(delay_ms)
@@ -324,5 +324,5 @@ class Outcome:
     error: ErrorCode | None = None
 
     def hear(self, error: ErrorCode) -> None:
-        assert self.error is None, "answered twice"
+        assert self.error is None, "a second response"
         self.error = error

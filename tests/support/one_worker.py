@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("spark")
     ]
     if unmarked:
-        raise pytest.UsageError(f"these take a Spark session, but are not marked so: {', '.join(unmarked)}")
+        raise pytest.UsageError(f"tests that use a Spark session without its mark: {', '.join(unmarked)}")
     items.sort(key=lambda item: rank(item.path))
 
 

@@ -231,7 +231,7 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):
-            raise Malformed(f"wants {size} bytes at {self.at} of {len(self.data)}")
+            raise Malformed(f"{size} bytes expected at {self.at} of {len(self.data)}")
         self.at += size
         return self.data[self.at - size : self.at]
 

@@ -50,7 +50,7 @@ class Exchange:
 
     @cached_property
     def answer(self) -> dict[str, Any]:
-        assert self.response is not None, "there is no answer yet"
+        assert self.response is not None, "there is no response yet"
         return raw.decode_response(self.name, self.version, self.response)[1]
 
 
@@ -179,7 +179,7 @@ class Relay:
                 name = self._name_of(port, self.port)
                 try:
                     if self._target is None or name in self._cut:
-                        raise OSError("no way to the broker")
+                        raise OSError("the broker's address is not set")
                     broker = socket.create_connection(self._target, timeout=HANG_S)
                 except OSError:
                     _reset(client)

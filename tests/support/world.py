@@ -311,7 +311,7 @@ class World:
             producer_epoch=epoch,
         )
         answer = handled(init_producer_id, request, self.context(version))
-        assert isinstance(answer, InitProducerIdResponse), "nothing here has to wait"
+        assert isinstance(answer, InitProducerIdResponse), "the handler must not wait here"
         return answer
 
     def add(
@@ -324,7 +324,7 @@ class World:
     ) -> dict[TopicPartition, int]:
         """Error codes of a client's AddPartitionsToTxn, by partition."""
         answer = self.ask_add(transactional_id, producer_id, epoch, *keys, version=version)
-        assert isinstance(answer, AddPartitionsToTxnResponse), "nothing here has to wait"
+        assert isinstance(answer, AddPartitionsToTxnResponse), "the handler must not wait here"
         return {
             (topic.name, result.partition_index): result.partition_error_code
             for topic in answer.results_by_topic_v3_and_below
@@ -376,7 +376,7 @@ class World:
             committed=committed,
         )
         answer = handled(end_txn, request, self.context(version))
-        assert isinstance(answer, EndTxnResponse), "nothing here has to wait"
+        assert isinstance(answer, EndTxnResponse), "the handler must not wait here"
         return answer.error_code, answer.producer_id, answer.producer_epoch
 
     def produce(
@@ -452,7 +452,7 @@ class World:
         partition = self.partition(CONSUMER_OFFSETS, self.node.groups.partition_for(group_id))
         check = Check(partition, producer_id, epoch, -1)
         verified = values_of(self.node.verifier.run(transactional_id, [check], adds=adds, wait_ms=0))
-        assert verified == [None], "nothing here has to wait"
+        assert verified == [None], "the handler must not wait here"
         if check.error is not ErrorCode.none:
             return check.error
         committing = self.node.groups.commit_transactional(
@@ -467,7 +467,7 @@ class World:
             guard=check.guard,
         )
         errors = start(committing, self.node.life)
-        assert isinstance(errors, list), "nothing here has to wait"
+        assert isinstance(errors, list), "the handler must not wait here"
         return next((error for error in errors if error is not ErrorCode.none), ErrorCode.none)
 
     def write_markers(

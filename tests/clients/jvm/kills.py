@@ -137,7 +137,7 @@ class Run:
             for kill in plan:
                 self._broker_dies(kill) if kill.who == "broker" else self._member_dies(kill, said)
             self._feed()
-            self._wait(lambda: self._loop.is_done(self._fed), "all is done")
+            self._wait(lambda: self._loop.is_done(self._fed), "all inputs are processed")
             for member in self._members:
                 said += member.finish()
             self._loop.check(self._fed)

@@ -50,7 +50,7 @@ def ask_kafka() -> Outcomes:
 def recorded() -> Outcomes:
     kept: dict[str, Any] = json.loads(RECORDED.read_text())
     assert kept["digest"] == digest(), (
-        "the program has changed: python -m tests.clients.jvm.sweep records anew"
+        "the program has changed: record again with python -m tests.clients.jvm.sweep"
     )
     outcomes: Outcomes = kept["outcomes"]
     return outcomes

@@ -48,9 +48,11 @@ class DebeziumLoop(ConnectLoop):
 
     def create_connectors(self, worker: Worker) -> None:
         super().create_connectors(worker)
-        eventually(lambda: len(self.captured()) == len(self.before), "the snapshot has come")
+        eventually(
+            lambda: len(self.captured()) == len(self.before), "the rows of the snapshot are in the topic"
+        )
         self.database.execute(f"INSERT INTO orders VALUES ({self.behind})")
-        eventually(lambda: self.behind in self.captured(), "so has a row behind it")
+        eventually(lambda: self.behind in self.captured(), "a row after the snapshot is in the topic")
 
     def captured(self) -> list[int]:
         found = values(self.broker.bootstrap, self.output)

@@ -75,7 +75,7 @@ def test_words_are_counted_once_whatever_is_killed(start_broker: StartBroker, tm
     members = [Kill("member", after=50)] * StreamsLoop.members
     said = run(StreamsLoop(broker, tmp_path), [Kill("broker", "txn.marker.after:5"), *members])
     restored = [int(each["restored"]) for each in said if "restored" in each]
-    assert any(restored), "no store was filled from its changelog"
+    assert any(restored), "no store was restored from its changelog"
 
 
 @pytest.mark.feature("state stores and internal topics")
@@ -86,7 +86,7 @@ def test_internal_topics_are_set_up_compacted_and_purged(start_broker: StartBrok
     program = jvm_program("streams", "WordCount")
     with program.start(broker.bootstrap, tmp_path / "state", EXACTLY, AT_LEAST) as member:
         loop.feed(0, loop.portion)
-        eventually(lambda: loop.is_done(loop.portion), "all is counted")
+        eventually(lambda: loop.is_done(loop.portion), "all words are counted")
         for guarantee in (EXACTLY, AT_LEAST):
             purged = f"app-{guarantee}-words-repartition"
             eventually(lambda topic=purged: any(log_start(broker.bootstrap, topic)), f"{purged} is purged")

@@ -65,7 +65,7 @@ def _ask(order: str, node: str) -> str:
 
 
 def main(compose: str, order: str, *arguments: str) -> None:
-    assert compose == "compose", "no other is asked for"
+    assert compose == "compose", "only docker compose is supported"
     assert order in ("stop", "start", "logs"), order
     print(_ask(order, arguments[-1].removeprefix("kafka-")))
 

@@ -75,7 +75,7 @@ class Asking:
         deadline = Deadline()
         codes = {None}
         while codes != {0}:
-            assert not deadline.is_over, f"the coordinators answer {codes}"
+            assert not deadline.is_over, f"responses of the coordinators: {codes}"
             groups = self._admin.ask("describe_groups", 5, groups=list(NAMES[GROUP]))["groups"]
             codes = {each["error_code"] for each in groups}
 
@@ -107,7 +107,7 @@ class Asking:
         """Wait until the broker has read the records: Kafka's controller responds before that."""
         deadline = Deadline()
         while len(self._described(EVERYTHING)) != count:
-            assert not deadline.is_over, f"there are never {count} ACLs"
+            assert not deadline.is_over, f"the broker does not reach {count} ACLs"
 
     def _described(self, wanted: Wanted) -> list[list[Any]]:
         answer = self._admin.ask("describe_acls", 3, **filter_body(wanted))

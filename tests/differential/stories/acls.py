@@ -62,7 +62,7 @@ def _await(s: Story, found: Body, count: int) -> None:
     deadline = Deadline()
     while len(s.quiet("describe_acls", 3, retry=(), **found)["resources"]) != count:
         if deadline.is_over:
-            raise Unanswered("the broker never reads the ACLs")
+            raise Unanswered("the broker does not read the ACLs")
 
 
 def describe(s: Story, note: str, v: int = 3, **changes: Any) -> None:

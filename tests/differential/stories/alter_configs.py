@@ -46,7 +46,7 @@ def settled(s: Story, kind: int, name: str, key: str, value: str | None) -> None
         shown = {one["name"]: one["value"] for one in answer["results"][0]["configs"]}
         if shown.get(key) == value:
             return
-    raise AssertionError(f"{key} is never {value}")
+    raise AssertionError(f"{key} does not become {value}")
 
 
 @story("alter-configs")

@@ -138,7 +138,7 @@ def until(member: Member, code: int) -> None:
     """Send heartbeats, outside the transcript, until the error is `code`."""
     deadline = Deadline()
     while member.s.quiet("heartbeat", 3, retry=(), on=member.on, **member.who())["error_code"] != code:
-        deadline.check("the group is so")
+        deadline.check("the heartbeat has the expected error")
         time.sleep(0.02)
 
 

@@ -237,7 +237,7 @@ def settings_settled(s: Story) -> None:
         answer = s.quiet("describe_configs", 4, resources=rows)
         if all(row["configs"][0]["value"] == "delete" for row in answer["results"]):
             return
-    raise AssertionError("the settings are never there")
+    raise AssertionError("the broker does not read the settings")
 
 
 # -- writes and deletions --------------------------------------------------------------------------------------------

@@ -102,7 +102,7 @@ def test_a_batch_that_was_written_again_without_asking() -> None:
     again = [*LOST_ANSWER, *transaction("a", 5, 2, producer=(7, 1))]
     assert why(twice(0, 2), *again) == ["new-producer-same-batch"]
     assert why(twice(0, 9), *again) == [], "another transaction wrote the bad record"
-    assert why(LOST, *again) == [], "nothing is lost by that"
+    assert why(LOST, *again) == [], "it loses no record"
 
 
 def test_outputs_whose_positions_were_in_no_transaction() -> None:
@@ -126,7 +126,7 @@ def test_a_zombie_that_commits_what_another_one_has_committed() -> None:
     warned = replace(twice(0, 1), warned=(CHANGING,))
     assert why(warned, *ZOMBIE) == ["no-group-metadata", "changing-id"]
     assert why(warned, *ZOMBIE[1:]) == ["changing-id"], (
-        "a job that takes its partitions by itself has no member"
+        "a job that assigns its partitions itself has no member"
     )
 
 
@@ -199,7 +199,7 @@ def test_aborted_input_is_the_reason_only_where_input_was_aborted() -> None:
 def test_positions_that_were_committed_before_the_records() -> None:
     committed = of(ONE, ASKS, fetch("in", count=5), offsets("in", 5))
     assert why(LOST, *committed, *of(TWO, ASKS, fetch("in", offset=5, found=False))) == ["offsets-outside"]
-    assert why(LOST, *committed) == [], "its process went on"
+    assert why(LOST, *committed) == [], "its process continued"
 
 
 def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:

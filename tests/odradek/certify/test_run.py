@@ -29,7 +29,7 @@ from tests.support.deadlines import HANG_S
 
 def timeline(transactional_id: str) -> Any:
     if transactional_id == "refused":
-        raise NotFound(404, "no transaction log knows the id")
+        raise NotFound(404, "the transactional id is unknown")
     return SimpleNamespace(text=f"timeline of {transactional_id}")
 
 

@@ -88,7 +88,7 @@ def deleted_without_a_node(s: ClusterStory) -> Iterator[None]:
     s.await_isr(new, {1, 2})
     s.await_replicated(new, 1, [1, 2])
     metadata(s, new, 1)
-    s.until(lambda: set(log_sizes(s, 1)) == {(new.name, 0)}, "node 1 has deleted what it had")
+    s.until(lambda: set(log_sizes(s, 1)) == {(new.name, 0)}, "node 1 has deleted its replicas")
     s.fetch(new, 0, v=16, at=1)
     list_offsets(s, new, 2)
     list_offsets(s, gone, 1)
@@ -147,7 +147,7 @@ def unregistered(s: ClusterStory) -> Iterator[None]:
     s.await_leader(t, 2)
     s.ask("unregister_broker", 0, broker_id=1)
     s.ask("unregister_broker", 0, broker_id=1, note="again")
-    s.until(lambda: not any(row["broker_id"] == 1 for row in all_brokers(s, 3)), "node 1 is forgotten")
+    s.until(lambda: not any(row["broker_id"] == 1 for row in all_brokers(s, 3)), "node 1 is unregistered")
     s.ask("describe_cluster", 2, at=3, include_fenced_brokers=True)
     metadata(s, t, 3)
     describe(s, t, 3)
@@ -202,5 +202,5 @@ def features(s: ClusterStory) -> Iterator[None]:
     yield
     s.put("the same", finalized(2) == finalized(3))
     yield
-    s.until(lambda: finalized(1) == finalized(2), "node 1 knows the features")
+    s.until(lambda: finalized(1) == finalized(2), "node 1 has the features")
     s.put("the same", all(finalized(at) == finalized(1) for at in (2, 3)))

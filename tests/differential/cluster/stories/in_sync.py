@@ -128,6 +128,6 @@ def a_follower_dies(s: ClusterStory) -> Iterator[None]:
     metadata(s, t, 2)
     describe(s, t, 1)
     delete_records(s, t, 2, 1)
-    s.until(lambda: s.log_start(t, 1) == 1, "the follower has deleted, too")
+    s.until(lambda: s.log_start(t, 1) == 1, "the follower has the new log start, too")
     s.fetch(t, 0, v=11, at=1, note="deleted, at the follower")
     s.fetch(t, 1, v=11, at=1, note="at the follower")

@@ -140,7 +140,8 @@ def more_partitions(
     answer = s.ask("create_partitions", 3, validate_only=False, note=note, **body, **more)
     if not any(raw.error_codes(answer)):
         s.until(
-            lambda: all(len(s.partitions(t, at)) == count for at in s.side.reachable()), f"{t.name} has grown"
+            lambda: all(len(s.partitions(t, at)) == count for at in s.side.reachable()),
+            f"{t.name} has more partitions",
         )
 
 

@@ -138,7 +138,7 @@ def with_more_and_fewer_replicas(s: NodesStory) -> None:
         lambda: (
             not s.cluster.look(3, "list_partition_reassignments", 0, timeout=10_000, topics=None)["topics"]
         ),
-        "all has moved",
+        "all partitions have moved",
     )
     s.run(*more, "--verify", show=SORTED)
     s.run(f"--describe --topic {orders.name}", tool="kafka-topics")
