@@ -51,6 +51,6 @@ def test_nothing_is_lost_duplicated_or_torn_in_a_minute(seed: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif("ODRADEK_CHAOS_PLAN" not in os.environ, reason="for a plan that was kept")
-def test_a_plan_that_was_kept() -> None:
+def test_a_stored_plan() -> None:
     plan = Plan.load(Path(os.environ["ODRADEK_CHAOS_PLAN"]))
     print(run(plan, LONG_S, new_directory(f"again-{plan.seed}")))

@@ -46,7 +46,7 @@ def right() -> tuple[History, End]:
     return History([committed, aborted, unknown], sends, views), end
 
 
-def test_a_run_that_was_right_has_no_complaints() -> None:
+def test_a_correct_run_has_no_violations() -> None:
     assert complaints(*right(), [JOB]) == []
 
 
@@ -78,7 +78,7 @@ Spoil = Callable[[History, End], object]
         (lambda h, e: e.stable_and_high.update({A: (4, 6)}), "tx-0: a transaction hangs"),
     ],
 )
-def test_what_is_wrong_is_said(spoil: Spoil, said: str) -> None:
+def test_each_violation_is_reported(spoil: Spoil, said: str) -> None:
     history, end = right()
     spoil(history, end)
     found = complaints(history, end, [JOB])

@@ -19,7 +19,9 @@ from tests.support.deadlines import HANG_S
         (["a/0", "a/1", "a/2"], (1, 0, 0)),
     ],
 )
-def test_what_is_not_right_is_counted(seen: list[str], found: tuple[int, int, int]) -> None:
+def test_lost_duplicated_and_reordered_records_are_counted(
+    seen: list[str], found: tuple[int, int, int]
+) -> None:
     acknowledged = {"a": {(0, 0), (0, 1), (0, 2)}, "b": {(0, 0)}}
     assert verdict(["a", "b"], {0: seen}, acknowledged) == found
 

@@ -15,7 +15,7 @@ def test_the_same_seed_gives_the_same_plan() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_every_step_means_something_and_comes_to_an_end(seed: int) -> None:
+def test_every_step_is_valid_and_every_fault_ends(seed: int) -> None:
     plan = draw(seed, 5000)
     assert Plan.from_json(plan.to_json()) == plan
     assert str(plan).startswith(f"seed {seed}\nat ")
@@ -37,7 +37,7 @@ def test_each_third_plan_is_gentle() -> None:
     assert [draw(seed, 5000).is_gentle for seed in range(6)] == [True, False, False] * 2
 
 
-def test_the_seeds_together_know_every_trouble() -> None:
+def test_the_seeds_together_have_every_fault() -> None:
     text = "\n".join(str(draw(seed, 5000)) for seed in range(20))
     words = (
         "kill node",

@@ -12,7 +12,7 @@ from tests.chaos.run import ChaosFailed
 from tests.support.kept_runs import load
 
 
-def test_runs_go_on_behind_the_last_seed_that_is_kept(
+def test_runs_continue_after_the_last_stored_seed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     minutes = iter(range(100))

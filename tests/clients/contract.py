@@ -106,9 +106,7 @@ class Contract:
         assert "orders" not in topics(broker.bootstrap)
 
     @pytest.mark.feature("every codec", "idempotence", "produce and read")
-    def test_every_codec_is_kept_as_sent_by_idempotent_producers(
-        self, program: Program, start_broker: StartBroker
-    ):
+    def test_batches_of_every_codec_are_stored_unchanged(self, program: Program, start_broker: StartBroker):
         """F2, C7: each producer has an id of its own, and its sequence begins at zero."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("codecs", broker.bootstrap, "orders")
@@ -173,7 +171,7 @@ class Contract:
         assert committed_offset(broker.bootstrap, "all", "orders") == 12
 
     @pytest.mark.feature("transactions")
-    def test_it_speaks_the_versions_that_we_expect(self, program: Program, start_broker: StartBroker):
+    def test_it_uses_the_expected_request_versions(self, program: Program, start_broker: StartBroker):
         with relayed(start_broker, "orders:1", "done:1") as (_, relay):
             with program.start("transactions", relay.bootstrap, "orders", "payments") as writer:
                 writer.expect("open", True)
@@ -235,7 +233,9 @@ class Contract:
         assert committed_offset(broker.bootstrap, "zombies", "orders") < 0
 
     @pytest.mark.feature("classic group")
-    def test_two_members_share_and_one_inherits(self, program: Program, start_broker: StartBroker):
+    def test_two_members_share_partitions_and_one_takes_over(
+        self, program: Program, start_broker: StartBroker
+    ):
         broker = start_broker(topics=["orders:4"])
         with program.start("member", broker.bootstrap, "orders", "workers") as first:
             first.expect("assigned", [0, 1, 2, 3])
@@ -348,9 +348,7 @@ class GroupContract:
             member.finish()
 
     @pytest.mark.feature("groups change their protocol")
-    def test_a_group_changes_its_protocol_with_members_in_it(
-        self, program: Program, start_broker: StartBroker
-    ):
+    def test_a_group_with_members_changes_its_protocol(self, program: Program, start_broker: StartBroker):
         broker = start_broker(topics=["orders:4"], settings=QUICK)
 
         def start(protocol: str) -> Running:

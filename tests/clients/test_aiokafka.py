@@ -51,7 +51,7 @@ async def test_an_idempotent_producer_numbers_its_batches(start_broker: StartBro
 
 
 @pytest.mark.feature("produce and read")
-async def test_a_group_goes_on_where_it_was(start_broker: StartBroker):
+async def test_a_group_continues_at_its_committed_offset(start_broker: StartBroker):
     broker = start_broker(topics=["orders:1"])
     async with aiokafka.AIOKafkaProducer(bootstrap_servers=broker.bootstrap) as producer:
         for expected in (b"a", b"b"):

@@ -105,7 +105,7 @@ def test_a_hanging_transaction_is_made_found_and_committed(run: Run) -> None:
     assert run("txn", "find-hanging") == "no transaction hangs\n"
 
 
-def test_a_group_is_moved_and_its_lag_explained(run: Run) -> None:
+def test_offsets_of_a_group_are_reset_and_its_lag_is_explained(run: Run) -> None:
     run("topic", "create", "lagging")
     run("produce", "lagging", "a", "b", "c")
     run("consume", "lagging", "-g", "readers", "-n", "1")

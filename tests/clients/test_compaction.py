@@ -184,7 +184,7 @@ def test_a_consumer_sees_the_last_value_of_each_key(compacted: Any, read: Any, i
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
 
 
-def test_there_were_gaps_empty_batches_and_lonely_markers(compacted: Any):
+def test_the_log_has_gaps_empty_batches_and_markers_without_data(compacted: Any):
     broker, _ = compacted
     stored = [batch for path in sorted(folder(broker).glob("*.log")) for batch in batches(path.read_bytes())]
     assert any(not batch.record_count and not batch.is_control for batch in stored)

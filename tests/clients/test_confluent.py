@@ -105,7 +105,7 @@ def assignments(*consumers: Consumer) -> list[set[int]]:
 
 @pytest.mark.feature("classic group")
 @pytest.mark.parametrize("strategy", ["range", "roundrobin", "cooperative-sticky"])
-def test_partitions_are_shared_out_anew_when_members_come_and_go(
+def test_partitions_are_reassigned_when_members_join_and_leave(
     strategy: str, start_broker: StartBroker, new_consumer: NewConsumer
 ):
     broker = start_broker(topics=["orders:4"])

@@ -106,7 +106,9 @@ def test_members_share_come_and_go(start_broker: StartBroker, new_consumer: NewC
 
 
 @pytest.mark.feature("consumer group (KIP-848)")
-def test_a_member_that_dies_is_missed_after_its_session(start_broker: StartBroker, new_consumer: NewConsumer):
+def test_a_dead_member_is_removed_after_its_session_timeout(
+    start_broker: StartBroker, new_consumer: NewConsumer
+):
     sessions = {"group.consumer.min.session.timeout.ms": "500", "group.consumer.session.timeout.ms": "1000"}
     broker = start_broker(topics=["orders:4"], settings=QUICK | sessions)
     staying, stuck = new_consumer(broker), new_consumer(broker, max_poll_interval_ms=1_000)

@@ -56,7 +56,7 @@ def hanging(written: Written, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_hanging_transaction_is_looked_into_and_ended(
+def test_a_hanging_transaction_is_inspected_and_ended(
     written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
 ):
     before = {path.name: path.read_bytes() for path in hanging.iterdir()}
@@ -95,7 +95,7 @@ def test_a_hanging_transaction_is_looked_into_and_ended(
     assert "undecided" not in values(broker.bootstrap, "flow")
 
 
-def test_partitions_of_a_topic_come_one_after_the_other(
+def test_partitions_of_a_topic_are_imported_one_by_one(
     written: Written, tmp_path: Path, start_broker: StartBroker
 ):
     data_dir = tmp_path / "data"
@@ -112,7 +112,7 @@ def test_partitions_of_a_topic_come_one_after_the_other(
     assert (seen["partitions"]["trimmed-0"]["start"], seen["partitions"]["trimmed-0"]["end"]) == (0, 10)
 
 
-def test_what_was_torn_in_copying_is_cut_and_said(
+def test_a_torn_batch_of_a_copied_log_is_truncated_and_reported(
     written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
 ):
     """The broker was writing while its folder was copied: half a batch, and indexes with entries beyond the log."""
@@ -126,7 +126,7 @@ def test_what_was_torn_in_copying_is_cut_and_said(
     assert "behind" not in values(broker.bootstrap, "flow", "read_uncommitted")
 
 
-def test_what_cannot_be_taken_is_said(
+def test_a_folder_that_cannot_be_imported_is_refused_with_the_reason(
     written: Written, tmp_path: Path, start_broker: StartBroker, capsys: pytest.CaptureFixture[str]
 ):
     data_dir = tmp_path / "data"

@@ -147,7 +147,7 @@ def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
     assert len(image.quotas) == 1
 
 
-def test_the_directory_stays_who_it_is(written: Written, start_broker: StartBroker):
+def test_the_directory_keeps_its_cluster_id_and_node_id(written: Written, start_broker: StartBroker):
     identity = (written.data / "meta.properties").read_text()
     highest = metadata_of(written.data).next_producer_id
     assert highest >= 1000
@@ -157,7 +157,7 @@ def test_the_directory_stays_who_it_is(written: Written, start_broker: StartBrok
     assert (written.data / "meta.properties").read_text() == identity
 
 
-def test_an_open_transaction_goes_on_and_is_committed_by_its_producer(written: Written, broker: Broker):
+def test_an_open_transaction_is_continued_and_committed_by_its_producer(written: Written, broker: Broker):
     """The producer id, epoch and sequences are restored: the next batch is accepted, an old one is not."""
     filled = written.filled
     assert content.undecided(broker.host, broker.port) == ["flow-0", "orders-0"]
@@ -214,13 +214,13 @@ def test_a_producer_s_last_batch_is_recognised_when_it_comes_again(
         assert ask.end_offset("idempotent") == end == written.filled.last_batch_offset + 3
 
 
-def test_the_folder_of_a_deleted_topic_goes(written: Written, start_broker: StartBroker):
+def test_the_folder_of_a_deleted_topic_is_removed(written: Written, start_broker: StartBroker):
     assert [path.name[-7:] for path in written.data.glob("gone-topic-0.*")] == ["-delete"]
     start_broker(data_dir=written.data)
     eventually(lambda: not list(written.data.glob("gone-topic-0*")), "the folder is removed")
 
 
-def test_life_goes_on_and_survives_restarts(written: Written, broker: Broker):
+def test_new_records_are_accepted_and_survive_restarts(written: Written, broker: Broker):
     with Asked(broker.host, broker.port) as ask:
         ask.create("more", 3)
         ask("delete_topics", 4, topic_names=["segments"], timeout=10_000)
@@ -272,7 +272,9 @@ def assert_same(expected: Mapping[str, Any], seen: Mapping[str, Any], *, but: Co
 @pytest.mark.java
 @pytest.mark.more
 @pytest.mark.xdist_group("jvm")
-def test_kafka_goes_on_where_we_stopped_and_we_where_kafka_stopped(start_broker: StartBroker, tmp_path: Path):
+def test_kafka_continues_after_our_broker_and_our_broker_after_kafka(
+    start_broker: StartBroker, tmp_path: Path
+):
     ours = start_broker()
     filled = content.fill(ours.host, ours.port)
     content.fill_compacted(ours.host, ours.port)
@@ -326,7 +328,9 @@ def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
 @pytest.mark.more
 @pytest.mark.xdist_group("jvm")
 @pytest.mark.parametrize("name", [pytest.param("clean", marks=pytest.mark.slow), "killed"])
-def test_what_kafka_wrote_comes_back_to_kafka(name: str, start_broker: StartBroker, tmp_path: Path):
+def test_kafka_reads_its_directory_after_our_broker_used_it(
+    name: str, start_broker: StartBroker, tmp_path: Path
+):
     """From Kafka to our broker, a kill, and back to Kafka: feature levels and quotas that we do not support are still
     there."""
     home = tmp_path / "kafka"

@@ -109,7 +109,7 @@ def assert_seen(broker: Broker, *expected: Body) -> None:
         assert_same(of_ours(each), seen)
 
 
-def test_a_killed_release_goes_on_and_commits(
+def test_a_transaction_of_a_killed_release_is_committed(
     written: Written, start_broker: StartBroker, tmp_path: Path
 ) -> None:
     """Kafka 4.3.1 then continues on the directory."""
@@ -123,13 +123,13 @@ def test_a_killed_release_goes_on_and_commits(
         assert_same(of_ours(expected), of_ours(content.observe(kafka.host, kafka.port)))
 
 
-def test_a_stopped_release_goes_on_and_aborts(written: Written, start_broker: StartBroker) -> None:
+def test_a_transaction_of_a_stopped_release_is_aborted(written: Written, start_broker: StartBroker) -> None:
     broker = start_broker(data_dir=written.stopped)
     assert_seen(broker, written.seen_again, written.seen_by_latest)
     abort(broker)
 
 
-def test_an_upgraded_release_goes_on_and_aborts(written: Written, start_broker: StartBroker) -> None:
+def test_a_transaction_of_an_upgraded_release_is_aborted(written: Written, start_broker: StartBroker) -> None:
     broker = start_broker(data_dir=written.upgraded)
     assert_seen(broker, written.seen_upgraded)
     abort(broker)

@@ -70,7 +70,7 @@ class TestPlatformatic(Contract, GroupContract):
     # A static member that is closed leaves the group.
     keeps_static_members = frozenset()
     test_the_broker_resolves_a_regular_expression = None
-    test_a_group_changes_its_protocol_with_members_in_it = None
+    test_a_group_with_members_changes_its_protocol = None
     test_the_loop_of_a_consumer_group_outlives_the_broker = None
     test_the_loop_is_exactly_once_though_members_are_killed = None
     test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions = None

@@ -31,7 +31,9 @@ class TestNodeLibrdkafka(GroupContract):
     test_transactions_commit_abort_and_hold_back_committed_readers = (
         Contract.test_transactions_commit_abort_and_hold_back_committed_readers
     )
-    test_two_members_share_and_one_inherits = Contract.test_two_members_share_and_one_inherits
+    test_two_members_share_partitions_and_one_takes_over = (
+        Contract.test_two_members_share_partitions_and_one_takes_over
+    )
 
     @pytest.fixture
     def program(self) -> Program:
@@ -44,7 +46,7 @@ class TestNodeLibrdkafka(GroupContract):
         assert said == [{"again": "false"}, {"partitions": 3}, {"left": False}]
 
     @pytest.mark.feature("every codec", "idempotence", "produce and read")
-    def test_codecs_are_kept_as_sent_by_idempotent_producers(
+    def test_batches_of_idempotent_producers_are_stored_unchanged(
         self, program: Program, start_broker: StartBroker
     ):
         broker = start_broker(topics=["orders:1"])

@@ -39,14 +39,18 @@ class TestSegmentio:
         Contract.test_topics_are_made_grown_described_and_deleted
     )
     test_the_same_key_goes_where_java_puts_it = Contract.test_the_same_key_goes_where_java_puts_it
-    test_two_members_share_and_one_inherits = Contract.test_two_members_share_and_one_inherits
+    test_two_members_share_partitions_and_one_takes_over = (
+        Contract.test_two_members_share_partitions_and_one_takes_over
+    )
 
     @pytest.fixture
     def program(self) -> Program:
         return Program(go_program("segmentio"))
 
     @pytest.mark.feature("every codec", "produce and read")
-    def test_every_codec_is_kept_as_sent(self, program: Program, start_broker: StartBroker):
+    def test_batches_of_every_codec_are_stored_unchanged_by_the_broker(
+        self, program: Program, start_broker: StartBroker
+    ):
         broker = start_broker(topics=["orders:1"], settings=QUICK)
         said = program.run("codecs", broker.bootstrap, "orders")
         assert said == [

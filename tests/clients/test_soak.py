@@ -30,7 +30,7 @@ def test_a_seed_always_draws_the_same_points():
     assert names == set(DEATHS)
 
 
-def test_a_run_goes_on_behind_the_last_seed_of_each_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_each_client_continues_after_its_last_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     results = tmp_path / "results.jsonl"
 
     def one_run(job: Job, seed: int) -> Result:
@@ -46,7 +46,7 @@ def test_a_run_goes_on_behind_the_last_seed_of_each_client(tmp_path: Path, monke
     assert soak.next_seed_of(found, "other") == 1
 
 
-def test_the_client_whose_run_is_longest_ago_comes_next():
+def test_the_client_with_the_oldest_run_is_next():
     found = [Result(1, "2026-01-01", 1.0, RIGHT, job.name) for job in JOBS]
     assert soak.longest_ago([], JOBS) == JOBS[0]
     assert soak.longest_ago(found[:3], JOBS) == JOBS[3]

@@ -137,7 +137,7 @@ def test_a_container_with_the_broker_s_handle(engine: Engine | RealEngine):
     assert engine.containers == {}
 
 
-def test_the_page_s_python_does_as_it_stands_there(engine: Engine | RealEngine):
+def test_the_python_of_the_page_works(engine: Engine | RealEngine):
     page = (ROOT / "docs" / "container.md").read_text("utf-8")
     snippets = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert len(snippets) == 2

@@ -29,19 +29,19 @@ def test_an_exchange_that_differs_in_a_field_is_not_as_kafka_s():
     assert found == {("fetch", 4): Exchanges(2, 1, 0, {"why"}), ("fetch", 12): Exchanges(1, 0, 0, set())}
 
 
-def test_another_error_is_counted_apart():
+def test_different_error_codes_are_counted_separately():
     found = exchanges_of(
         KAFKA, [difference(1, "topics.0.error_code"), difference(2, "answer", {}, "silence")]
     )
     assert found == {("fetch", 4): Exchanges(2, 1, 1), ("fetch", 12): Exchanges(1, 1, 1)}
 
 
-def test_behind_the_end_of_a_story_nothing_is_as_kafka_s():
+def test_exchanges_after_the_end_of_a_story_count_as_different():
     found = exchanges_of(KAFKA, [difference(1, "ask", KAFKA[1], {"ask": ABSENT})])
     assert found == {("fetch", 4): Exchanges(2, 1, 1), ("fetch", 12): Exchanges(1, 1, 1)}
 
 
-def test_stories_are_summed_up():
+def test_numbers_of_stories_are_added():
     one = to_json(exchanges_of(KAFKA, [difference(0, "size")], [ROW]))
     assert sum_of([one, one]) == {
         ("fetch", 4): Exchanges(4, 2, 0, {"why"}),
@@ -71,7 +71,7 @@ def test_a_feature_is_shown_by_all_of_its_tests():
     ]
 
 
-def test_what_is_left_out_is_as_before():
+def test_a_test_that_was_left_out_keeps_its_stored_result():
     lines = [
         {"client": "kcat", "feature": "fencing", "outcome": LEFT_OUT},
         {"client": "Java", "feature": "fencing", "outcome": LEFT_OUT},
@@ -80,16 +80,16 @@ def test_what_is_left_out_is_as_before():
     assert shown_by(lines, BEFORE) == Shown({}, BEFORE.clients | {"Java": {}}, BEFORE.tools)
 
 
-def test_tests_that_are_gone_show_nothing():
+def test_removed_tests_have_no_result():
     assert shown_by([{"tool": "kafka-acls", "outcome": "failed"}], BEFORE) == Shown(
         {}, {}, {"kafka-acls": {"passed": 0, "failed": 1}}
     )
 
 
-def test_what_is_kept_is_read_as_it_was_written():
+def test_stored_results_are_read_as_they_were_written():
     kept = shown.kept()
     assert parse(kept.text) == kept
 
 
-def test_the_page_says_what_is_kept():
+def test_the_page_shows_the_stored_results():
     assert page.PAGE.read_text() == page.page(shown.kept()), "python -m tests.compatibility.shown --page"

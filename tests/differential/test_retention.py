@@ -91,14 +91,14 @@ def log_starts(bootstrap: str) -> dict[str, int]:
 
 
 @pytest.mark.slow
-def test_this_broker_keeps_what_the_cases_say(start_broker: StartBroker):
+def test_this_broker_retains_the_expected_segments(start_broker: StartBroker):
     found = log_starts(start_broker(settings=SETTINGS).bootstrap)
     assert found == {name: case.log_start for name, case in CASES.items()}
 
 
 @pytest.mark.slow
 @pytest.mark.java
-def test_kafka_keeps_what_the_cases_say():
+def test_kafka_retains_the_expected_segments():
     with kafka(SETTINGS) as oracle:
         found = log_starts(f"{oracle.host}:{oracle.port}")
     assert found == {name: case.log_start for name, case in CASES.items()}

@@ -28,7 +28,7 @@ def with_handler(api: Api, handler: Handler) -> Api:
 
 
 @pytest.mark.parametrize("key", sorted(discover()))
-def test_what_is_drawn_is_what_our_decoder_reads(key: int):
+def test_our_decoder_reads_the_random_requests(key: int):
     """kio encodes and our codec decodes: no bytes are left over, in any version."""
     api = raw_name(key)
     for version in APIS[key].versions:

@@ -78,7 +78,7 @@ def test_a_mechanism_that_fails_is_found(monkeypatch: pytest.MonkeyPatch):
         fuzz(seed=1, clients=300)
 
 
-def test_who_has_proved_nothing_is_found(monkeypatch: pytest.MonkeyPatch):
+def test_an_authentication_without_a_proof_is_found(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(plain.PlainUsers, "authenticate", lambda *_: True)
     with pytest.raises(Failure, match=r"PLAIN.*authenticated as .* without a proof"):
         fuzz(seed=1, clients=300)

@@ -181,7 +181,7 @@ def test_what_is_held_goes_on_when_released(broker: odradek.Broker) -> None:
         _ = rule.hits
 
 
-def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
+def test_a_wait_that_times_out_reports_the_hits_so_far(broker: odradek.Broker) -> None:
     with (
         broker.faults.add("EndTxn -> drop") as rule,
         pytest.raises(odradek.FaultNotHit, match=r"EndTxn -> drop: 0 of 3 hits after 0.01 s \(0 matched\)"),
@@ -189,7 +189,7 @@ def test_to_wait_in_vain_says_how_far_it_came(broker: odradek.Broker) -> None:
         rule.wait(3, timeout_s=0.01)
 
 
-def test_to_wait_in_vain_says_what_came_instead(broker: odradek.Broker) -> None:
+def test_a_wait_that_times_out_reports_similar_requests(broker: odradek.Broker) -> None:
     commit(producer_of(broker, "instead"))
 
     def said(rule: str) -> str:
@@ -276,7 +276,7 @@ def test_the_trace_is_read_followed_and_captured(broker: odradek.Broker, tmp_pat
     assert b"traced" in (tmp_path / "trace.pcap").read_bytes()
 
 
-def test_who_follows_hears_when_the_broker_goes() -> None:
+def test_a_follower_of_the_trace_gets_an_error_when_the_broker_ends() -> None:
     with odradek.Broker() as broker, broker.trace.follow() as exchanges:
         broker.kill()
         assert list(exchanges) == []
@@ -351,7 +351,7 @@ def test_an_answer_that_is_no_control_port_s_is_said_so(broker: odradek.Broker) 
     broker.process.tracebacks_expected = False
 
 
-def test_a_broker_that_is_busy_is_not_said_to_be_gone() -> None:
+def test_a_busy_broker_is_not_reported_as_unreachable() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         client = ControlClient(f"http://127.0.0.1:{silent.getsockname()[1]}", timeout_s=0.05)
         with pytest.raises(

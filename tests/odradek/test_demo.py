@@ -81,7 +81,7 @@ os._exit(0)
 """
 
 
-def test_a_worker_does_not_outlive_whom_it_works_for(tmp_path: Path):
+def test_a_worker_ends_with_the_process_that_started_it(tmp_path: Path):
     parent = [sys.executable, "-c", PARENT.format(directory=str(tmp_path))]
     pid = subprocess.run(parent, capture_output=True, text=True, check=True).stdout.strip()
     eventually(lambda: not psutil.pid_exists(int(pid)), "the worker has ended")

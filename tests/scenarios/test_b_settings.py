@@ -43,7 +43,7 @@ def transact(producer: TransactionalProducer, value: str) -> None:
     send_and_commit(producer, value)
 
 
-def test_an_idle_id_is_forgotten_with_a_tombstone(
+def test_an_idle_transactional_id_expires_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
     """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING), and a new one a new producer
@@ -134,7 +134,7 @@ def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: Start
     assert (found["segment.bytes"], found["min.insync.replicas"]) == ("104857600", "1")
 
 
-def test_one_setting_brings_kafka_s_own_defaults_back(start_broker: StartBroker):
+def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
     """B3: three replicas are impossible on one node, so there is no coordinator, as in Kafka."""
     broker = start_broker(settings={"odradek.defaults": "kafka"})
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders", call_timeout_s=1)

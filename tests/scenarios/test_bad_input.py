@@ -165,7 +165,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Ca
     )
 
 
-def test_a_frame_that_is_never_finished_is_nothing(connect: Callable[[], Peer]) -> None:
+def test_an_unfinished_frame_is_ignored(connect: Callable[[], Peer]) -> None:
     peer = connect()
     frame = raw.encode_request("metadata", 9, {"topics": None}, 7)
     peer.wire.send_bytes(struct.pack(">i", len(frame)) + frame[:-3])

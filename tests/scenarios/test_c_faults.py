@@ -75,7 +75,7 @@ def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
     assert written(broker) == ["one", "two", "three"]
 
 
-def test_an_answer_that_never_comes_is_as_good_as_a_lost_one(
+def test_a_response_that_never_comes_has_the_effect_of_a_lost_one(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
     """C1: the connection stays open without a response, until the client's request timeout."""
@@ -106,7 +106,7 @@ def test_an_answer_lost_in_a_transaction_commits_it_once(
     assert (data.is_control, marker.is_control) == (False, True)
 
 
-def test_a_batch_that_the_network_doubles_is_written_once(
+def test_a_batch_that_the_network_duplicates_is_written_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
     """C2: each request is handled twice in sequence; only the first handling writes."""
@@ -131,7 +131,7 @@ def test_a_batch_that_lingers_in_the_network_is_written_once(
     assert written(broker) == ["one", "two", "three"]
 
 
-def test_without_idempotence_what_lingers_is_written_again_and_late(
+def test_without_idempotence_a_delayed_batch_is_written_twice(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
     producer = new_producer(broker.bootstrap, more=plain(client, acks=-1))
@@ -178,7 +178,7 @@ def test_at_most_once_shows_the_loss(
 
 
 @pytest.mark.parametrize(("loss", "found"), list(zip(LOSSES, [["one"], ["one", "two"]], strict=True)))
-def test_acks_0_loses_without_a_word(
+def test_acks_0_loses_records_without_an_error(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
     """There is no response that could be lost, and no retry."""
@@ -222,5 +222,5 @@ def test_a_producer_that_stands_still_delays_no_other(new_producer: NewProducer,
     assert written(broker) == ["quick", "slow"]
 
 
-def test_every_client_has_its_words_here():
+def test_every_client_has_its_settings_here():
     assert set(IDEMPOTENCE) == set(PATIENT) == set(IN_A_SECOND) == set(CLIENTS)

@@ -150,7 +150,7 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
     assert values(relay.bootstrap, "orders") == ["one", "two", "three"]
 
 
-def test_a_new_producer_without_an_id_is_a_stranger(
+def test_a_new_producer_without_a_transactional_id_gets_a_new_producer_id(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
     """C7: it gets a new producer id each time, also after a restart of the broker; repeated records are written again."""

@@ -164,7 +164,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
 
 
 @pytest.mark.parametrize("client", ["confluent", JAVA])
-def test_a_client_that_waited_in_vain_does_not_know_that_it_is_written(
+def test_a_client_with_a_timeout_does_not_learn_that_the_record_is_written(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
     """A follower in the ISR does not fetch until the request times out: the record is there, and a retry writes it again."""

@@ -88,7 +88,7 @@ def test_an_operator_sees_where_each_transaction_stands(start_broker: StartBroke
     }
 
 
-def test_an_operator_filters_what_runs_for_long_or_is_called_so(start_broker: StartBroker):
+def test_an_operator_filters_by_duration_and_pattern(start_broker: StartBroker):
     """The filters of KIP-994 (duration) and KIP-1152 (pattern)."""
     broker = at_level(start_broker, "2")
     for name in ("orders-1", "orders-2", "payments"):

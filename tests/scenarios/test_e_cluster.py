@@ -257,7 +257,7 @@ async def _turns() -> None:
 # -- between the markers ------------------------------------------------------------------------------------
 
 
-def test_some_markers_are_there_and_the_others_are_not(
+def test_some_markers_are_written_and_the_others_held(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
     """EndTxn succeeded; consumers see the transaction in the partitions with markers, and stop at it in the others."""

@@ -178,7 +178,7 @@ def test_a_slow_disk_delays_what_is_written_there_and_nothing_else(
     assert values(everywhere(broker), "orders") == ["before", "slow"]
 
 
-def test_where_the_disk_of_the_leader_is_full_another_replica_leads(start: Callable[..., InProcess]):
+def test_if_the_disk_of_the_leader_is_full_another_replica_leads(start: Callable[..., InProcess]):
     """The client retries and loses nothing. After a restart with space on the disk the old leader is in sync again."""
     broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
     producer = ConfluentProducer(everywhere(broker))
@@ -206,7 +206,7 @@ def offline_as_seen_by_each_node(broker: InProcess) -> list[list[int]]:
     return seen
 
 
-def test_a_replica_that_stands_still_leaves_the_isr_and_comes_back(start: Callable[..., InProcess]):
+def test_a_paused_replica_leaves_the_isr_and_rejoins_it(start: Callable[..., InProcess]):
     broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
     producer = ConfluentProducer(everywhere(broker))
     producer.send("orders", ["one"])

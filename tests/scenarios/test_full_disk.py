@@ -63,7 +63,7 @@ def offsets(broker: Broker, index: int) -> list[int]:
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="the limit of another process is Linux's")
-def test_a_partition_that_may_not_grow_goes_offline_and_comes_back_whole(start_broker: StartBroker) -> None:
+def test_a_partition_that_cannot_grow_goes_offline_and_recovers(start_broker: StartBroker) -> None:
     broker = start_broker(topics=["orders:2"])
     with Peer(broker) as peer:
         assert peer.produce(1, b"before") == (0, 0)
@@ -94,7 +94,7 @@ def test_a_partition_that_may_not_grow_goes_offline_and_comes_back_whole(start_b
     assert offsets(broker, 0) == [*acknowledged, len(acknowledged)]
 
 
-def test_a_broker_that_may_write_nothing_says_so_and_ends(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_write_logs_the_reason_and_ends(tmp_path: Path) -> None:
     """From the first file on."""
     limit = (
         "import resource, runpy\n"

@@ -80,7 +80,7 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
     assert epochs["new"] == [(0, False), (1, True), (1, False), (2, True), (2, False), (3, True)]
 
 
-def test_one_id_in_both_protocols_by_turns(start_broker: StartBroker):
+def test_one_transactional_id_alternates_between_the_protocols(start_broker: StartBroker):
     """As when an application is upgraded from one client to the other, and downgraded again."""
     broker = at_level(start_broker, "2")
     for turn, new in enumerate((False, True, False, True)):

@@ -95,7 +95,7 @@ def open_files(broker: Broker) -> int:
 @pytest.mark.skipif(
     not os.path.isdir("/proc/self/fd"), reason="the open files of another process are Linux's"
 )
-def test_all_partitions_serve_though_few_files_may_be_open(start_broker: StartBroker) -> None:
+def test_all_partitions_work_with_a_small_limit_of_open_files(start_broker: StartBroker) -> None:
     acknowledged: Acknowledged = {}
     broker = start_broker(settings={"odradek.open.files.max": OPEN_FILES_MAX})
     with connected(broker) as peer:

@@ -45,7 +45,7 @@ def transact(producer: Any, value: str) -> None:
     producer.commit()
 
 
-def test_an_id_that_was_idle_for_a_week_is_forgotten(start, client: str, new_producer: NewProducer):
+def test_a_transactional_id_that_was_idle_for_a_week_expires(start, client: str, new_producer: NewProducer):
     """B1, with Kafka's default of seven days."""
     broker = start()
     producer = new_producer(broker.bootstrap, "orders")

@@ -52,7 +52,7 @@ def test_a_restore_that_the_end_of_the_broker_cuts_off_has_changed_nothing():
     assert ledger.records == Contents({"a"}, {"a"})
 
 
-def test_an_acknowledgement_of_before_a_reset_promises_nothing():
+def test_an_acknowledgement_from_before_a_reset_guarantees_nothing():
     ledger = ControlLedger()
     with ledger.writes("a") as acknowledged:
         killed(ledger, "reset")
@@ -68,10 +68,8 @@ def test_a_topic_whose_creation_a_reset_overtakes_may_be_there():
     assert ledger.topics == Contents({TOPIC}, {TOPIC, "extra"})
 
 
-@pytest.mark.parametrize(
-    ("found", "said"), [({"b"}, "lost: .'a'"), ({"a", "c"}, "should have removed.*'c'")]
-)
-def test_what_is_lost_or_back_is_broken(found: set[str], said: str):
+@pytest.mark.parametrize(("found", "said"), [({"b"}, "lost: .'a'"), ({"a", "c"}, "should have removed.*'c'")])
+def test_lost_and_restored_records_are_violations(found: set[str], said: str):
     contents = Contents({"a"}, {"a", "b"})
     contents.check({"a", "b"}, "records")
     with pytest.raises(Broken, match=said):

@@ -27,7 +27,7 @@ def story() -> tuple[Ledger, Content]:
     return ledger, content
 
 
-def test_a_sound_history_passes():
+def test_a_correct_history_passes():
     ledger, content = story()
     ledger.check_works(content)
     content[A] = [pair for pair in content[A] if b"old/3" not in pair[1]]
@@ -171,7 +171,7 @@ def test_a_record_that_was_seen_before_its_marker_was_committed_is_found():
         [b"copy 0:2", b"copy 0:0"],
     ],
 )
-def test_copies_and_the_offset_are_one(copies):
+def test_copies_and_the_committed_offset_agree(copies):
     read = [(0, b"a"), (2, b"b"), (5, b"c")]
     check_copies(A, 3, read, [b"copy 0:0", b"copy 0:2"])
     with pytest.raises(Broken, match="is consumed up to 3"):

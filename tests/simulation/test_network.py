@@ -70,7 +70,7 @@ def test_time_jumps_to_the_next_timer():
     simulated(story)
 
 
-def test_who_waits_for_nothing_is_told():
+def test_a_loop_without_timers_raises_an_error():
     async def story(loop: SimLoop) -> None:
         await loop.create_future()
 
@@ -147,7 +147,7 @@ def test_a_request_that_is_held_arrives_late_although_its_sender_is_no_more():
     simulated(story)
 
 
-def test_a_line_that_is_cut_carries_nothing_until_it_is_mended():
+def test_a_cut_line_delivers_nothing_until_it_is_restored():
     async def story(loop: SimLoop) -> None:
         client, server = await connected(loop)
         line = client.transport.line

@@ -33,7 +33,7 @@ def test_log_lines_and_faults_are_recognised():
     }
 
 
-def test_a_night_fails_if_a_seed_fails_or_a_path_is_never_reached(tmp_path: Path):
+def test_the_nightly_run_fails_if_a_seed_fails_or_a_path_is_never_reached(tmp_path: Path):
     every = {seed: {"seed": seed, "reached": list(rare.NAMES)} for seed in range(nightly.SEEDS_FOR_ALL)}
     assert nightly.verdict(every) == 0
     lacking = {seed: {"seed": seed, "reached": list(rare.NAMES[1:])} for seed in every}

@@ -91,7 +91,7 @@ def test_a_durable_replacement_leaves_the_old_content_or_the_new(disk: Disk):
     assert left(disk, "old") >= {b"new", b"newer", b""}
 
 
-def test_one_seed_leaves_one_thing(disk: Disk):
+def test_the_same_seed_leaves_the_same_content(disk: Disk):
     write_file(disk.root / "new", bytes(range(256)) * 100)
     for seed in SEEDS:
         contents = []
@@ -102,7 +102,7 @@ def test_one_seed_leaves_one_thing(disk: Disk):
         assert contents[0] == contents[1]
 
 
-def test_calls_fail_as_told(disk: Disk):
+def test_calls_fail_as_configured(disk: Disk):
     fault = disk.fail("write", code=errno.EDQUOT, path="*/some*", after=1, times=1)
     write_file(disk.root / "some", b"1")
     write_file(disk.root / "other", b"1")

@@ -22,5 +22,5 @@ from tests.support.tiers import tier_of
         (["check"], "check"),
     ],
 )
-def test_marks_say_the_tier(marks: list[str], tier: str):
+def test_marks_determine_the_tier(marks: list[str], tier: str):
     assert tier_of(marks) == tier

@@ -49,7 +49,7 @@ def expected() -> sweep.Outcomes:
 @pytest.mark.foreign
 @pytest.mark.client("Java AdminClient")
 @pytest.mark.feature("administration")
-def test_each_method_of_an_admin_client_comes_to_what_it_does_with_kafka(ours: sweep.Outcomes):
+def test_each_admin_method_has_the_same_outcome_as_with_kafka(ours: sweep.Outcomes):
     assert list(ours) == list(expected())
     assert {call: outcome for call, outcome in ours.items() if not call.startswith(UI)} == {
         call: outcome for call, outcome in expected().items() if not call.startswith(UI)
@@ -59,7 +59,7 @@ def test_each_method_of_an_admin_client_comes_to_what_it_does_with_kafka(ours: s
 @pytest.mark.foreign
 @pytest.mark.client("kafka-ui (the calls of its pages)")
 @pytest.mark.feature("administration")
-def test_the_pages_of_kafka_ui_show_what_they_do_with_kafka(ours: sweep.Outcomes):
+def test_the_pages_of_kafka_ui_have_the_same_outcome_as_with_kafka(ours: sweep.Outcomes):
     pages = {call: outcome for call, outcome in expected().items() if call.startswith(UI)}
     assert len(pages) > 10
     assert {call: outcome for call, outcome in ours.items() if call.startswith(UI)} == pages
@@ -67,5 +67,5 @@ def test_the_pages_of_kafka_ui_show_what_they_do_with_kafka(ours: sweep.Outcomes
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_TEST_S)
-def test_kafka_says_what_is_recorded():
+def test_kafka_has_the_recorded_outcomes():
     assert sweep.ask_kafka() == sweep.recorded()

@@ -21,6 +21,6 @@ def test_a_name_of_kafka_stays(word: str) -> None:
     assert TextNormal("~", {}, {}).lines(word, PLAIN) == [word]
 
 
-def test_what_a_network_thread_repeats_is_said_once() -> None:
+def test_repeated_lines_of_a_network_thread_are_dropped() -> None:
     line = "[kafka-producer-network-thread | p] ERROR org.apache.kafka.clients.Metadata - invalid topics"
     assert TextNormal("~", {}, {}).lines(f"{line}\n{line}\nout\nout", PLAIN) == [line, "out", "out"]

@@ -194,7 +194,7 @@ def test_a_new_connection_of_a_process_that_has_ended_is_the_started_ones() -> N
     assert done("add-instance", scene(job, entry("InitProducerId", "h:2"))[0])
 
 
-def test_a_clock_that_passes_nothing() -> None:
+def test_an_advance_without_an_effect() -> None:
     assert done("time-out-transaction", scene(Instances())[0]) == "no transaction was open"
     assert done("time-out-session", scene(Instances())[0]) == "no group had a member"
     assert done("expire-ids", scene(Instances())[0]) == "no transactional id expired"

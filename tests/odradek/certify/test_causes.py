@@ -85,7 +85,7 @@ def test_positions_outside_are_none_of_a_batch_that_was_read_once() -> None:
     assert why(twice(0, 1), *once) == []
 
 
-def test_positions_for_show_are_no_reason() -> None:
+def test_offsets_that_are_never_fetched_are_no_cause() -> None:
     """The job never fetches the offsets that it commits."""
     assert why(twice(0, 1), *(each for each in CRASH if each["api"] != "OffsetFetch")) == []
 
@@ -178,7 +178,7 @@ WAITED: Entries = [
 ]
 
 
-def test_a_batch_that_waited_since_before_a_rebalance() -> None:
+def test_a_batch_from_before_a_rebalance_is_a_cause() -> None:
     """Three of its records are duplicated: they were read again, and a batch had waited since before the rebalance."""
     stale = batch_of(8, 15, 20)
     assert why(twice(20, 24), *WAITED, *stale) == ["revoked-batch"]
@@ -238,7 +238,7 @@ NOT_REWOUND: Entries = [
 ]
 
 
-def test_an_abort_without_a_step_back() -> None:
+def test_an_abort_without_a_seek_back_is_a_cause() -> None:
     assert why(ABORTED, *NOT_REWOUND) == ["no-rewind"]
     another = replace(LOST, missing=((Place("out", 0, 0, (99, 0)),),))
     assert why(another, *NOT_REWOUND) == [], "another producer wrote the lost record"
@@ -287,7 +287,7 @@ def test_a_shared_id_is_no_reason_where_the_certifier_has_shared_it() -> None:
         )
 
 
-def test_a_fatal_error_that_the_job_lives_on_with() -> None:
+def test_a_fatal_error_that_the_job_ignores_is_a_cause() -> None:
     fenced = [
         init("a"),
         fetch("in"),
@@ -329,7 +329,7 @@ def test_an_end_behind_an_error_is_told_from_one_behind_a_poll() -> None:
 # -- unknown causes ------------------------------------------------------------------------------------------------------
 
 
-def test_unknown_is_an_honest_reason() -> None:
+def test_the_cause_may_be_unknown() -> None:
     right = [
         init("a"),
         ASKS,

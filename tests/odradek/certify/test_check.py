@@ -96,7 +96,7 @@ def test_its_lines_may_name_what_is_wrong() -> None:
     assert asked(lines, []) == []
 
 
-def test_not_yet_asks_again_with_the_records_of_then() -> None:
+def test_not_yet_runs_the_check_again_with_new_records() -> None:
     more = iter([[record("a")], [record("a"), record("b")]])
     assert asked("test $(wc -l) = 2 || exit 75", [], again=lambda: next(more)) == []
     (finding,) = asked("echo too few; exit 75", [], again=lambda: next(more, None))

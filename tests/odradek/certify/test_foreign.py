@@ -75,7 +75,7 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
     assert {each.topic for each in upstream.partitions()} == {"theirs"}
 
 
-def test_what_is_there_is_not_touched(upstream: Broker) -> None:
+def test_existing_topics_and_groups_are_not_changed(upstream: Broker) -> None:
     """Neither a certifier that cannot begin, nor one whose topics exist beside others, changes them."""
     a_commit(upstream.bootstrap_servers, "theirs-before")
     cluster = Foreign(workload(upstream, "theirs:1"))

@@ -192,7 +192,9 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_enter_lets_a_run_go_on(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_enter_continues_a_held_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     terminal = Terminal("\nnot read")
     monkeypatch.setattr(sys, "stdin", terminal)
     command_module._hold("what is held")

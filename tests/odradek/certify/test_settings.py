@@ -63,7 +63,7 @@ def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
         (JOB | {"compare-also": ["partition"], "expect": "told"}, "does not say it"),
     ],
 )
-def test_what_is_wrong_is_said(options: dict[str, object], message: str, tmp_path: Path) -> None:
+def test_each_violation_is_reported(options: dict[str, object], message: str, tmp_path: Path) -> None:
     (tmp_path / "told").write_text('"v"\n')
     with pytest.raises(ValueError, match=message):
         workload(options, tmp_path)
