@@ -1,8 +1,8 @@
-"""Record batches of format 2: the unit that producers send, logs store and consumers fetch.
+"""Record batches of format 2: producers send them, logs store them, consumers fetch them.
 
-A `RecordBatch` is a view: the 61 bytes of the header are unpacked once, the records stay where they are. The
-base offset and the leader epoch lie before the range of the CRC, so a broker sets both without touching the
-rest. The format is described in Kafka's `DefaultRecordBatch` and `DefaultRecord`.
+A `RecordBatch` is a view: the 61 bytes of the header are unpacked once, the records stay where they are. The CRC does not
+cover the base offset and the leader epoch, so a broker sets both without changing the rest. Kafka's `DefaultRecordBatch`
+and `DefaultRecord` describe the format.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from google_crc32c import value as crc32c
 from . import compression as codecs
 from .core import compiled, mirrored
 from .named_tuple import NamedTuple
-from .record import NO_SEQUENCE as NO_SEQUENCE  # these names belong to batches and are exported here
+from .record import NO_SEQUENCE as NO_SEQUENCE  # exported here, because it belongs to batches
 from .record import SEQUENCE_MASK, decode_only_record
 from .record import CorruptBatch as CorruptBatch
 from .record import Header as Header
@@ -28,12 +28,12 @@ from .record import encode_record as encode_record
 Buffer = bytes | bytearray | memoryview
 
 HEADER_BYTES = 61
-# What `batchLength` does not count: the base offset and the length itself.
+# Bytes that `batchLength` does not include: the base offset and the length itself.
 LOG_OVERHEAD_BYTES = 12
 MAGIC = 2
 MARKER_BYTES = 78
 PATCHED_BYTES = 16
-"""What a broker writes anew of a batch: base offset, length, leader epoch."""
+"""Size of the part of a header that a broker rewrites: base offset, length, leader epoch."""
 ONE_PIECE_BYTES = 4096
 
 NO_TIMESTAMP = -1
@@ -63,7 +63,7 @@ _unpack_header = _HEADER.unpack_from
 
 
 class EndTxnMarker(NamedTuple):
-    """The record that ends a transaction in a partition."""
+    """Content of the marker that ends a transaction in a partition."""
 
     committed: bool
     coordinator_epoch: int
@@ -112,7 +112,7 @@ class RecordBatch:
     @classmethod
     @mirrored("parse_batch")
     def parse(cls, buffer: Buffer, start: int = 0) -> Self:
-        """The batch that begins at `start`. Its CRC and its records are not looked at."""
+        """The batch that begins at `start`. Neither its CRC nor its records are checked."""
         batch = cls()
         try:
             (
@@ -141,7 +141,7 @@ class RecordBatch:
 
     @classmethod
     def parse_header(cls, header: bytes) -> Self:
-        """The batch whose header this is. Its records are not there: only the header's fields may be looked at."""
+        """A batch of which only the header exists. Only the fields of the header may be used."""
         length = int.from_bytes(header[8:LOG_OVERHEAD_BYTES], "big", signed=True)
         batch = cls.parse(
             header[:8] + _LENGTH.pack(HEADER_BYTES - LOG_OVERHEAD_BYTES) + header[LOG_OVERHEAD_BYTES:]
@@ -168,7 +168,7 @@ class RecordBatch:
 
     @property
     def last_sequence(self) -> int:
-        """The sequence of the last record; after 2^31-1 comes 0."""
+        """Sequence of the last record; 2^31-1 is followed by 0."""
         if self.base_sequence < 0:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & SEQUENCE_MASK
@@ -195,12 +195,12 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop this batch's tombstones and marker (KIP-534)."""
+        """Time from which compaction may remove this batch's tombstones and marker (KIP-534); None if it has no horizon."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON else None
 
     @property
     def data(self) -> memoryview:
-        """The whole batch, uncopied."""
+        """The bytes of the whole batch, not copied."""
         return memoryview(self.buffer)[self.start : self.start + self.size]
 
     @property
@@ -210,7 +210,7 @@ class RecordBatch:
 
     @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
-        """The batch as it stands in a log, in pieces; a small one is one piece, whose copy is cheaper than a second one."""
+        """The batch as it is stored in a log, in chunks. A small one is one chunk, since copying it is cheaper than two."""
         buffer, start, size = self.buffer, self.start, self.size
         head = patched_header(buffer, base_offset, leader_epoch, start)
         if size <= ONE_PIECE_BYTES:
@@ -219,8 +219,8 @@ class RecordBatch:
 
     @mirrored("has_valid_crc")
     def has_valid_crc(self) -> bool:
-        # The native function takes nothing but `bytes`. Copied piece by piece they stay in the processor's cache, and
-        # no fresh megabyte is asked of the allocator.
+        # The library only takes `bytes`. Copies of moderate pieces stay in the processor's cache, and need no new megabyte
+        # from the allocator.
         buffer, position, end = self.buffer, self.start + _CRC_START, self.start + self.size
         crc = crc32c(bytes(buffer[position : min(position + _CRC_PIECE_BYTES, end)]))
         for at in range(position + _CRC_PIECE_BYTES, end, _CRC_PIECE_BYTES):
@@ -235,7 +235,7 @@ class RecordBatch:
             raise CorruptBatch(Reason.COMPRESSION, str(error)) from None
 
     def records(self) -> Iterator[Record]:
-        """The records in order. Malformed ones raise `CorruptBatch` when the iteration comes to them."""
+        """The records in order. Raises `CorruptBatch` when the iteration reaches a malformed record."""
         return decode_records(
             self.plain_body(),
             self.record_count,
@@ -246,7 +246,7 @@ class RecordBatch:
         )
 
     def keys_and_values(self) -> Iterable[tuple[bytes | None, bytes | None]]:
-        """As `records`, without the rest of them: quicker where a batch has a single record, as a coordinator's have."""
+        """Keys and values of the records. Faster than `records` for a batch with one record, such as a coordinator's."""
         buffer = self.buffer
         if self.record_count == 1 and not self.attributes & CODEC_MASK and isinstance(buffer, bytes):
             return (decode_only_record(buffer, self.start + HEADER_BYTES, self.start + self.size),)
@@ -273,7 +273,7 @@ if compiled is not None:
 
 
 def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-    """The batches between `start` and `end`, up to one that is cut off by the end."""
+    """The complete batches between `start` and `end`. A last one that is incomplete is left out."""
     limit = len(buffer) if end is None else end
     parse = RecordBatch.parse
     while start < limit:
@@ -304,10 +304,10 @@ def build_batch(
     compression_level: int | None = None,
     log_append_time_ms: int | None = None,
 ) -> bytes:
-    """A batch of `(timestamp_ms, key, value)` or `(timestamp_ms, key, value, headers)`, offsets in a row."""
+    """Build a batch of `(timestamp_ms, key, value)` or `(timestamp_ms, key, value, headers)` with consecutive offsets."""
     base_timestamp = records[0][0] if records else NO_TIMESTAMP
     if len(records) == 1:
-        # A coordinator's state record: no list, no maximum.
+        # The common case, a coordinator's state record, without a list and a maximum.
         body = encode_record(0, 0, *records[0][1:])
         max_timestamp = base_timestamp
     else:
@@ -340,7 +340,7 @@ def build_batch(
 
 
 def _assemble(base_offset: int, leader_epoch: int, tail: bytes, body: bytes) -> bytes:
-    """Put the first 21 bytes, with a new CRC, before the 40 of the tail and the records."""
+    """Join the first 21 bytes, with a new CRC, the 40 bytes of the tail, and the records."""
     crc = crc32c_extend(crc32c(tail), body)
     head = _HEAD.pack(base_offset, _TAIL_END_BYTES + len(body), leader_epoch, MAGIC, crc)
     return b"".join((head, tail, body))
@@ -366,7 +366,7 @@ def end_txn_marker(
     base_offset: int = 0,
     leader_epoch: int = NO_LEADER_EPOCH,
 ) -> bytes:
-    """The 78 bytes that end a transaction in one partition."""
+    """The marker that ends a transaction in one partition: a batch of 78 bytes."""
     tail = _TAIL.pack(
         _MARKER_ATTRIBUTES, 0, timestamp_ms, timestamp_ms, producer_id, producer_epoch, NO_SEQUENCE, 1
     )
@@ -376,7 +376,7 @@ def end_txn_marker(
 
 
 def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
-    """What the control batch says; None if it is empty or of a type that does not end transactions."""
+    """Content of a control batch; None if it has no record, or is of another type than a transaction marker."""
     for record in batch.records():
         if record.key is None or len(record.key) < _MARKER_KEY.size:
             raise CorruptBatch(Reason.RECORDS, "the key of a control record is too short")
@@ -394,27 +394,27 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
     return None
 
 
-# Changes to a batch that exists.
+# Changes to existing batches.
 
 
 @mirrored("patched_header")
 def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
-    """The first 16 bytes with offset and epoch set: `writev((patched_header(…), memoryview(batch)[16:]))`."""
+    """The first 16 bytes with a new offset and epoch: `writev((patched_header(…), memoryview(batch)[16:]))`."""
     return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)
 
 
 def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
-    """The batch stamped by the broker: all its records have the time `now_ms`."""
+    """A copy of the batch with LogAppendTime: all its records have the timestamp `now_ms`."""
     return _with(batch, batch.attributes | LOG_APPEND_TIME, now_ms)
 
 
 def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
-    """The batch with the maximum that its records really have, its timestamps the producer's."""
+    """A copy of the batch with the real maximum of its records' timestamps, as CreateTime."""
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
 
 def with_body(batch: RecordBatch, compression: int, body: bytes) -> bytes:
-    """The batch with other bytes for its records, in this codec."""
+    """A copy of the batch with other bytes as its records, in this codec."""
     return _with(batch, batch.attributes & ~CODEC_MASK | compression, batch.max_timestamp, body)
 
 
@@ -434,12 +434,11 @@ def _with(batch: RecordBatch, attributes: int, max_timestamp: int, body: bytes |
 
 
 def retain(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | None = None) -> bytes:
-    """What compaction leaves of a batch: the `kept` of its records, and all that the header says of the rest.
+    """A copy of the batch with only the records `kept`, for compaction. The other header fields stay.
 
-    The base offset, the last offset delta and with them the sequences stay, even when no record does: a
-    producer's last batch must still answer for its sequence. Records are compressed as they were, and their times
-    count from the delete horizon if the batch has or gets one, else from the first record that is left
-    (`MemoryRecords.filterTo`).
+    The base offset, the last offset delta and so the sequences stay even if no record does: the last batch of a producer
+    is needed to recognise duplicates. Records are compressed as before. Their timestamps are relative to the delete horizon,
+    if the batch has or gets one, otherwise to the first record that is kept (`MemoryRecords.filterTo`).
     """
     attributes = batch.attributes & _KNOWN_ATTRIBUTES
     max_timestamp = batch.max_timestamp

@@ -1,6 +1,6 @@
-"""What a client says before its first request: which versions both sides have, and its login by SASL.
+"""The first requests of a client: choosing API versions, and the login by SASL.
 
-``ask(api, request)`` is the client's: it sends a request, such as ``"sasl_handshake"``, and returns the response.
+``ask(api, request)`` is the client's function that sends a request, such as ``"sasl_handshake"``, and returns the response.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from .messages.sasl_authenticate import SaslAuthenticateRequest
 from .messages.sasl_handshake import SaslHandshakeRequest
 
 KEYS: Final = {name: key for key, (name, *_) in APIS.items()}
-"""The keys of the APIs, by their names."""
+"""API key by the name of the API."""
 
 Versions = Mapping[int, tuple[int, int]]
-"""The lowest and the highest version of each API, by its key."""
+"""(lowest, highest) version of each API, by its key."""
 Conversation = Generator[bytes, bytes, None]
-"""What a mechanism of SASL says, given what it hears. It ends when it has nothing more to say."""
+"""The client's side of a SASL mechanism: yields messages to the broker, is sent the broker's, and ends after the last."""
 
 
 class LoginRefused(Exception):
-    """The broker does not let the client in. ``mechanisms``: those that it has, if the client asked for another one."""
+    """The broker has rejected the login. ``mechanisms``: those it supports, if the client asked for another one."""
 
     def __init__(
         self, error_code: int, message: str | None, mechanisms: tuple[str, ...] | None = None
@@ -35,19 +35,19 @@ class LoginRefused(Exception):
 
 
 def announced_versions(response: ApiVersionsResponse) -> Versions:
-    """The versions that a broker has."""
+    """The versions that a broker announces."""
     return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
 def common_version(announced: Versions, key: int, lowest: int, highest: int) -> int | None:
-    """The highest version of an API that a broker announces and that lies between these; None if there is none."""
+    """The highest version of an API that a broker announces and that is between ``lowest`` and ``highest``; else None."""
     first, last = announced.get(key, (0, -1))
     version = min(last, highest)
     return version if version >= max(first, lowest) else None
 
 
 def log_in(ask: Callable[[str, Any], Any], mechanism: str, conversation: Conversation) -> None:
-    """Log in (KIP-43, KIP-152). ``LoginRefused``, or what the conversation raises where the broker cannot be trusted."""
+    """Log in (KIP-43, KIP-152). Raises ``LoginRefused``, or the conversation's error if the broker cannot be trusted."""
     chosen = ask("sasl_handshake", SaslHandshakeRequest(mechanism=mechanism))
     if chosen.error_code:
         raise LoginRefused(chosen.error_code, None, tuple(chosen.mechanisms))

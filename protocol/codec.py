@@ -1,10 +1,10 @@
-"""From bytes to messages and back, for one version of one API.
+"""Decodes and encodes the messages of one version of one API.
 
-A broker reads requests and writes responses (``request_codec``); a client, and a node that speaks to
-another, does the reverse (``client_codec``). Nothing of an API is imported or compiled before its first use.
+A broker reads requests and writes responses (``request_codec``). A client, or a node that sends a request to another, does
+the reverse (``client_codec``). The modules of an API are imported and compiled at its first use.
 
-A message with many elements takes long: ``decode_steps`` and ``encode_steps`` return a generator for it, which yields after
-each slice, so that a loop can have its turns in between.
+A message with many elements takes long. For it ``decode_steps`` and ``encode_steps`` return a generator that yields after
+each slice, so that the event loop can serve others in between.
 """
 
 import struct
@@ -38,7 +38,7 @@ __all__ = [
 ]
 
 ELEMENTS_MAX = 50_000
-"""Of all arrays of a request together. Kafka reads as many as its memory holds."""
+"""Largest number of elements of all arrays in a request. Kafka has no such limit, except for its memory."""
 _NO_BOUND = 1 << 62
 
 
@@ -55,7 +55,7 @@ class Codec:
         self._sliced_encoder: SlicedEncoder | None = None
 
     def decode(self, buffer: bytes | memoryview, offset: int = 0) -> Any:
-        """The message at ``offset``; what follows it is ignored. ``MalformedRequest`` if there is none.
+        """Decode the message at ``offset``, and ignore what follows it. Raises ``MalformedRequest``.
 
         If ``buffer`` is a memoryview, ``records`` is a view of it, else a copy.
         """
@@ -69,7 +69,10 @@ class Codec:
     def decode_steps(
         self, buffer: bytes | memoryview, offset: int = 0, elements_max: int = ELEMENTS_MAX
     ) -> Any | Generator[None, None, Any]:
-        """As ``decode``; a generator that returns the message if it has many elements, but not above ``elements_max``."""
+        """Like ``decode``, but returns a generator for a message with many elements.
+
+        More than ``elements_max`` are rejected.
+        """
         try:
             return self._decode(buffer, offset)
         except LongMessage:
@@ -78,14 +81,14 @@ class Codec:
             raise MalformedRequest("the message ends too early") from error
 
     def encode(self, message: Any) -> list[Chunk]:
-        """Chunks, in order, that make up the message. ``records`` and long bytes are among them uncopied."""
+        """Encode a message to chunks. ``records`` and long bytes are chunks of their own and are not copied."""
         try:
             return self._encode(message)
         except LongMessage:
             return _run(self._encode_sliced(message))  # type: ignore[no-any-return]
 
     def encode_steps(self, message: Any) -> list[Chunk] | Generator[None, None, list[Chunk]]:
-        """As ``encode``; a generator that returns the chunks if the message has many elements."""
+        """Like ``encode``, but returns a generator, which returns the chunks, for a message with many elements."""
         try:
             return self._encode(message)
         except LongMessage:
@@ -117,33 +120,33 @@ def _run(steps: Generator[None, None, Any]) -> Any:
 
 @cache
 def request_codec(key: int, version: int) -> Codec:
-    """Decodes requests, encodes responses. ``UnknownVersion`` if there is no such version."""
+    """The codec of a broker: decodes requests, encodes responses. Raises ``UnknownVersion``."""
     return Codec(key, version, "request", "response")
 
 
 @cache
 def client_codec(key: int, version: int) -> Codec:
-    """Decodes responses, encodes requests."""
+    """The codec of a client: decodes responses, encodes requests."""
     return Codec(key, version, "response", "request")
 
 
 def request_frame(key: int, version: int, correlation_id: int, client_id: str | None, request: Any) -> bytes:
-    """A request as a client sends it: size, header, message. Records are copied once."""
+    """A client's request as a frame: size, header, message. Records are copied once."""
     header = request_header(key, version, correlation_id, client_id)
     body = client_codec(key, version).encode(request)
     return b"".join((SIZE.pack(len(header) + sum(map(len, body))), header, *body))
 
 
 def version_of_response(key: int, version: int, frame: bytes | memoryview) -> int:
-    """The version in which a request of ``version`` is answered.
+    """The version of the response to a request of ``version``.
 
-    A broker that does not have the version of an ApiVersions request responds in version 0 (KIP-511).
+    A broker that does not support the version of an ApiVersions request responds in version 0 (KIP-511).
     """
     return 0 if key == API_VERSIONS and frame[4:6] == _UNSUPPORTED_VERSION else version
 
 
 def read_response(key: int, version: int, frame: bytes | memoryview) -> Any:
-    """The response to a request of ``version``, from a frame without its size. ``MalformedRequest`` if there is none."""
+    """Decode the response to a request of ``version``, from a frame without its size. Raises ``MalformedRequest``."""
     version = version_of_response(key, version, frame)
     return client_codec(key, version).decode(frame, response_body_offset(key, version, frame))
 

@@ -1,4 +1,4 @@
-"""The compiled core (protocol/c). What each function does stands with its twin in Python."""
+"""The compiled core (protocol/c). The docstring of each function is that of its twin in Python."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -52,7 +52,7 @@ def set_up_walk(
 def set_up_twins(twins: dict[str, Callable[..., Any]]) -> None: ...
 def crc32c(data: bytes | bytearray | memoryview, crc: int = 0, in_hardware: bool = True, /) -> int: ...
 
-# Of each of these the signature stands with its twin.
+# The signature of each of these is that of its twin.
 parse_batch: Callable[..., RecordBatch]
 has_valid_crc: Callable[[RecordBatch], bool]
 stored_at: Callable[..., tuple[Chunk, ...]]
@@ -65,4 +65,4 @@ walk: Callable[..., Iterator[None]]
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes: ...
 def parse_request_header(frame: bytes | memoryview, /) -> RequestHeader: ...
 def keep_freed_memory(piece_bytes: int, kept_bytes: int, /) -> bool:
-    """Let the allocator keep up to so many freed bytes, of pieces up to that size; whether it does (glibc)."""
+    """Let the allocator keep up to ``kept_bytes`` freed bytes, in pieces of up to ``piece_bytes``; False without glibc."""

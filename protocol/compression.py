@@ -1,11 +1,11 @@
-"""Kafka's four compression codecs, with a bound on what a small input may grow into.
+"""Kafka's four compression codecs, with a limit on the size of decompressed data.
 
-Two of them are not what the libraries write by default:
+Two formats differ from what the libraries write by default:
 
-- snappy is Java's xerial framing: a magic, two versions, then blocks of raw snappy, each behind its length.
-  librdkafka and others send one raw block; both are read.
-- lz4 is the frame format, but Kafka's reader refuses frames whose blocks depend on each other, which is what
-  liblz4 and cramjam write. So the frame is put together here, with the header that Kafka itself writes.
+- snappy is Java's xerial framing: a magic, two versions, then blocks of raw snappy, each preceded by its length. librdkafka
+  and others send one raw block. Both are read.
+- lz4 is the frame format. Kafka's reader rejects frames with dependent blocks, which liblz4 and cramjam write. So the frame
+  is assembled here, with the same header as Kafka's.
 """
 
 import contextlib
@@ -34,7 +34,7 @@ _XERIAL_HEADER = _XERIAL_MAGIC + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _XERIAL_LENGTH = Struct(">I")
 
-# Magic, version 1 with independent blocks and no checksums, 64 KiB blocks, the checksum of both bytes.
+# Magic; version 1 with independent blocks and no checksums, 64 KiB blocks; the checksum of both bytes.
 _LZ4_HEADER = bytes.fromhex("04224d18 6040 82")
 _LZ4_FLAGS_AT = 4
 _LZ4_INDEPENDENT = 0x20
@@ -43,22 +43,22 @@ _LZ4_LENGTH = Struct("<I")
 _LZ4_STORED = 0x8000_0000
 _LZ4_END = bytes(4)
 
-# The first guess at how much larger the plain bytes are; a wrong guess is repeated with four times as much.
+# The first guess at the growth of decompressed data. A wrong guess is followed by one that is four times as large.
 _GROWTH_GUESS = 4
 _GUESS_BYTES_MIN = 16 * 1024
 _OUTPUT_TOO_SMALL = "failed to write whole buffer"
 
 
 class CompressionError(ValueError):
-    """Bytes that no codec can have written, a codec that does not exist, or an output beyond the bound."""
+    """Bytes that no codec can have written, an unknown codec, or an output beyond the limit."""
 
 
 class DecompressedTooLarge(CompressionError):
-    """The plain bytes would be larger than the caller allows."""
+    """The decompressed data would be larger than the caller allows."""
 
 
 def compress(codec_id: int, data: bytes | memoryview, level: int | None = None) -> bytes:
-    """`data` in the given codec, readable by Kafka's own clients."""
+    """Compress `data` with the given codec, so that Kafka's own clients can read it."""
     if codec_id == NONE:
         return bytes(data)
     try:
@@ -72,7 +72,7 @@ def compress(codec_id: int, data: bytes | memoryview, level: int | None = None) 
 
 
 def decompress(codec_id: int, data: bytes | memoryview, limit: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The plain bytes of `data`; more than `limit` of them raise `DecompressedTooLarge`."""
+    """Decompress `data`. Raises `DecompressedTooLarge` if the result has more than `limit` bytes."""
     if codec_id == NONE:
         if len(data) > limit:
             raise _too_large("none", limit)
@@ -85,10 +85,10 @@ def decompress(codec_id: int, data: bytes | memoryview, limit: int = DECOMPRESSE
 
 
 def decompress_apart(codec_id: int, data: bytes | memoryview, limit: int) -> memoryview:
-    """As `decompress`, for a thread beside the loop: it lets other threads run all the while.
+    """Like `decompress`, for a thread beside the event loop: other threads can run all the time.
 
-    The plain bytes go into pages that the system gives as they are touched. A ``bytearray`` of 100 MB is cleared, and a
-    ``bytes`` copied, in one go, and nothing else of the process runs meanwhile.
+    The output is a memory mapping, whose pages the system provides when they are touched. A ``bytearray`` of 100 MB would be
+    cleared at once, and ``bytes`` copied at once, and nothing else in the process could run meanwhile.
     """
     filler = _FILLERS.get(codec_id)
     if filler is None:
@@ -110,16 +110,16 @@ def decompress_apart(codec_id: int, data: bytes | memoryview, limit: int) -> mem
 
 
 def is_apart(plain: bytes | memoryview) -> TypeGuard[memoryview]:
-    """Was it decompressed by `decompress_apart`? Then a thread gives its pages back (`give_back`)."""
+    """Whether `decompress_apart` has created these bytes. Then a thread should free them with `give_back`."""
     return isinstance(plain, memoryview) and isinstance(plain.obj, mmap.mmap)
 
 
 def give_back(plain: memoryview) -> None:
-    """Return the pages to the system, which takes 25 ms for 100 MB. Nothing may look at them any more."""
+    """Free the pages, which takes 25 ms for 100 MB. They must not be used any more."""
     pages = plain.obj
     plain.release()
     assert isinstance(pages, mmap.mmap)
-    with contextlib.suppress(BufferError):  # a view that is left returns them with itself
+    with contextlib.suppress(BufferError):  # there is still a view, whose end frees them
         pages.close()
 
 
@@ -127,7 +127,7 @@ def _too_large(name: str, limit: int) -> DecompressedTooLarge:
     return DecompressedTooLarge(f"{name} data decompresses to more than {limit} bytes")
 
 
-# gzip: zlib bounds its output by itself.
+# gzip: zlib can limit its output.
 
 
 def _gzip(data: bytes | memoryview, level: int | None) -> bytes:
@@ -140,7 +140,7 @@ def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
     out = []
     room = limit
     rest: bytes | memoryview = data
-    while rest:  # a gzip file may be several members in a row
+    while rest:  # a gzip file may consist of several members
         member = zlib.decompressobj(_GZIP_WINDOW_BITS)
         try:
             plain = member.decompress(rest, room + 1)
@@ -159,7 +159,7 @@ def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _gunzip_into(data: bytes | memoryview, output: mmap.mmap) -> int:
-    """In pieces on both sides. What is too much ends it one byte above the limit."""
+    """Decompress in pieces of input and output. Stops one byte above the limit."""
     source, position, room = memoryview(data), 0, len(output)
     if not source:
         raise CompressionError("gzip: no data")
@@ -273,7 +273,7 @@ def _lz4_block(plain: bytes | memoryview, level: int | None) -> bytes:
 
 
 def has_dependent_blocks(codec_id: int, data: bytes | memoryview) -> bool:
-    """An LZ4 frame that Kafka's reader refuses (``Lz4BlockInputStream``): its blocks refer to those before them."""
+    """Whether this is an LZ4 frame with dependent blocks, which Kafka's reader rejects (``Lz4BlockInputStream``)."""
     return codec_id == LZ4 and len(data) > _LZ4_FLAGS_AT and not data[_LZ4_FLAGS_AT] & _LZ4_INDEPENDENT
 
 
@@ -298,7 +298,7 @@ def _grow_until_it_fits(
     data: bytes | memoryview,
     limit: int,
 ) -> bytes:
-    """Decompress into buffers of our own, because the library bounds nothing by itself."""
+    """Decompress into buffers of growing size, because the library has no limit of its own."""
     room = min(max(len(data) * _GROWTH_GUESS, _GUESS_BYTES_MIN), limit)
     while True:
         output = bytearray(room)

@@ -1,8 +1,8 @@
-"""Which core runs: the compiled one, or the Python that it mirrors.
+"""Selects the core: the compiled one (C), or the equivalent Python.
 
-The functions on the path of every request have a twin in C (``protocol/c``, ADR 22). ``compiled`` is that module, or None
-where it was not built and where the variable ``ODRADEK_PURE`` is 1. Only the package with the name ``protocol`` has it: the
-module in C keeps one set of classes, and a process may import the package by another name too (ADR 31).
+Functions that every request needs have a twin in C (``protocol/c``, ADR 22). ``compiled`` is the C module, or None if it was
+not built, or if the variable ``ODRADEK_PURE`` is 1. Only the package with the name ``protocol`` uses it: the C module has
+one set of classes, and a process may import the package by another name too (ADR 31).
 """
 
 import contextlib
@@ -20,7 +20,7 @@ if __name__ == "protocol.core":
 CORE: Final = "pure Python" if compiled is None else "compiled core"
 
 TWINS: Final[dict[str, Callable[..., Any]]] = {}
-"""The Python of each function that has a twin, by the twin's name. The core leaves to it what is out of the ordinary."""
+"""The Python function of each twin, by the twin's name. The C core calls it for unusual cases."""
 
 if compiled is not None:
     compiled.set_up_twins(TWINS)
@@ -32,9 +32,9 @@ _MISSING: Final = object()
 def construct_in_core(
     cls: type[Any], names: tuple[str, ...], defaults: Mapping[str, object], positional: int
 ) -> None:
-    """From now on a call of ``cls`` makes the instance in one step: its constructor must only set the fields ``names``.
+    """Make calls of ``cls`` create the instance in C, in one step. Its constructor must only set the fields ``names``.
 
-    The first ``positional`` of them are also taken by place. Without a compiled core nothing changes.
+    The first ``positional`` of them may also be positional arguments. Does nothing without a compiled core.
     """
     if compiled is not None:
         values = tuple([defaults.get(name, _MISSING) for name in names])
@@ -42,7 +42,7 @@ def construct_in_core(
 
 
 def mirrored(name: str) -> Callable[[F], F]:
-    """In place of the function stands its twin of this name, where there is a compiled core."""
+    """Decorator: replace the function by its twin of this name, if there is a compiled core."""
 
     def choose(function: F) -> F:
         TWINS[name] = function

@@ -1,15 +1,15 @@
 """Straight-line decoders, compiled from the field table of one version of one message.
 
-They accept what Kafka accepts: unknown tags are skipped (KIP-482), text that is not UTF-8
-is read with replacement characters, any negative length is null, a boolean is any byte. Everything else
-ends as ``MalformedRequest``, and no length or count is believed before it is compared with what is there.
+They accept what Kafka accepts: unknown tags are skipped (KIP-482), text that is not UTF-8 is decoded with replacement
+characters, any negative length is null, a boolean is any byte. Everything else raises ``MalformedRequest``. No length or
+count is used before it has been compared with the remaining bytes.
 
-kio's compiled reader would be quicker, but it cannot be trusted with any client's bytes: it allocates
-eight bytes for each element that an array says it has before it looks for the first, and the failure of
-that allocation aborts the process (kio 0.6.5: ten bytes are enough). It also raises on unknown tags.
+kio's compiled reader would be faster, but it is not safe for bytes from any client: it allocates eight bytes for each
+element that an array claims before it reads the first one, and if that allocation fails, the process aborts (kio 0.6.5: ten
+bytes are enough). It also raises on unknown tags.
 
-Bounds are not checked string by string: a position only ever grows, a struct or a single byte cannot be
-read beyond the end, and so one look at the position when all is done finds every string that was cut.
+Bounds are not checked for each string. A position only ever grows, and a struct or a single byte cannot be read beyond the
+end. So one check of the position at the end finds every string that was cut off.
 """
 
 import struct
@@ -26,14 +26,14 @@ Decoder = Callable[[bytes | memoryview, int], Any]
 SlicedDecoder = Callable[[bytes | memoryview, int, int], Generator[None, None, Any]]
 
 TAGS_MAX = 64
-"""Unknown tagged fields in one section; Kafka itself has never had more than four."""
+"""Largest number of unknown tagged fields in one section. Kafka itself has never had more than four."""
 
 
 class MalformedRequest(ValueError):
-    """Bytes that are not the message that they should be."""
+    """Bytes that are not a valid message."""
 
 
-# Topic ids come again and again, and making a UUID takes a microsecond.
+# Cached, because the same topic ids occur again and again, and creating a UUID takes a microsecond.
 @lru_cache(maxsize=4096)
 def uuid_of_bytes(raw: bytes) -> UUID | None:
     return UUID(bytes=raw) if any(raw) else None
@@ -63,7 +63,7 @@ def _varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
-    """Pass over a tag section whose count (or its first byte) has been read."""
+    """Skip a tag section whose count (or the first byte of it) has been read; returns the position after it."""
     if count > TAGS_MAX:
         raise MalformedRequest(f"more than {TAGS_MAX} tagged fields in one place")
     for _ in range(count):
@@ -74,7 +74,7 @@ def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
 
 
 def skip_tag_section(buffer: bytes | memoryview, position: int) -> int:
-    """The position after a tag section; nothing in it is looked at."""
+    """Position after a tag section, whose content is ignored."""
     try:
         end = _skip_tags(buffer, position + 1, buffer[position])
     except IndexError:
@@ -130,21 +130,21 @@ NAMESPACE = {
 
 
 def compile_decoder(message_class: Any) -> Decoder:
-    """``decode(buffer, position) -> message``, for a class made by ``at_version``."""
+    """Compile ``decode(buffer, position) -> message`` for a class of ``at_version``."""
     return decoder_source(message_class).compile(
         f"decode {message_class.__name__} {message_class.__version__}"
     )
 
 
 def compile_sliced_decoder(message_class: Any) -> SlicedDecoder:
-    """``steps(buffer, position, elements_max)``: yields after each slice of elements, and returns the message."""
+    """Compile ``steps(buffer, position, elements_max)``: it yields after each slice of elements, and returns the message."""
     return decoder_source(message_class, sliced=True).compile(
         f"decode {message_class.__name__} {message_class.__version__} in slices"
     )
 
 
 def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
-    """The decoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or the one in slices."""
+    """Source of the decoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or of the one in slices."""
     source = Source(NAMESPACE)
     tag_readers: dict[Any, str] = {}
     _tag_functions(source, message_class, tag_readers)
@@ -154,13 +154,13 @@ def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
         reader.struct(message_class, "m")
         source.line("if p > end: raise cut()")
         if sliced:
-            source.line("yield")  # also a message without arrays is a generator's
+            source.line("yield")  # so that it is a generator even for a message without arrays
         source.line("return m")
     return source
 
 
 def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str]) -> None:
-    """For each class that has tagged fields a function that reads them, ahead of the one that calls it."""
+    """For each class with tagged fields, write a function that reads them, before the function that calls it."""
     for field in message_class.__wire__:
         if field.nested is not None and field.nested not in tag_readers:
             _tag_functions(source, field.nested, tag_readers)
@@ -170,7 +170,7 @@ def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, st
     tag_readers[message_class] = name = source.fresh("tags")
     with source.block(f"def {name}(b, p, count, m):"):
         source.line("end = len(b)")
-        source.line(f"if count > {TAGS_MAX}: skip_tags(b, p, count)")  # which refuses so many
+        source.line(f"if count > {TAGS_MAX}: skip_tags(b, p, count)")  # raises, as there are too many
         with source.block("for _ in range(count):"):
             source.line("tag, p = varint(b, p)")
             source.line("size, p = varint(b, p)")
@@ -183,15 +183,15 @@ def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, st
         source.line("return p")
 
 
-# What a reader does about the number of elements: nothing within a tag, whose arrays are short in every message.
+# How a reader counts elements: not at all within a tag, whose arrays are short in every message.
 _WITHIN_TAG, _AT_ONCE, _IN_SLICES = range(3)
 
 
 class _Reader:
-    """Emits the code that reads at ``p`` in ``b``.
+    """Emits code that reads at ``p`` in ``b``.
 
-    ``_codes`` and ``_targets`` are the run of fixed-size fields that is not emitted yet, ``_after`` the
-    lines that must follow it.
+    ``_codes`` and ``_targets`` are the run of fixed-size fields that is not emitted yet, ``_after`` the lines that must
+    follow it.
     """
 
     def __init__(
@@ -252,7 +252,7 @@ class _Reader:
             self._sized(field, target)
 
     def _length(self, code: str) -> str:
-        """Read a length; null is negative."""
+        """Emit the reading of a length, which is negative for null."""
         length = self._source.fresh("n")
         self.fixed("B" if self._flexible else code, length)
         self.flush()
@@ -266,14 +266,14 @@ class _Reader:
         self._source.line(f"if {length} < 0: {consequence}")
 
     def _sized(self, field: WireField, target: str) -> None:
-        """A string, bytes or records."""
+        """Emit the reading of a string, bytes or records."""
         length = self._length("h" if field.kind == "string" else "i")
         self._if_null(field, length, target)
         if self._flexible and field.kind == "string":
             refusal = f"raise too_long({field.name!r}, {length})"
             self._source.line(f"elif {length} > {STRING_BYTES_MAX}: {refusal}")
         data = f"b[p : p + {length}]"
-        # Records of a frame in a memoryview stay a view of it; all else is small and becomes an object.
+        # Records in a memoryview stay a view of it. Everything else is small and is copied.
         wrap = {"string": f"text({data})", "bytes": f"bytes({data})", "records": data}[field.kind]
         with self._source.block("else:"):
             self._source.line(f"{target} = {wrap}")
@@ -282,7 +282,7 @@ class _Reader:
     def _array(self, field: WireField, target: str) -> None:
         count = self._length("i")
         self._if_null(field, count, target)
-        # Kafka refuses it too: every element takes a byte at least.
+        # Kafka rejects it, too: every element takes at least one byte.
         self._source.line(f"elif {count} > end - p: raise too_many({field.name!r}, {count}, end - p)")
         with self._source.block("else:"):
             self._count(field, count)
@@ -325,7 +325,7 @@ class _Reader:
             self.struct(field.nested, name)
             self._source.line(f"{target} = {name}")
             return
-        # KIP-893: a nullable struct starts with a byte that is negative if it is not there.
+        # KIP-893: a nullable struct begins with a byte that is negative for null.
         marker = self._source.fresh("n")
         self.fixed("b", marker)
         self.flush()

@@ -1,6 +1,6 @@
 """Straight-line encoders, compiled from the field table of one version of one message.
 
-What is written for a Produce response of version 9 is, shortened:
+The code for a Produce response of version 9 is, shortened:
 
     def main(m):
         out = []; push = out.append
@@ -14,8 +14,8 @@ What is written for a Produce response of version 9 is, shortened:
         push(pack12(m.throttle_time_ms))                  # its last byte is the empty tag section
         return [join(out)]
 
-Fields of fixed size that follow one another become one ``Struct.pack``. Records, and bytes above
-``INLINE_BYTES_MAX``, become chunks of their own and are not copied.
+Consecutive fields of fixed size become one ``Struct.pack``. Records, and bytes above ``INLINE_BYTES_MAX``, become chunks of
+their own and are not copied.
 """
 
 import struct
@@ -53,7 +53,7 @@ def _too_long(name: str, length: int) -> ValueError:
 
 
 def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:
-    """What was written so far becomes a chunk, then come the records as they are."""
+    """Turn what was written so far into a chunk, then append the records as they are."""
     chunks.append(b"".join(out))
     out.clear()
     if isinstance(records, list | tuple):
@@ -76,21 +76,21 @@ NAMESPACE = {
 
 
 def compile_encoder(message_class: Any) -> Encoder:
-    """The encoder of a class made by ``at_version``; it accepts every instance of the union class."""
+    """Compile the encoder for a class of ``at_version``. It accepts every instance of the union class."""
     return encoder_source(message_class).compile(
         f"encode {message_class.__name__} {message_class.__version__}"
     )
 
 
 def compile_sliced_encoder(message_class: Any) -> SlicedEncoder:
-    """The same in steps: yields after each slice of elements, and returns the chunks."""
+    """Compile the encoder in steps: it yields after each slice of elements, and returns the chunks."""
     return encoder_source(message_class, sliced=True).compile(
         f"encode {message_class.__name__} {message_class.__version__} in slices"
     )
 
 
 def encoder_source(message_class: Any, *, sliced: bool = False) -> Source:
-    """The encoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or the one in slices."""
+    """Source of the encoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or of the one in slices."""
     source = Source(NAMESPACE)
     with source.block("def main(m):"):
         source.line(f"chunks = []; out = []; push = out.append; slice_left = {ELEMENTS_AT_ONCE}")
@@ -99,13 +99,13 @@ def encoder_source(message_class: Any, *, sliced: bool = False) -> Source:
         writer.flush()
         source.line("if out: chunks.append(join(out))")
         if sliced:
-            source.line("yield")  # also a message without arrays is a generator's
+            source.line("yield")  # so that it is a generator even for a message without arrays
         source.line("return chunks")
     return source
 
 
 class _Writer:
-    """Emits the code that appends to one list of buffers.
+    """Emits code that appends to one list of buffers.
 
     ``_codes`` and ``_values`` are the run of fixed-size fields that is not emitted yet.
     """
@@ -161,7 +161,7 @@ class _Writer:
             self._buffer(field, value)
 
     def _length(self, code: str, value: str, size: str, nullable: bool) -> None:
-        """A length: -1 for null, or one more than that as a varint if the version is flexible."""
+        """Emit a length: -1 for null, or in a flexible version the length + 1 as a varint, and 0 for null."""
         line, length = self._source.line, self._source.fresh("n")
         null, plus = ("0", " + 1") if self._flexible else ("-1", "")
         guard = f"{null} if {value} is None else " if nullable else ""
@@ -229,7 +229,7 @@ class _Writer:
         if not field.nullable:
             self.struct(field.nested, value)
             return
-        # KIP-893: a nullable struct starts with a byte that says whether it is there.
+        # KIP-893: a nullable struct begins with a byte that is -1 for null.
         self.flush()
         name = self._source.fresh("e")
         self._source.line(f"{name} = {value}")
@@ -240,7 +240,7 @@ class _Writer:
             self.flush()
 
     def _tags(self, tagged: list[WireField], name: str) -> None:
-        """KIP-482: how many tags; then of each its number, its size and its bytes. Defaults are left out."""
+        """Emit tagged fields (KIP-482): their count, then number, size and bytes of each. Defaults are left out."""
         self.flush()
         line, tags, count = self._source.line, self._source.fresh("t"), self._source.fresh("c")
         line(f"{tags} = []; {count} = 0")
@@ -264,8 +264,8 @@ class _Writer:
     def _tag(self, field: WireField, value: str, tags: str) -> None:
         out, push = self._source.fresh("out"), self._source.fresh("push")
         self._source.line(f"{out} = []; {push} = {out}.append")
-        # A tagged field that is null is left out: what is written is never null (Kafka's flag for it is
-        # the absence of the tag).
+        # A tagged field that is null is left out, so what is written is never null (in Kafka's format the absence of the
+        # tag means null).
         present = WireField(field.name, field.kind, field.is_array, False, None, None, field.nested)
         writer = _Writer(self._source, self._flexible, out, push, may_cut=False, sliced=self._sliced)
         writer.value(present, value)

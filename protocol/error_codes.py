@@ -1,4 +1,4 @@
-"""The error codes that a response carries, at its top and in its arrays, and their names."""
+"""Finds the error codes in a response, at its top and in its arrays, and their names."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .errors import ErrorCode
 
 
 def error_codes(struct: Any, response: object) -> Iterator[int]:
-    """Each error code of a response, 0 included. ``struct`` is its class of one version (`protocol.versions.at_version`)."""
+    """Each error code of a response, 0 included. ``struct`` is the response's class of `protocol.versions.at_version`."""
     codes, nested = _places(struct)
     for name in codes:
         yield int(getattr(response, name))
@@ -22,7 +22,7 @@ def error_codes(struct: Any, response: object) -> Iterator[int]:
 
 
 def error_name(code: int) -> str:
-    """``NOT_COORDINATOR`` for 16; the number for a code of a later release."""
+    """Name of an error code, such as ``NOT_COORDINATOR`` for 16; the number for a code of a later release."""
     try:
         return ErrorCode(code).name.upper()
     except ValueError:
@@ -31,7 +31,7 @@ def error_name(code: int) -> str:
 
 @cache
 def _places(struct: Any) -> tuple[tuple[str, ...], tuple[tuple[str, bool, Any], ...]]:
-    """The fields of a class that are error codes, and those in which some lie."""
+    """(fields of a class that are error codes, fields that contain some)"""
     codes = tuple(wire.name for wire in struct.__wire__ if wire.name.endswith("error_code"))
     nested = tuple(
         (wire.name, wire.is_array, wire.nested)

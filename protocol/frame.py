@@ -1,12 +1,12 @@
-"""What stands in front of a message: the headers of requests and responses.
+"""Headers of requests and responses, and splitting a stream into frames.
 
     request header v1, v2:  api_key i16 | api_version i16 | correlation_id i32 | client_id nullable string
-                            v2 appends a tag section; client_id keeps its two-byte length all the same
+                            v2 appends a tag section; client_id has its two-byte length in v2, too
     response header v0, v1: correlation_id i32; v1 appends a tag section
 
-A flexible version (KIP-482) of an API takes request header v2 and response header v1, the others v1 and
-v0. One exception: ApiVersions is always answered with response header v0, because a client that asked
-with a version that we do not know must still be able to read the answer.
+A flexible version (KIP-482) of an API has request header v2 and response header v1, the others v1 and v0. There is one
+exception: the response to ApiVersions always has header v0, because a client must be able to read it even if it used a
+version that the broker does not know.
 """
 
 import struct
@@ -19,10 +19,10 @@ from .named_tuple import NamedTuple
 
 API_VERSIONS = 18
 SIZE: Final = struct.Struct(">i")
-"""What stands in front of a frame on a connection: its bytes, without these four."""
+"""Size field in front of a frame on a connection. It does not count its own four bytes."""
 
-# The first flexible version of each API, None if there is none yet. It is a table of its own because the
-# header of a request must be read before it is known whether the broker has that version.
+# The first flexible version of each API, None if there is none yet. A separate table, because the header of a request must
+# be read before it is known whether the broker supports that version.
 FIRST_FLEXIBLE: dict[int, int | None] = {
     0: 9,  # produce
     1: 12,  # fetch
@@ -124,7 +124,7 @@ _CORRELATION_ID = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """The header of one request; its message starts at ``body_offset`` of the frame."""
+    """The header of one request. Its message starts at ``body_offset`` of the frame."""
 
     api_key: int
     api_version: int
@@ -143,7 +143,7 @@ if compiled is not None:
 
 
 def is_flexible(api_key: int, api_version: int) -> bool:
-    """Whether a version has tag sections. ``MalformedRequest`` for an API that does not exist."""
+    """Whether a version has tag sections. Raises ``MalformedRequest`` for an unknown API."""
     try:
         first = FIRST_FLEXIBLE[api_key]
     except KeyError:
@@ -153,7 +153,7 @@ def is_flexible(api_key: int, api_version: int) -> bool:
 
 @mirrored("parse_request_header")
 def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
-    """The header at the start of a frame (which is what follows the four bytes of its size)."""
+    """Parse the header at the start of a frame, which is without the four bytes of its size."""
     try:
         api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
     except struct.error:
@@ -171,7 +171,7 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
 
 
 def request_header(api_key: int, api_version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """The header that a client puts in front of its request."""
+    """The header of a client's request."""
     text = b"" if client_id is None else client_id.encode()
     length = -1 if client_id is None else len(text)
     tags = b"\0" if is_flexible(api_key, api_version) else b""
@@ -180,7 +180,7 @@ def request_header(api_key: int, api_version: int, correlation_id: int, client_i
 
 @mirrored("response_header")
 def response_header(api_key: int, api_version: int, correlation_id: int) -> bytes:
-    """The header in front of a response."""
+    """The header of a response."""
     header = _CORRELATION_ID.pack(correlation_id)
     if api_key != API_VERSIONS and is_flexible(api_key, api_version):
         return header + b"\0"
@@ -196,13 +196,13 @@ class BadSize(Exception):
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """``BadSize`` for a response that is too short for a correlation id, or longer than ``bytes_max``."""
+    """Raise ``BadSize`` for a response that is too short for a correlation id, or longer than ``bytes_max``."""
     if not _CORRELATION_ID.size <= size <= bytes_max:
         raise BadSize(size)
 
 
 def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
-    """The responses that have arrived whole, each taken out of ``received``; ``BadSize`` at one that cannot be."""
+    """Remove and yield the complete responses in ``received``. Raises ``BadSize`` for an invalid size."""
     while len(received) >= SIZE.size:
         (size,) = SIZE.unpack_from(received)
         check_size(size, bytes_max)
@@ -215,12 +215,12 @@ def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
 
 
 def correlation_id_of(frame: bytes | memoryview) -> int:
-    """The id of the request that a response answers."""
+    """Correlation id of a response, which is that of its request."""
     return int(_CORRELATION_ID.unpack_from(frame)[0])
 
 
 def response_body_offset(api_key: int, api_version: int, frame: bytes | memoryview) -> int:
-    """Where the message starts in the frame of a response, for the side that asked."""
+    """Position of the message in a response frame."""
     if api_key == API_VERSIONS or not is_flexible(api_key, api_version):
         return _CORRELATION_ID.size
     return skip_tag_section(frame, _CORRELATION_ID.size)

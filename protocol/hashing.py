@@ -1,7 +1,7 @@
-"""Hashes that decide where things live.
+"""The hashes that select partitions.
 
-Coordinators put a group or a transactional id on `abs(String.hashCode) mod partitions`; producers put a key
-on murmur2. Both must agree with Java to the bit, or a client looks for its state in the wrong partition.
+Coordinators map a group or a transactional id to `abs(String.hashCode) mod partitions`; producers map a key by murmur2. Both
+must be equal to Java's results, or a client looks for its state in the wrong partition.
 """
 
 from collections.abc import Iterable
@@ -17,7 +17,7 @@ _POSITIVE = 0x7FFF_FFFF
 
 
 def java_string_hash(text: str) -> int:
-    """`String.hashCode()`: over UTF-16 code units, in signed 32 bits."""
+    """Java's `String.hashCode()`: over UTF-16 code units, in signed 32 bits."""
     encoded = text.encode("utf-16-be", errors="surrogatepass")
     value = 0
     for unit in unpack(f">{len(encoded) // 2}H", encoded):
@@ -26,13 +26,13 @@ def java_string_hash(text: str) -> int:
 
 
 IDS_REMEMBERED: Final = 16_384
-"""Of the ids that were asked for last the partition is known: each request of a client asks for the same one."""
+"""Number of recently used ids whose partition is cached, because each request of a client needs that of the same id."""
 
 
 @mirrored("partition_for")
 @lru_cache(IDS_REMEMBERED)
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of `__consumer_offsets` or `__transaction_state` that keeps this id (`Utils.abs`)."""
+    """The partition of `__consumer_offsets` or `__transaction_state` for an id (with Kafka's `Utils.abs`)."""
     value = java_string_hash(key)
     return 0 if value == _INT32_MIN else abs(value) % partitions
 
@@ -58,12 +58,12 @@ def murmur2(data: bytes) -> int:
 
 
 def partition_of_key(key: bytes, partitions: int) -> int:
-    """Where a producer's default partitioner puts a record with this key."""
+    """The partition that a producer's default partitioner selects for a key."""
     return (murmur2(key) & _POSITIVE) % partitions
 
 
 def hash_map_order(keys: Iterable[str]) -> list[str]:
-    """The order in which a ``java.util.HashMap`` that has grown from its default size gives these keys."""
+    """The keys in the iteration order of a ``java.util.HashMap`` that has grown from its default size."""
     names = list(keys)
     buckets = 16
     while len(names) > buckets * 3 // 4:

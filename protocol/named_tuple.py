@@ -1,12 +1,12 @@
-"""``NamedTuple``: ``typing``'s, that does at a class's first use what ``typing``'s does at each import.
+"""``NamedTuple``: like ``typing.NamedTuple``, but the class's methods are compiled at first use, not at import.
 
-``typing.NamedTuple`` compiles a constructor for each class, and the text of each field's annotation, at each import:
-a broker has some hundred of them. To a type checker this is ``typing.NamedTuple``.
+``typing.NamedTuple`` compiles a constructor for each class, and parses each annotation, at each import. A broker has about a
+hundred of these classes. For type checkers this is ``typing.NamedTuple``.
 
-With the compiled core the fields are read as slots are, which the interpreter has a quick way for, and a call of the
-class makes the tuple in one step; the constructor that is here gets the calls that are wrong. The fields
-look at no length, so a tuple of such a class is only made with a value for each field: by the class, by ``_make``, or
-by ``tuple.__new__`` where the values stand beside it.
+With the compiled core the fields are read like slots, which is fast in the interpreter, and a call of the class creates the
+tuple in one step. The Python constructor here then handles only invalid calls. Reading a field does not check the tuple's
+length. So an instance must always have a value for each field: create it by the class, by ``_make``, or by ``tuple.__new__``
+with all values.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     class _MakesTuples(type):
-        """A class that inherits from ``NamedTuple`` itself is a subclass of ``tuple``, and none of this metaclass."""
+        """Metaclass. A direct subclass of ``NamedTuple`` becomes a subclass of ``tuple``, without this metaclass."""
 
         def __new__(
             cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], root: bool = False
@@ -40,11 +40,11 @@ else:
             super().__init__(name, bases, namespace)
 
     class NamedTuple(metaclass=_MakesTuples, root=True):
-        """The base class; its subclasses inherit from ``tuple``."""
+        """The base class. Its subclasses inherit from ``tuple``."""
 
 
 try:
-    # How `collections.namedtuple` reads a field.
+    # The field descriptors of `collections.namedtuple`.
     from _collections import _tuplegetter as _field  # type: ignore[import-not-found]
 except ImportError:
     from operator import itemgetter
@@ -54,7 +54,7 @@ except ImportError:
 
 
 CALLS_NOT_COMPILED: Final = 10
-"""Of many classes a start makes one or two tuples."""
+"""Number of first calls without a compiled constructor, because a start creates only one or two tuples of many classes."""
 
 
 def _with_fields(class_name: str, namespace: dict[str, Any]) -> dict[str, Any]:
@@ -91,7 +91,7 @@ def _constructor_at_first_use(names: tuple[str, ...], defaults: dict[str, Any]) 
             given = {**defaults, **dict(zip(names, values, strict=False)), **named}
             if len(given) == len(names) >= len(values):
                 return tuple.__new__(cls, map(given.__getitem__, names))
-        # What is wrong with a call, Python says of the compiled constructor.
+        # For an invalid call the compiled constructor raises Python's own error.
         parameters = ", ".join(names)
         values_of = f"({parameters}{',' if names else ''})"
         text = f"lambda cls{', ' if names else ''}{parameters}: new_tuple(cls, {values_of})"
@@ -108,7 +108,7 @@ def _constructor_at_first_use(names: tuple[str, ...], defaults: dict[str, Any]) 
 
 
 def _make(cls: type[Any], values: Iterable[Any]) -> Any:
-    """A new one, of values in the order of the fields."""
+    """Create an instance from values in the order of the fields."""
     made = tuple.__new__(cls, values)
     if len(made) != len(cls._fields):
         raise TypeError(f"Expected {len(cls._fields)} arguments, got {len(made)}")
@@ -116,7 +116,7 @@ def _make(cls: type[Any], values: Iterable[Any]) -> Any:
 
 
 def _replace(self: Any, /, **changes: Any) -> Any:
-    """The same with other values for some fields."""
+    """A copy with other values for some fields."""
     made = self._make(map(changes.pop, self._fields, self))
     if changes:
         raise ValueError(f"Got unexpected field names: {list(changes)!r}")
@@ -124,7 +124,7 @@ def _replace(self: Any, /, **changes: Any) -> Any:
 
 
 def _asdict(self: Any) -> dict[str, Any]:
-    """Values by names of fields."""
+    """The values by field name."""
     return dict(zip(self._fields, self, strict=True))
 
 
@@ -134,7 +134,7 @@ def _repr(self: Any) -> str:
 
 
 def _new_arguments(self: Any) -> tuple[Any, ...]:
-    """For copies and pickles."""
+    """The constructor's arguments, for copies and pickles."""
     return tuple(self)
 
 

@@ -1,6 +1,6 @@
-"""Plans: how a structure of `protocol/schema.py` is written and read in one version.
+"""Plans: functions that write and read a structure of `protocol/schema.py` in one version.
 
-The writers and readers of its fields are put together from their declarations once, and kept.
+The writers and readers of its fields are composed from their declarations once, and cached.
 """
 
 from collections.abc import Callable
@@ -15,13 +15,13 @@ from .wire_types import Fixed, Push, Read, WireType, Write
 
 
 class Structure:
-    """A part of a record."""
+    """Base of records and their parts."""
 
     __slots__ = ()
 
 
 class Nested(WireType):
-    """A struct inside a record. A nullable one has a byte in front: -1 for null, else 1."""
+    """A struct inside a record. A nullable one is preceded by a byte: -1 for null, else 1."""
 
     __slots__ = ("nullable", "structure")
 
@@ -57,7 +57,7 @@ class Nested(WireType):
 
 
 class TaggedNested(Nested):
-    """The value of a nullable struct in a tagged field: 0 for null, else 1 and the struct."""
+    """A nullable struct as the value of a tagged field: 0 for null, else 1 and the struct."""
 
     __slots__ = ()
 
@@ -81,7 +81,7 @@ class TaggedNested(Nested):
         return read
 
 
-# Plans: how a structure is written and read in one version
+# Plans: writing and reading a structure in one version
 
 
 class Plan:
@@ -151,7 +151,7 @@ def _all_reader(structure: type[Structure], reads: tuple[ReadInto, ...]) -> Read
 
 
 def _run_writer(run: list[tuple[str, Any]]) -> Write:
-    """Neighbours of fixed size are one `pack`."""
+    """A writer for consecutive fields of fixed size, by one `pack`."""
     pack_run = Struct(">" + "".join(wire_type.code for _, wire_type in run)).pack
     get = attrgetter(*(name for name, _ in run))
     if len(run) == 1:
@@ -194,13 +194,13 @@ def tag_of(declared: "Field[Any]") -> int:
 
 
 def absent_of(declared: "Field[Any]") -> Structure | None:
-    """What a missing tagged field stands for, where that is not the default of the Python field."""
+    """The value for a missing tagged field, if it differs from the default of the Python field."""
     wire_type = declared.metadata["wire"].type
     return wire_type.structure() if isinstance(wire_type, TaggedNested) else None
 
 
 def _tag_writer(declared: "Field[Any]", version: int) -> TagWriter:
-    """Gives the tag, size and value, or nothing for a value that equals the default."""
+    """Returns tag, size and value of a field, or nothing if the value equals the default."""
     write_value = declared.metadata["wire"].type.writer(version, True)
     tag = unsigned_varint(tag_of(declared))
     default = absent_of(declared) or declared.default
@@ -208,7 +208,7 @@ def _tag_writer(declared: "Field[Any]", version: int) -> TagWriter:
 
     def encode(structure: Any) -> bytes:
         value = get(structure)
-        # A list is an empty array as well as a tuple is; None is not.
+        # A list may be an empty array like a tuple. None is not an empty array.
         if value == default or (default == () and value == []):
             return b""
         parts: list[bytes] = []

@@ -1,7 +1,7 @@
-"""The field tables of messages, as the compiled core takes them: its decoders and encoders.
+"""The field tables of messages in the format of the compiled core, and its decoders and encoders.
 
-The core walks a table that was made once for each version (``Program`` in ``protocol/c``). A message of which there is more
-than is read or written in one go is left to the Python that steps through it in slices.
+The core interprets a table that was created once for each version (``Program`` in ``protocol/c``). Python handles messages
+with more elements than are read or written at once, in slices.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .source import ELEMENTS_AT_ONCE, LongMessage
 from .versions import WireField
 from .wire_types import STRING_BYTES_MAX
 
-# In the order of protocol/c/core.h.
+# The order must be the same as in protocol/c/core.h.
 KINDS: Final = (
     *("bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", "float64", "uuid"),
     *("string", "bytes", "records", "struct", "tagged struct"),
@@ -34,21 +34,21 @@ if compiled is not None:
 
 
 def decoder_of(message_class: Any) -> Decoder:
-    """The core's decoder of a class made by ``at_version``; Python's where there is no core."""
+    """The core's decoder for a class of ``at_version``; Python's if there is no core."""
     if compiled is None:
         return compile_decoder(message_class)
     return _program(message_class, _refuse).decode  # type: ignore[no-any-return]
 
 
 def encoder_of(message_class: Any) -> Encoder:
-    """As ``decoder_of``. What the core does not write Python's encoder writes, or refuses."""
+    """The core's encoder for a class of ``at_version``; Python's if there is no core, or for values that the core lacks."""
     if compiled is None:
         return compile_encoder(message_class)
     return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
 
 
 class _Late:
-    """Python's encoder, compiled when it is first needed: that is hardly ever."""
+    """Python's encoder, compiled when it is first needed, which is rare."""
 
     __slots__ = ("_encoder", "_message_class")
 

@@ -1,6 +1,6 @@
-"""Single records as they stand inside a batch of format 2 (Kafka's `DefaultRecord`).
+"""Single records inside a batch of format 2 (Kafka's `DefaultRecord`).
 
-Lengths, times and offsets are zig-zag varints; times and offsets are relative to the batch.
+Lengths, timestamps and offsets are zig-zag varints. Timestamps and offsets are relative to the batch.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,8 +24,8 @@ class Reason(StrEnum):
     MAGIC = "magic"  # another record format
     COMPRESSION = "compression"
     RECORDS = "records"
-    LENGTH = "length"  # where a record's length belongs stands no number
-    COUNT = "count"  # the records are sound, and more or fewer than the header says
+    LENGTH = "length"  # the length of a record is not a valid varint
+    COUNT = "count"  # the records are valid, but their number differs from the header's
 
 
 class CorruptBatch(ValueError):
@@ -37,7 +37,7 @@ class CorruptBatch(ValueError):
 
 
 class Record(NamedTuple):
-    """One record, with the absolute values that its batch gives it."""
+    """One record, with absolute offset, timestamp and sequence."""
 
     offset: int
     timestamp: int
@@ -56,7 +56,7 @@ def decode_records(
     base_sequence: int = NO_SEQUENCE,
     log_append_time_ms: int | None = None,
 ) -> Iterator[Record]:
-    """`count` uncompressed records that fill `body` exactly; anything else raises `CorruptBatch`."""
+    """Decode `count` uncompressed records that fill `body` exactly. Raises `CorruptBatch` otherwise."""
     if count < 0:
         raise CorruptBatch(Reason.RECORDS, f"a batch cannot hold {count} records")
     position = 0
@@ -82,7 +82,7 @@ def decode_records(
 
 
 def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | None, bytes | None]:
-    """Key and value of the one uncompressed record that fills a part of a buffer; ``CorruptBatch`` if it does not."""
+    """Key and value of the only record of an uncompressed batch, which fills `position` to `end`, else ``CorruptBatch``."""
     try:
         found = _decode_short_record(buffer, position, end)
         if found is not None:
@@ -100,8 +100,8 @@ def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | 
 
 
 def _decode_short_record(buffer: bytes, position: int, end: int) -> tuple[bytes, bytes] | None:
-    """As a coordinator writes it: no deltas, no headers, a key below 64 bytes, a value below 8 KiB; None for any other."""
-    # Each varint that has to be of one byte is; what is skipped is the length, which the end says again.
+    """Decode a typical coordinator record: no deltas, no headers, a key below 64 bytes, a value below 8 KiB; else None."""
+    # Every other varint must have one byte. The record's length is skipped, because `end` gives it, too.
     position += 1 if buffer[position] < 0x80 else 2
     if buffer[position + 1] or buffer[position + 2]:
         return None
@@ -124,7 +124,7 @@ def _decode_short_record(buffer: bytes, position: int, end: int) -> tuple[bytes,
 def _decode_record(
     body: bytes, position: int
 ) -> tuple[int, int, bytes | None, bytes | None, tuple[Header, ...], int]:
-    """Offset delta, timestamp delta, key, value, headers, and the position after the record."""
+    """(offset delta, timestamp delta, key, value, headers, position after the record)"""
     length, position = _read_length(body, position)
     end = position + length
     if length < 0 or end > len(body):
@@ -145,7 +145,7 @@ def _decode_record(
 
 
 def _read_length(body: bytes, position: int) -> tuple[int, int]:
-    """A varint that nearly always has one or two bytes."""
+    """Read a varint that nearly always has one or two bytes."""
     low = body[position]
     if low < 0x80:
         return (low >> 1) ^ -(low & 1), position + 1
@@ -188,7 +188,7 @@ def encode_record(
     value: bytes | None,
     headers: Iterable[Header] = (),
 ) -> bytes:
-    """One record as it stands in a batch, its length in front."""
+    """Encode a record, preceded by its length."""
     parts = [b"\0", zigzag(timestamp_delta), zigzag(offset_delta)]
     if key is None:
         parts.append(b"\1")

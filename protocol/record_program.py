@@ -1,4 +1,4 @@
-"""The field tables of records, as the compiled core takes them: its writers of what a coordinator keeps."""
+"""The field tables of records in the format of the compiled core, and its writers of coordinator records."""
 
 from collections.abc import Callable
 from dataclasses import fields
@@ -23,13 +23,13 @@ _OF_CODES: Final = {
 
 
 class _NotInTheCore(Exception):
-    """A declaration that the core has no word for."""
+    """A declaration that the core does not support."""
 
 
 def record_writer(
     record: type[Structure], version: int, flexible: bool, in_python: RecordWriter
 ) -> RecordWriter:
-    """The core's writer, and Python's where there is no core; that one also writes what the core does not."""
+    """The core's writer; Python's if there is no core, or for records that the core does not support."""
     if compiled is None:
         return in_python
     try:
@@ -54,7 +54,7 @@ def _table(structure: type[Any], version: int) -> tuple[Any, ...]:
 
 
 def _kind(wire_type: WireType) -> tuple[str, bool, bool, type[Structure] | None]:
-    """Its word, whether it is an array, whether it may be null, and the struct in it."""
+    """(name of the kind, whether it is an array, whether it may be null, the struct in it)"""
     match wire_type:
         case Array():
             word, is_array, nullable, nested = _kind(wire_type.item)

@@ -1,7 +1,8 @@
-"""A walk over the records of a batch that makes no objects of them and stops after each slice.
+"""Walks over the records of a batch without creating objects, and stops after each slice.
 
-What ``LogValidator`` asks of records needs their structure, keys' presence, times and offset deltas, not their contents. A
-walk takes 0.6 µs a record, and a kilobyte of zstd can hold a million: the caller decides what is done between two slices.
+``LogValidator`` needs the structure of records, the presence of keys, timestamps and offset deltas, but not the contents. A
+walk takes 0.6 µs per record, and a kilobyte of zstd can contain a million: the caller decides what happens between two
+slices.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from .record import CorruptBatch, Reason
 from .varint import VARINT_BYTES_MAX, VARLONG_BYTES_MAX, zigzag
 
 RECORD_BYTES_MIN: Final = 7
-"""Of one record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""
+"""Smallest size of a record: length, attributes, timestamp and offset delta, two null or empty fields, no headers."""
 RECORDS_PER_SLICE: Final = 500
-"""Records and headers between two stops: half a millisecond."""
+"""Number of records and headers between two stops: half a millisecond."""
 WALKED_PER_SLICE: Final = RECORDS_PER_SLICE if compiled is None else 5_000
-"""The same of a walk, in which the compiled core is sixty times as fast: a tenth of a millisecond."""
+"""The number for `walk`, for which the compiled core is sixty times as fast: a tenth of a millisecond."""
 
 Buffer = bytes | memoryview
 Suspect = Callable[[int, int, bool], object]
 
 
 class Walked(NamedTuple):
-    """What a walk has found in sound records."""
+    """Result of a walk over valid records."""
 
     max_timestamp_delta: int
     offsets_in_a_row: bool
@@ -45,7 +46,7 @@ if compiled is not None:
 
 
 def check_count(count: int, plain_bytes: int) -> None:
-    """No more records than have room in their bytes."""
+    """Raise `CorruptBatch` if so many records cannot fit into the bytes."""
     if count * RECORD_BYTES_MIN > plain_bytes:
         raise CorruptBatch(Reason.COUNT, f"{plain_bytes} bytes cannot hold {count} records")
 
@@ -61,9 +62,10 @@ def walk(
     suspect: Suspect,
     slice_records: int = WALKED_PER_SLICE,
 ) -> Generator[None, None, Walked]:
-    """Over ``count`` uncompressed records that fill ``body`` exactly; anything else raises `CorruptBatch`.
+    """Walk over ``count`` uncompressed records that fill ``body`` exactly. Raises `CorruptBatch` otherwise.
 
-    ``suspect(index, timestamp_delta, has_key)`` is called for records outside the times, and without a key that is wanted.
+    ``suspect(index, timestamp_delta, has_key)`` is called for records with a timestamp out of bounds, and, with
+    ``wants_keys``, for records without a key.
     """
     check_count(count, len(body))
     try:
@@ -93,7 +95,7 @@ def _walk(  # noqa: C901 - straight-line, because a call costs as much as a reco
         if length > 127:
             length, position = _length_rest(body, position, length)
         end = position + (length >> 1)
-        position += 1  # the attributes of a record are unused
+        position += 1  # skip the attributes of a record, which are unused
         delta = body[position]
         position += 1
         if delta > 127:
@@ -143,7 +145,7 @@ def _walk(  # noqa: C901 - straight-line, because a call costs as much as a reco
 def _walk_headers(
     body: Buffer, position: int, end: int, left: int, slice_records: int
 ) -> Generator[None, None, tuple[int, int]]:
-    """The position after the headers of one record, and what is left of the slice."""
+    """(position after the headers of one record, rest of the slice)"""
     count, position = _varint(body, position)
     if count < 0 or count > end - position:
         raise CorruptBatch(Reason.RECORDS, f"a record cannot have {count} headers")
@@ -165,9 +167,9 @@ def _walk_headers(
 def first_since(
     body: Buffer, count: int, timestamp_delta: int, offset_delta: int, slice_records: int = RECORDS_PER_SLICE
 ) -> Generator[None, None, tuple[int, int] | None]:
-    """Offset and timestamp delta of the first record that is neither older than one delta nor before the other.
+    """(offset delta, timestamp delta) of the first record at or above both deltas; None if there is none.
 
-    Of each record only what stands before its key is read. ``CorruptBatch`` where that is malformed.
+    Only the part of each record before its key is read. Raises ``CorruptBatch`` if that is malformed.
     """
     size, position, left = len(body), 0, slice_records
     try:
@@ -199,7 +201,7 @@ def first_since(
 def renumbered(
     body: Buffer, count: int, slice_records: int = RECORDS_PER_SLICE
 ) -> Generator[None, None, memoryview]:
-    """The same records with the offset deltas 0, 1, 2, …; ``body`` was walked and is sound."""
+    """A copy of the records with the offset deltas 0, 1, 2, …; ``body`` must have been validated by a walk."""
     out = bytearray()
     position, left = 0, slice_records
     for index in range(count):
@@ -229,7 +231,7 @@ def _after_varint(body: Buffer, position: int) -> int:
 
 
 def _rest(body: Buffer, position: int, value: int, bytes_max: int) -> tuple[int, int]:
-    """A varint whose first byte, ``value``, says that more follow; still folded."""
+    """The rest of a varint after its first byte, ``value``; still zig-zag encoded."""
     byte = body[position]
     position += 1
     value = value & 127 | (byte & 127) << 7

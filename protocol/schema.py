@@ -1,7 +1,7 @@
-"""A small codec for the versioned records that brokers keep in internal topics and files.
+"""A small codec for the versioned records in brokers' internal topics and files.
 
-A record is a slotted dataclass. Each field is declared with its wire type, in wire order, with the versions
-that have it; the encoder and decoder of a version are put together from that once and kept:
+A record is a slotted dataclass. Each field is declared with its wire type, in wire order, with the versions that have it.
+The encoder and the decoder of a version are composed from the declarations once, and cached:
 
     @slotted
     class OffsetCommitValue(Value):
@@ -12,8 +12,8 @@ that have it; the encoder and decoder of a version are put together from that on
         leader_epoch: int = int32(-1, since=3)
         topic_id: UUID | None = uuid(since=4, tag=0)
 
-A field that a version lacks is not written and reads as its default. Tagged fields equal to their default are
-not written, unknown tags are skipped. All that is wrong with bytes is a `MalformedRecord`.
+A field that a version lacks is not written, and has its default after reading. Tagged fields equal to their default are not
+written, unknown tags are skipped. Invalid bytes raise `MalformedRecord`.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,9 @@ from struct import error as StructError
 from typing import Any, ClassVar, Self, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
-from .plans import Nested as Nested  # the generators name these two by the declarations' module
+from .plans import (
+    Nested as Nested,
+)  # exported here, because the generators import them from the declarations' module
 from .plans import Plan, TaggedNested, plan
 from .plans import Structure as Structure
 from .record_program import RecordWriter, record_writer
@@ -51,18 +53,18 @@ _INT16 = Struct(">h")
 
 
 class MalformedRecord(ValueError):
-    """Bytes that are not the record they should be."""
+    """Bytes that are not a valid record."""
 
 
 class UnsupportedRecordVersion(MalformedRecord):
-    """A record in a version that is newer than this software, or older than it reads."""
+    """A record in a version that is newer than this software, or older than it supports."""
 
 
-# Declarations. To a type checker these return the field's value, as `dataclasses.field` does.
+# Declarations. For a type checker they return the field's value, as `dataclasses.field` does.
 
 
 class Wire:
-    """Where and how a field is written."""
+    """Wire type, versions and tag of a field."""
 
     __slots__ = ("since", "tag", "type", "until")
 
@@ -77,7 +79,7 @@ class Wire:
 
 
 class Where(TypedDict, total=False):
-    """The versions that have a field; with a tag, it is a tagged field."""
+    """The versions that have a field, and its tag if it is a tagged field."""
 
     since: int
     until: int
@@ -85,7 +87,7 @@ class Where(TypedDict, total=False):
 
 
 def wire(wire_type: WireType, default: Any, where: Where) -> Any:
-    """A field of any wire type. The functions below are its typed forms."""
+    """Declare a field of any wire type. The functions below are its typed forms."""
     declared = Wire(wire_type, where.get("since", 0), where.get("until"), where.get("tag"))
     if isinstance(wire_type, Nested) and not wire_type.nullable:
         return field(default_factory=wire_type.structure, metadata={"wire": declared})
@@ -161,7 +163,7 @@ def nullable_nested(structure: type[S], **where: Unpack[Where]) -> S | None:
 
 
 def tagged_nested(structure: type[S], tag: int) -> S | None:
-    """A nullable struct in a tagged field whose default on the wire is an empty struct: Kafka writes its null."""
+    """A nullable struct in a tagged field whose default on the wire is an empty struct, so that Kafka writes null."""
     return wire(TaggedNested(structure, nullable=True), None, {"tag": tag})  # type: ignore[no-any-return]
 
 
@@ -173,7 +175,7 @@ def _wire_type(item: WireType | type[Structure]) -> WireType:
 
 
 class VersionedRecord(Structure):
-    """A structure with versions of its own and nothing in front."""
+    """A structure with its own versions, and nothing in front of its fields."""
 
     __slots__ = ()
 
@@ -181,12 +183,12 @@ class VersionedRecord(Structure):
     FLEXIBLE: ClassVar[int | None] = None
 
     def encode_body(self, version: int) -> bytes:
-        """The fields alone."""
+        """Encode the fields only."""
         return _writer(type(self), version)(self, None)
 
     @classmethod
     def decode_body(cls, data: bytes, version: int, position: int = 0) -> tuple[Self, int]:
-        """The fields from `position` on, and the position after them."""
+        """Decode the fields from `position` on; returns (record, position after them)."""
         if version not in cls.VERSIONS:
             raise UnsupportedRecordVersion(
                 f"{cls.__name__} version {version} is not one of {cls.VERSIONS[0]}-{cls.VERSIONS[-1]}"
@@ -200,7 +202,7 @@ class VersionedRecord(Structure):
 
     @classmethod
     def plan(cls, version: int) -> Plan:
-        """How Python reads and writes a version."""
+        """The Python writer and reader of a version."""
         return plan(cls, version, cls._is_flexible(version))
 
     @classmethod
@@ -212,7 +214,7 @@ _WRITERS: dict[tuple[type[VersionedRecord], int], RecordWriter] = {}
 
 
 def _writer(record: type[VersionedRecord], version: int) -> RecordWriter:
-    """Writes records of one class in one version, behind a number of two bytes unless that is None."""
+    """Returns a writer for one class and version. Its prefix is a 16-bit number in front of the fields, or None."""
     writer = _WRITERS.get((record, version))
     if writer is None:
         if version not in record.VERSIONS:
@@ -228,7 +230,7 @@ def python_writer(record: type[VersionedRecord], version: int) -> RecordWriter:
 
     def encode(written: VersionedRecord, prefix: int | None) -> bytes:
         nonlocal write
-        if write is None:  # which it stays where a compiled core writes all of them
+        if write is None:  # it stays None if a compiled core writes all records
             write = record.plan(version).write
         parts = [] if prefix is None else [_INT16.pack(prefix)]
         try:
@@ -241,7 +243,7 @@ def python_writer(record: type[VersionedRecord], version: int) -> RecordWriter:
 
 
 class Value(VersionedRecord):
-    """A record behind its version: the value of an internal topic, the body of a control record."""
+    """A record preceded by its version: the value in an internal topic, the body of a control record."""
 
     __slots__ = ()
 
@@ -250,12 +252,12 @@ class Value(VersionedRecord):
 
     @classmethod
     def decode(cls, data: bytes) -> Self:
-        """What follows the last field is left alone, as Kafka does."""
+        """Decode a value. Bytes after the last field are ignored, as in Kafka."""
         return cls.decode_body(data, record_version(data), 2)[0]
 
 
 class Key(VersionedRecord):
-    """The key of an internal topic: behind the type of the record, never flexible, always version 0."""
+    """The key in an internal topic: preceded by the record's type, never flexible, always version 0."""
 
     __slots__ = ()
 
@@ -279,5 +281,5 @@ def record_version(data: bytes) -> int:
     return _INT16.unpack_from(data)[0]  # type: ignore[no-any-return]
 
 
-# The type in front of a key stands where a value has its version.
+# A key has its type where a value has its version.
 key_type = record_version

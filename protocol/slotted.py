@@ -1,9 +1,9 @@
-"""``@slotted``: ``@dataclass(slots=True)`` that does at a class's first use what ``@dataclass`` does at each import.
+"""``@slotted``: like ``@dataclass(slots=True)``, but with methods compiled at their first call, not at import.
 
-``@dataclass`` writes ``__init__``, ``__repr__``, ``__eq__`` and more as text and compiles each, for each class, at
-each import: half a millisecond for a class, of which a broker imports some two hundred at every start and uses
-few. Here a method is compiled when it is first called, and the fields (``dataclasses.fields``, ``replace``) are made when
-they are first asked for. A class that is used has what ``@dataclass`` would have given it.
+``@dataclass`` writes ``__init__``, ``__repr__``, ``__eq__`` and more as text and compiles each, for each class, at each
+import: half a millisecond per class. A broker imports about two hundred classes at every start and uses few of them. Here a
+method is compiled when it is first called, and the fields (``dataclasses.fields``, ``replace``) are created when they are
+first needed. The result is the same as with ``@dataclass``.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ def slotted(
 ) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(field_specifiers=(dataclasses.Field, dataclasses.field))
 def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> Any:
-    """Of what ``dataclasses.field`` can say, ``default``, ``default_factory``, ``init`` and ``repr`` count.
+    """Decorator for a dataclass. Supports ``default``, ``default_factory``, ``init`` and ``repr`` of ``dataclasses.field``.
 
-    Only classes of ours, made by this too, may be inherited from where these have fields.
+    A base class with fields must also be a class made by this decorator.
     """
     if cls is None:
         return lambda cls: slotted_class(cls, frozen, kw_only, eq)
@@ -42,7 +42,7 @@ def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, 
 
 
 class _Late:
-    """What ``@dataclass`` would have put into the class: made when it is first asked for, by ``@dataclass`` itself."""
+    """Descriptor for ``__dataclass_fields__``. Calls ``@dataclass`` when they are first needed."""
 
     __slots__ = (
         "_annotations",
@@ -74,15 +74,15 @@ class _Late:
         self._made: Any = None
         self._owner: Any = None
         self.names = names
-        """Of all fields, those of base classes first."""
+        """All fields, those of base classes first."""
         self.positional = positional
-        """Those that a pattern matches by place."""
+        """The fields for ``__match_args__``."""
 
     def belongs_to(self, owner: type[Any]) -> None:
         self._owner = owner
 
     def specs(self) -> list[Spec]:
-        """Of all fields."""
+        """The specifications of all fields."""
         found = {} if self._inherited is None else {each.name: each for each in self._inherited.specs()}
         for name in self._own:
             found[name] = Spec(name, self._defaults.get(name, MISSING), self._options["kw_only"])
@@ -95,7 +95,7 @@ class _Late:
                 **self._defaults,
                 "__annotations__": self._annotations,
                 "__module__": owner.__module__,
-                "__doc__": owner.__doc__,  # without one `@dataclass` makes one of the signature
+                "__doc__": owner.__doc__,  # without a docstring `@dataclass` would create one from the signature
             }
             made: Any = dataclasses.dataclass(**self._options)(type(owner.__name__, (), own))
             found: dict[str, Field[Any]] = {}
@@ -107,7 +107,7 @@ class _Late:
 
 
 class Spec:
-    """What a method has to know of a field. ``dataclasses.fields`` says the same, and takes ten times as long at first."""
+    """Specification of a field, for the methods. Has the same data as ``dataclasses.fields``, which is ten times slower."""
 
     __slots__ = ("default", "default_factory", "init", "kw_only", "name", "repr")
 
@@ -124,7 +124,7 @@ class Spec:
 
 
 class _Params:
-    """Whether the class is frozen, for classes that inherit from it."""
+    """Whether the class is frozen, for subclasses."""
 
     __slots__ = ("frozen",)
 
@@ -151,7 +151,7 @@ def slotted_class(cls: type[Any], frozen: bool, kw_only: bool, eq: bool = True) 
     taken = {slot for base in cls.__mro__[1:-1] for slot in _slots_of(base)}
     namespace["__slots__"] = tuple(name for name in names if name not in taken)
     namespace.setdefault("__match_args__", positional)
-    # Without a docstring `@dataclass` makes one of the signature, which takes longer than all that is left.
+    # Without a docstring `@dataclass` would create one from the signature, which takes longer than everything else here.
     namespace["__doc__"] = cls.__doc__ or cls.__name__
     namespace[_FIELDS] = late
     namespace[_PARAMS] = _Params(frozen)
@@ -188,7 +188,7 @@ def _is_class_variable(annotation: object) -> bool:
 
 
 def _is_given(default: object) -> bool:
-    """Whether ``__init__`` takes a field by place."""
+    """Whether ``__init__`` has a parameter for the field."""
     return not isinstance(default, Field) or (default.init and default.kw_only is not True)
 
 
@@ -210,7 +210,7 @@ Write = Callable[[type[Any], bool, dict[str, Any]], Iterator[str]]
 
 
 def _add_methods(namespace: dict[str, Any], frozen: bool, eq: bool) -> None:
-    """Those that the class does not have."""
+    """Add the methods that the class does not define."""
     namespace.setdefault("__init__", constructor(_specs, frozen))
     for name, write in METHODS.items():
         if name not in namespace and (eq or name != "__eq__"):
@@ -221,7 +221,7 @@ def _add_methods(namespace: dict[str, Any], frozen: bool, eq: bool) -> None:
 
 def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
     def first(self: Any, *values: Any, **named: Any) -> Any:
-        # The class that has this method: a class that inherits it, and has fields of its own, has its own.
+        # Find the class that has this method. A subclass with fields of its own has its own method.
         cls = next(base for base in type(self).__mro__ if vars(base).get(name) is first)
         method = compiled(cls, name, write, frozen)
         setattr(cls, name, method)
@@ -231,7 +231,7 @@ def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
 
 
 def constructor(specs_of: Callable[[type[Any]], list[Spec]], frozen: bool) -> Callable[..., Any]:
-    """An ``__init__`` that is compiled once it has been called a few times: of many classes a start makes one or two."""
+    """An ``__init__`` that is compiled after a few calls, because a start creates only a few instances of many classes."""
     left = CALLS_NOT_COMPILED
     specs: list[Spec] = []
     set_field = object.__setattr__ if frozen else setattr
@@ -245,7 +245,7 @@ def constructor(specs_of: Callable[[type[Any]], list[Spec]], frozen: bool) -> Ca
         left -= 1
         found = _bound(specs, values, named) if left >= 0 else None
         if found is None:
-            # What is wrong with a call, Python says of the compiled constructor.
+            # For an invalid call the compiled constructor raises Python's own error.
             method = compiled(cls, "__init__", partial(_write_init, specs), frozen)
             cls.__init__ = method
             method(self, *values, **named)
@@ -259,7 +259,7 @@ def constructor(specs_of: Callable[[type[Any]], list[Spec]], frozen: bool) -> Ca
 
 
 def _construct_from_now_on(cls: type[Any], specs: list[Spec]) -> None:
-    """In the core, where the constructor of the class only sets its fields."""
+    """Make calls of the class create instances in the C core, if its constructor only sets its fields."""
     if hasattr(cls, "__post_init__") or any(
         not spec.init or spec.default_factory is not MISSING for spec in specs
     ):
@@ -271,7 +271,7 @@ def _construct_from_now_on(cls: type[Any], specs: list[Spec]) -> None:
 
 
 def _bound(specs: list[Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-    """A value for each field; None if there is one too many, or too few."""
+    """A value for each field; None if there are too many or too few arguments."""
     found: dict[str, Any] = {}
     places, taken = iter(values), 0
     for spec in specs:
@@ -312,7 +312,7 @@ def _write_init(fields: list[Spec], cls: type[Any], frozen: bool, namespace: dic
             )
         elif not field.init:
             if field.default is MISSING:
-                continue  # `__post_init__` sets it
+                continue  # set by `__post_init__`
             namespace[value := f"default_{name}"] = field.default
         yield f" set_field(self, {name!r}, {value})" if frozen else f" self.{name} = {value}"
     yield " self.__post_init__()" if hasattr(cls, "__post_init__") else " pass"
@@ -351,13 +351,13 @@ def _values(cls: type[Any], owner: str) -> str:
 
 
 def field_names(cls: type[Any]) -> tuple[str, ...]:
-    """Of a class made by ``slotted``."""
+    """The field names of a class made by ``slotted``."""
     late: _Late = vars(cls)[_FIELDS]
     return late.names
 
 
 def init_names(cls: type[Any]) -> tuple[str, ...]:
-    """Of a class made by ``slotted``: the fields that its constructor takes."""
+    """The names of the constructor's parameters of a class made by ``slotted``."""
     return tuple(each.name for each in _specs(cls) if each.init)
 
 
@@ -378,6 +378,6 @@ def refuse_deletion(self: object, name: str) -> None:
 
 
 def _set_state(self: object, state: tuple[None, dict[str, Any]]) -> None:
-    """Fill a copy."""
+    """Set the state of a copy or of an unpickled instance."""
     for name, value in state[1].items():
         object.__setattr__(self, name, value)

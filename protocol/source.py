@@ -1,11 +1,11 @@
-"""Writing a Python function as text: what encode.py and decode.py compile their functions with."""
+"""Generates a Python function as text, for the compilers in encode.py and decode.py."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct
 from typing import Any
 
-# The kinds that always take the same number of bytes, as struct codes.
+# Kinds of a fixed size, with their struct codes.
 FIXED = {
     "bool": "?",
     "int8": "b",
@@ -21,15 +21,15 @@ FIXED = {
 }
 
 ELEMENTS_AT_ONCE = 1000
-"""Elements of arrays that are read or written in one go: a millisecond or two."""
+"""Number of array elements that are read or written at once, in a millisecond or two."""
 
 
 class LongMessage(Exception):
-    """There are more elements in a message than are read or written in one go."""
+    """A message has more elements than are read or written at once."""
 
 
 class Source:
-    """Lines of one module, and the objects that they name."""
+    """Lines of one module, and the objects that they refer to."""
 
     __slots__ = ("_counter", "_depth", "_lines", "namespace")
 
@@ -55,7 +55,7 @@ class Source:
         return f"{prefix}{self._counter}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for ``value`` in the code to come."""
+        """A name for ``value`` in the following code."""
         name = self.fresh(prefix)
         self.namespace[name] = value
         return name
@@ -68,7 +68,7 @@ class Source:
         return "\n".join(self._lines) + "\n"
 
     def compile(self, title: str) -> Callable[..., Any]:
-        """Run the module; its function ``main`` is the result."""
+        """Execute the module and return its function ``main``."""
         exec(compile(self.text(), f"<{title}>", "exec"), self.namespace)
         function: Callable[..., Any] = self.namespace["main"]
         return function

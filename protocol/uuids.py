@@ -13,5 +13,5 @@ def uuid_text(value: UUID) -> str:
 
 @lru_cache(maxsize=1024)
 def parse_uuid(text: str) -> UUID:
-    """The uuid that Kafka spells like this; ``ValueError`` for any other text."""
+    """Parse Kafka's text form of a uuid. Raises ``ValueError`` for any other text."""
     return UUID(bytes=urlsafe_b64decode(text + "=" * (-len(text) % 4)))

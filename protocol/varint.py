@@ -1,8 +1,8 @@
-"""Variable-length integers: 7 bits per byte, low group first, the top bit says that more follows.
+"""Variable-length integers: 7 bits per byte, low group first, the top bit set if more bytes follow.
 
-Unsigned varints carry lengths and tags of flexible messages; zig-zag varints carry the fields of a record.
-Readers return `(value, next position)`. They raise `IndexError` past the end and `ValueError` for a number
-that is too long; the caller turns both into the error of its own format.
+Unsigned varints are the lengths and tags of flexible messages, zig-zag varints the fields of a record. Readers return
+`(value, next position)`. They raise `IndexError` beyond the end and `ValueError` for a number that is too long; the caller
+turns both into the error of its own format.
 """
 
 VARINT_BYTES_MAX = 5
@@ -25,7 +25,7 @@ _SMALL = tuple(_unsigned(value) for value in range(_TABLE_SIZE))
 
 
 def unsigned_varint(value: int) -> bytes:
-    """The bytes of a non-negative number."""
+    """Encode a non-negative number."""
     if 0 <= value < _TABLE_SIZE:
         return _SMALL[value]
     if value < 0:
@@ -34,7 +34,7 @@ def unsigned_varint(value: int) -> bytes:
 
 
 def zigzag(value: int) -> bytes:
-    """The bytes of a signed number: 0, -1, 1, -2, … are stored as 0, 1, 2, 3, …"""
+    """Encode a signed number: 0, -1, 1, -2, … are stored as 0, 1, 2, 3, …"""
     folded = value << 1 if value >= 0 else ~(value << 1)
     return _SMALL[folded] if folded < _TABLE_SIZE else _unsigned(folded)
 
@@ -42,7 +42,7 @@ def zigzag(value: int) -> bytes:
 def read_unsigned_varint(
     buffer: bytes | bytearray | memoryview, position: int, bytes_max: int = VARINT_BYTES_MAX
 ) -> tuple[int, int]:
-    """One unsigned number, and the position after it."""
+    """Decode an unsigned number; returns (number, position after it)."""
     byte = buffer[position]
     position += 1
     if byte < 0x80:
@@ -64,6 +64,6 @@ def read_unsigned_varint(
 def read_zigzag(
     buffer: bytes | bytearray | memoryview, position: int, bytes_max: int = VARINT_BYTES_MAX
 ) -> tuple[int, int]:
-    """One signed number, and the position after it."""
+    """Decode a signed number; returns (number, position after it)."""
     folded, position = read_unsigned_varint(buffer, position, bytes_max)
     return (folded >> 1) ^ -(folded & 1), position

@@ -1,9 +1,9 @@
-"""One message class per API, any version on the wire.
+"""Derives the message class of one version of an API.
 
-The classes in ``protocol/messages`` have the union of all fields and say in ``__fields__`` which version has
-which. ``at_version`` derives from such a class, for one version, a subclass whose ``__wire__`` table has
-exactly the fields of that version: encoder and decoder are compiled from it.
-A field that the version lacks is a constant of the subclass: it reads as its default.
+The classes in ``protocol/messages`` have the union of all fields, and ``__fields__`` with the versions of each.
+``at_version`` derives a subclass for one version, whose table ``__wire__`` has exactly the fields of that version. Encoder
+and decoder are compiled from that table. A field that the version lacks is a constant of the subclass, so it reads as its
+default.
 """
 
 from collections.abc import Sequence
@@ -17,29 +17,29 @@ from .source import FIXED
 
 Side = Literal["request", "response"]
 
-# Wire kinds; any other word in ``__fields__`` is the name of a class in the same module.
+# Wire kinds. Any other name in ``__fields__`` is a class in the same module.
 KINDS = {*FIXED, "string", "bytes", "records"}
 
 
 class UnknownVersion(KeyError):
-    """No such API, or no such version of it."""
+    """There is no such API, or no such version of it."""
 
 
 @slotted(frozen=True)
 class WireField:
-    """One field of one version, as encoder and decoder need it."""
+    """One field of one version, for encoder and decoder."""
 
     name: str
     kind: str  # a wire kind, or "struct"
     is_array: bool
-    nullable: bool  # the array, if it is one; else the value
+    nullable: bool  # of the array if it is one, otherwise of the value
     tag: int | None
     default: Any
     nested: Any = None  # the derived class, if kind is "struct"
 
 
 def versions_of(key: int) -> Sequence[int]:
-    """The versions of an API that we know, ascending."""
+    """The known versions of an API, ascending."""
     try:
         _, first, last, _ = APIS[key]
     except KeyError:
@@ -48,13 +48,16 @@ def versions_of(key: int) -> Sequence[int]:
 
 
 def message_name(api: str) -> str:
-    """``ListOffsets`` for ``list_offsets``; a side behind it is the name of a class."""
+    """Name in Kafka's spelling: ``ListOffsets`` for ``list_offsets``.
+
+    With Request or Response appended it is a class name.
+    """
     return api.title().replace("_", "")
 
 
 @cache
 def at_version(key: int, version: int, side: Side) -> Any:
-    """The message class of one version: a subclass of the one in ``protocol.messages``."""
+    """The message class of one version: a subclass of the class in ``protocol.messages``."""
     if version not in versions_of(key):
         raise UnknownVersion(f"{APIS[key][0]} (key {key}) has no version {version}")
     api, _, _, first_flexible = APIS[key]
@@ -64,7 +67,7 @@ def at_version(key: int, version: int, side: Side) -> Any:
 
 
 class _Family:
-    """The classes of one version of one side, by the names of those that they derive from."""
+    """The classes of one side of one version, by the names of their base classes."""
 
     def __init__(self, bases: dict[str, Any], version: int, flexible: bool) -> None:
         self._bases = bases
@@ -96,9 +99,9 @@ class _Family:
             "__wire__": tuple(wire),
             "__version__": self._version,
             "__flexible__": self._flexible,
-            # What is shared as a default is frozen; what was just read need not be, and is filled field by field.
+            # Shared default instances are frozen. A message that was decoded is filled field by field.
             "__setattr__": object.__setattr__,
-            # These shadow the slots of the base class, so that the default is what an instance shows.
+            # These hide the slots of the base class, so that an instance has the default.
             **absent,
         }
         return type(base.__name__, (base,), namespace)

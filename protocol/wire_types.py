@@ -1,8 +1,7 @@
-"""How single values stand in the bytes of a versioned record: numbers, strings, arrays.
+"""The encodings of single values in versioned records: numbers, strings, arrays.
 
-A type makes one writer and one reader per version; in flexible versions lengths are compact. Readers return
-the value and the position after it, and raise `ValueError`, `IndexError` or `struct.error` for bytes that do
-not parse.
+A type creates one writer and one reader per version. In flexible versions lengths are compact. Readers return the value and
+the position after it. They raise `ValueError`, `IndexError` or `struct.error` for invalid bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,12 +20,12 @@ _INT32 = Struct(">i")
 _ZERO_UUID = bytes(16)
 
 STRING_BYTES_MAX = 32_767
-"""Of every string of the protocol, in UTF-8. A compact length could say more; Kafka's generated classes neither
-read nor write that (``MessageDataGenerator``)."""
+"""Largest string of the protocol, in UTF-8 bytes. A compact length could be larger, but Kafka's generated classes neither
+read nor write larger strings (``MessageDataGenerator``)."""
 
 
 class WireType:
-    """How a value stands in bytes; `flexible` selects the compact form of lengths."""
+    """The encoding of a value. `flexible` selects the compact form of lengths."""
 
     __slots__ = ()
 
@@ -38,7 +37,7 @@ class WireType:
 
 
 class Fixed(WireType):
-    """A number of fixed size; neighbours are packed together."""
+    """A number of fixed size. Consecutive ones are packed together."""
 
     __slots__ = ("code", "struct")
 
@@ -83,7 +82,7 @@ class Uuid(WireType):
 
 
 class Bytes(WireType):
-    """Bytes, or with `text` a string, behind their length."""
+    """Bytes, or with `text` a string, preceded by their length."""
 
     __slots__ = ("nullable", "text")
 
@@ -126,7 +125,7 @@ class Bytes(WireType):
 
 
 class Array(WireType):
-    """A sequence of one type behind its length; read as a tuple."""
+    """A sequence of one type, preceded by its length. It is read as a tuple."""
 
     __slots__ = ("item", "nullable")
 
@@ -171,7 +170,7 @@ class Array(WireType):
             if count < 0:
                 _refuse_null(nullable)
                 return None, position
-            if count > len(data) - position:  # an item takes at least one byte
+            if count > len(data) - position:  # every item takes at least one byte
                 raise ValueError(f"{count} items cannot follow")
             items = []
             for _ in range(count):

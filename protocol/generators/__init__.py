@@ -1,1 +1,1 @@
-"""Programs that write modules of this project from the schemas that kio and `protocol.records` hold."""
+"""Programs that generate modules of this project from the schemas of kio and `protocol.records`."""

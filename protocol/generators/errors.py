@@ -1,6 +1,6 @@
-"""Write the enum of error codes from kio's: ``python -m protocol.generators.errors > protocol/errors.py``.
+"""Generates the enum of error codes from kio's: ``python -m protocol.generators.errors > protocol/errors.py``.
 
-The result is checked in; a test makes it again and compares. kio's own enum takes three times as long to import.
+The result is checked in. A test generates it again and compares. Importing kio's own enum would take three times as long.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ NONE: Final = ErrorCode.none
 
 
 def text() -> str:
-    """The module `protocol.errors` as it should be."""
+    """The expected text of the module `protocol.errors`."""
     return HEAD + "".join(f"    {each.name} = {int(each)}\n" for each in sorted(ErrorCode)) + TAIL
 
 

@@ -1,13 +1,13 @@
-"""Write the message classes of every API from kio's: ``python -m protocol.generators.messages``.
+"""Generates the message classes of every API from kio's: ``python -m protocol.generators.messages``.
 
-In no API does a field change its wire type between versions, fields only come and go (``merge`` asserts
-it), so that one class can hold the union of all versions. The result is checked in; a test regenerates it
-and compares. Nothing else that a broker runs needs kio's classes: importing those of one version takes
-longer than all else that its first request costs (ADR 4).
+In no API does a field change its wire type between versions. Fields are only added or removed (``merge`` asserts it), so one
+class can have the union of all versions. The result is checked in. A test generates it again and compares. Apart from this
+program a broker does not need kio's classes: importing those of one version takes longer than everything else that its first
+request costs (ADR 4).
 
 Names are kio's, except that
 - a time or duration is an ``int`` of milliseconds and its name ends in ``_ms``,
-- where request and response of an API both have a nested class of one name, the response's is called
+- if request and response of an API both have a nested class of one name, the response's is called
   ``Response<name>`` (as ``ResponseCursor`` of describe_topic_partitions).
 """
 
@@ -36,16 +36,15 @@ ZERO: dict[str, object] = {
     "uuid": None,
     "float64": 0.0,
 }
-# kio turns these into datetime, timedelta and ErrorCode objects, and raises for values that Kafka puts on
-# the wire all the same: a start time of -1, a negative timeout, an error code of a later release. We read
-# and write them as the plain integers that they are.
+# kio converts these to datetime, timedelta and ErrorCode objects, and raises for values that occur in Kafka: a start time
+# of -1, a negative timeout, an error code of a later release. Here they are plain integers.
 PLAIN = {"timedelta_i32": "int32", "timedelta_i64": "int64", "datetime_i64": "int64", "error_code": "int16"}
 IN_MILLISECONDS = ("timedelta_i32", "timedelta_i64", "datetime_i64")
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What kio's metadata say about one field."""
+    """The type of one field in kio's metadata."""
 
     kind: str  # a kafka_type of kio, or "struct"
     is_array: bool
@@ -54,7 +53,7 @@ class Shape:
 
 
 def shape_of(field: dataclasses.Field[Any]) -> Shape:
-    """Read the type annotation that kio gave a field: ``X``, ``X | None``, ``tuple[X, ...] (| None)``."""
+    """The type in kio's annotation of a field: ``X``, ``X | None``, ``tuple[X, ...] (| None)``."""
     annotation, nullable = _without_none(field.type)
     is_array = get_origin(annotation) is tuple
     if is_array:
@@ -63,7 +62,7 @@ def shape_of(field: dataclasses.Field[Any]) -> Shape:
         assert isinstance(annotation, type)
         return Shape("struct", is_array, nullable, annotation)
     kind = field.metadata["kafka_type"]
-    # Kafka has no null uuid (kio reads the zero uuid as None), and a null time is just -1.
+    # Kafka has no null uuid (kio reads the zero uuid as None), and a null time is -1.
     if not is_array and kind in ("uuid", "datetime_i64"):
         nullable = False
     return Shape(kind, is_array, nullable, None)
@@ -77,19 +76,19 @@ def _without_none(annotation: Any) -> tuple[Any, bool]:
 
 
 def field_name(field: dataclasses.Field[Any]) -> str:
-    """kio's name, with its unit when the value is a time or a duration (``max_wait_ms``)."""
+    """kio's name, with its unit if the value is a time or a duration (``max_wait_ms``)."""
     if field.metadata.get("kafka_type") in IN_MILLISECONDS and not field.name.endswith("_ms"):
         return field.name + "_ms"
     return field.name
 
 
 def kio_versions(key: int) -> list[int]:
-    """The versions of an API that kio has, ascending."""
+    """The versions of an API in kio, ascending."""
     return sorted(schema_name_map[api_key_map[key]])
 
 
 def kio_classes(key: int, version: int, side: Side) -> Iterator[Any]:
-    """kio's dataclasses of one version, what is nested before what holds it, the message itself last."""
+    """kio's dataclasses of one version: nested ones before those that contain them, the message itself last."""
     module = load_payload_module(key, version, _entity_type(side))
     for value in vars(module).values():
         if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__:
@@ -109,13 +108,13 @@ class UnionField:
     is_array: bool
     nullable_since: int | None  # once a field may be null, it may be null in all later versions
     tag: int | None
-    default: object  # as kio has it, or MISSING
+    default: object  # kio's default, or MISSING
     inner: str | None  # kio's name of the struct
     versions: list[int]
 
     @property
     def nullable(self) -> bool:
-        """In at least one version."""
+        """Whether the field may be null in at least one version."""
         return self.nullable_since is not None
 
     def merge(self, shape: Shape, wire: dataclasses.Field[Any], version: int) -> None:
@@ -133,11 +132,11 @@ class UnionField:
 class UnionClass:
     name: str
     fields: dict[str, UnionField] = field(default_factory=dict)
-    shared: bool = False  # an instance is some field's default, so it must not change
+    shared: bool = False  # whether an instance is the default of a field, so that it must not change
 
 
 def collect(key: int, side: Side) -> dict[str, UnionClass]:
-    """The union classes of one side, by kio's name, what is nested before what holds it."""
+    """The union classes of one side, by kio's name: nested ones before those that contain them."""
     found: dict[str, UnionClass] = {}
     message = ""
     for version in kio_versions(key):
@@ -153,7 +152,7 @@ def collect(key: int, side: Side) -> dict[str, UnionClass]:
 
 
 def _merge(union: UnionClass, wire_class: Any, version: int) -> None:
-    """Add a version. New fields go where this version has them, after the field that they follow."""
+    """Add a version. New fields are inserted after the field that precedes them in this version."""
     order = list(union.fields)
     place = 0
     for wire in dataclasses.fields(wire_class):
@@ -172,7 +171,7 @@ def _merge(union: UnionClass, wire_class: Any, version: int) -> None:
         place += 1
     union.fields = {name: union.fields[name] for name in order}
     own = {field_name(wire) for wire in dataclasses.fields(wire_class)}
-    # What one version writes is the union without what that version lacks: the order must be the same.
+    # A version is written as the union without the fields that it lacks, so the order must be the same.
     assert [name for name in order if name in own] == [
         field_name(wire) for wire in dataclasses.fields(wire_class)
     ]
@@ -186,7 +185,7 @@ def _leaves_first(found: dict[str, UnionClass], name: str) -> Iterator[str]:
 
 
 def render(key: int) -> str:
-    """The source of one API's module."""
+    """Source of one API's module."""
     api = api_key_map[key]
     sides = {side: collect(key, side) for side in SIDES}
     clashing = sides["request"].keys() & sides["response"].keys()
@@ -227,7 +226,7 @@ def _render_class(union: UnionClass, family: dict[str, UnionClass], side: Side) 
 
 
 def _declared(member: UnionField, family: dict[str, UnionClass]) -> str:
-    """The call of ``protocol.messages.field``."""
+    """The call of ``protocol.messages.field`` that declares a field."""
     kind = family[member.inner].name if member.inner else PLAIN.get(member.kind, member.kind)
     values = [f'"{"[]" if member.is_array else ""}{kind}"', str(member.versions[0]), str(member.versions[-1])]
     if member.nullable:
@@ -241,7 +240,7 @@ def _annotation(member: UnionField, family: dict[str, UnionClass], side: Side) -
     if member.inner:
         python_type = family[member.inner].name
     elif member.kind == "records":
-        # A handler gets them whole; only who answers may have them in pieces.
+        # A handler gets records in one piece; in responses they may consist of several.
         return "Records" if side == "response" else "bytes | memoryview | None"
     else:
         python_type = PYTHON_TYPE.get(member.kind, "int")
@@ -270,7 +269,7 @@ def _default(member: UnionField, family: dict[str, UnionClass]) -> str:
 
 
 def _default_struct(default: Any, union: UnionClass) -> str:
-    """A struct's fields have the right defaults already: a default of the struct itself repeats them."""
+    """Default of a struct. Its fields must have their own defaults."""
     if default is not MISSING:
         for member in union.fields.values():
             assert _default(member, {}) == str(getattr(default, member.name)), f"default of {union.name}"
@@ -278,7 +277,7 @@ def _default_struct(default: Any, union: UnionClass) -> str:
 
 
 def render_index() -> str:
-    """The source of ``protocol.messages.index``."""
+    """Source of ``protocol.messages.index``."""
     rows = []
     for key, api in api_key_map.items():
         versions = kio_versions(key)

@@ -1,10 +1,10 @@
-"""Write the tables of coordinator records that files are read by: ``python -m protocol.generators.records PATH``.
+"""Generates the tables by which ``odradek`` reads coordinator records: ``python -m protocol.generators.records PATH``.
 
-``odradek`` imports nothing of this package, so the tables of `odradek/spark/segments/coordinator_tables.py` are made from
-the dataclasses here, once, and checked in. A test makes them again and compares.
+``odradek`` does not import this package, so the tables in `odradek/spark/segments/coordinator_tables.py` are generated from
+the dataclasses here and checked in. A test generates them again and compares.
 
-Names are those of Kafka's schemas in snake case: ours, where they differ, have the unit behind them. What is a column of
-the table ``transaction_state`` has the column's name.
+Names are those of Kafka's schemas in snake case, also where ours have a unit as suffix. Fields that are columns of the table
+``transaction_state`` have the column's name.
 """
 
 import re
@@ -29,7 +29,7 @@ KINDS: Mapping[type[Key], str] = {
     group_log.OffsetCommitKey: "offset",
     group_log.GroupMetadataKey: "group",
 }
-"""Of the records that are rows of tables; all others are called after their key."""
+"""Names of records that are rows of tables. All others have the name of their key."""
 COLUMNS: Mapping[str, str] = {
     "group_id": "group",
     "transaction_status": "status",
@@ -56,13 +56,13 @@ from odradek.spark.segments.coordinator_schema import Field, RecordSchema, Value
 
 
 def render() -> str:
-    """The text of the module."""
+    """Text of the module."""
     declared = (_declared(each) for each in _structures())
     return f"{HEAD}\n{''.join(declared)}\n{_topics()}"
 
 
 def _structures() -> Iterator[type[Structure]]:
-    """Values, each once and behind the structures that it is made of."""
+    """Each structure once, after the structures that it contains."""
     seen: set[type[Structure]] = set()
 
     def behind_its_parts(structure: type[Structure]) -> Iterator[type[Structure]]:
@@ -78,7 +78,7 @@ def _structures() -> Iterator[type[Structure]]:
 
 
 def _fields(structure: type[Any]) -> Iterator[tuple[str, Wire, Any]]:
-    """(our name, where and how it is written, default)."""
+    """(our name, wire declaration, default) of each field."""
     for each in fields(structure):
         yield each.name, each.metadata["wire"], each.default
 
@@ -102,7 +102,7 @@ def _declared(structure: type[Structure]) -> str:
 
 
 def _tuple(structure: type[Structure], indent: str) -> str:
-    """The fields, as the formatter leaves them."""
+    """The fields, formatted as the formatter would."""
     found = [_field(structure, *each) for each in _fields(structure)]
     line = f"({found[0]},)"
     if len(found) == 1 and len(indent + line) < LINE_LENGTH:

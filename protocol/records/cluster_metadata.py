@@ -1,8 +1,8 @@
-"""Records of `__cluster_metadata`: what exists in the cluster, as the quorum of controllers writes it.
+"""Records of `__cluster_metadata`: the state of the cluster, as the controller quorum writes it.
 
-A record stands behind three unsigned varints: the frame version (1), the record's type and its version
-(`AbstractApiMessageSerde`). All are flexible. The field names and versions are those of Kafka 4.3; deprecated
-types are kept so that older logs can be read.
+A record is preceded by three unsigned varints: the frame version (1), the record's type and its version
+(`AbstractApiMessageSerde`). All are flexible. The field names and versions are those of Kafka 4.3. Deprecated types are
+included, so that older logs can be read.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,7 @@ from protocol.slotted import slotted
 from protocol.varint import read_unsigned_varint, unsigned_varint
 from protocol.wire_types import INT32, STRING, UUID_TYPE
 
-# The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
+# The calls in these classes are `dataclasses.field` in disguise, which the linter does not recognise for every type.
 
 FRAME_VERSION = 1
 
@@ -47,7 +47,7 @@ class MetadataRecord(VersionedRecord):
 
 @slotted(frozen=True)
 class UnknownMetadataRecord:
-    """A record of a type that is not known here; a loader passes over it."""
+    """A record of an unknown type. A loader skips it."""
 
     type: int
     version: int
@@ -380,14 +380,14 @@ _RECORD_OF_TYPE = {record.TYPE: record for record in _RECORDS}
 
 
 def encode_metadata_record(record: MetadataRecord, version: int | None = None) -> bytes:
-    """The value of a record in the metadata log, by default in the newest version."""
+    """Encode a record of the metadata log, by default in its newest version."""
     chosen = record.VERSIONS[-1] if version is None else version
     frame = unsigned_varint(FRAME_VERSION) + unsigned_varint(record.TYPE) + unsigned_varint(chosen)
     return frame + record.encode_body(chosen)
 
 
 def decode_metadata_record(data: bytes) -> MetadataRecord | UnknownMetadataRecord:
-    """The record; a known type in a version from the future raises `UnsupportedRecordVersion`."""
+    """Decode a record. Raises `UnsupportedRecordVersion` for a known type in an unknown version."""
     try:
         frame_version, position = read_unsigned_varint(data, 0)
         kind, position = read_unsigned_varint(data, position)

@@ -1,7 +1,7 @@
-"""What consumers tell each other through a classic group: subscriptions going up, assignments coming down.
+"""Messages of consumers to each other in a classic group: subscriptions to the leader, assignments from it.
 
-To the broker these are opaque bytes, and groups of other kinds put other things there. A newer version is
-read as the newest known one, as in Kafka's `ConsumerProtocol`.
+For the broker they are opaque bytes, and groups of other types use other bytes. As in Kafka's `ConsumerProtocol`, a newer
+version is read as the newest known one.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class TopicPartitions(Structure):
 
 
 class _Message(Value):
-    """Newer versions only append fields, so they are read like the newest known one."""
+    """Base of both. Newer versions only append fields, so they are read like the newest known one."""
 
     __slots__ = ()
 

@@ -1,9 +1,9 @@
 """Records of `__consumer_offsets`: committed offsets, classic groups, and the groups of KIP-848.
 
-`decode_key` gives the typed key of a record; `decode_value` the value that belongs to it. Types that are not
-kept here (share and streams groups, which have modules of their own) come as `UnknownKey`, and a loader skips them.
+`decode_key` returns the typed key of a record, `decode_value` its value. Types of other groups (share and streams groups
+have modules of their own) become `UnknownKey`, and a loader skips them.
 """
-# The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
+# The calls in these classes are `dataclasses.field` in disguise, which the linter does not recognise for every type.
 
 from collections.abc import Sequence
 from typing import ClassVar
@@ -33,7 +33,7 @@ from protocol.wire_types import INT32, STRING
 
 @slotted
 class LegacyOffsetCommitKey(Key):
-    """Type 0, from before 2013; read like type 1."""
+    """Type 0, from before 2013. It is read like type 1."""
 
     TYPE: ClassVar[int] = 0
 
@@ -60,7 +60,7 @@ class OffsetCommitValue(Value):
     leader_epoch: int = int32(-1, since=3)
     metadata: str = string()
     commit_timestamp_ms: int = int64()
-    # Only version 1: written for a commit that asks for a retention of its own.
+    # Only in version 1, which is written for a commit with a retention time of its own.
     expire_timestamp_ms: int = int64(-1, since=1, until=1)
     topic_id: UUID | None = uuid(since=4, tag=0)
 
@@ -120,7 +120,7 @@ class ConsumerGroupMetadataValue(Value):
 
 @slotted
 class ConsumerGroupPartitionMetadataKey(Key):
-    """Obsolete since 4.1: the metadata hash replaces it, and a loader writes tombstones for what it finds."""
+    """Obsolete since 4.1, replaced by the metadata hash. A loader writes tombstones for existing records."""
 
     TYPE: ClassVar[int] = 4
 
@@ -164,7 +164,7 @@ class ClassicProtocol(Structure):
 
 @slotted
 class ClassicMemberMetadata(Structure):
-    """What a member that still speaks the classic protocol said when it joined."""
+    """The JoinGroup data of a member that still uses the classic protocol."""
 
     session_timeout_ms: int = int32()
     supported_protocols: Sequence[ClassicProtocol] = array(ClassicProtocol)
@@ -233,8 +233,8 @@ class ConsumerGroupCurrentMemberAssignmentKey(Key):
 class CurrentTopicPartitions(Structure):
     topic_id: UUID | None = uuid()
     partitions: Sequence[int] = array(INT32)
-    # As many as `partitions`; they fence the commits of a member that lost one and got it back. The schema gives
-    # null as default, but the classes that Kafka makes of it leave out an empty array and write a null.
+    # As many as `partitions`. They fence the commits of a member that lost a partition and got it back. The schema has null
+    # as default, but the classes that Kafka generates from it leave out an empty array and write a null.
     assignment_epochs: Sequence[int] | None = nullable_array(INT32, (), tag=0)
 
 
@@ -271,7 +271,7 @@ class ConsumerGroupRegularExpressionValue(Value):
 
 @slotted(frozen=True)
 class UnknownKey:
-    """A key of a type that is not kept here."""
+    """A key of a type without a class here."""
 
     type: int
 
@@ -298,5 +298,5 @@ def decode_key(data: bytes) -> Key | UnknownKey:
 
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
-    """The value that goes with a key; None is a tombstone."""
+    """Decode the value of a record with this key; None for a tombstone."""
     return None if data is None else VALUE_OF[type(key)].decode(data)

@@ -1,7 +1,6 @@
-"""Control records of the metadata log and its snapshots, which Raft writes for itself.
+"""Raft's own control records in the metadata log and its snapshots.
 
-They stand in control batches, each under a key `{int16 version, int16 type}`. The first field of every value
-is its version.
+They are in control batches, each with a key `{int16 version, int16 type}`. The first field of every value is its version.
 """
 
 from collections.abc import Sequence
@@ -24,7 +23,7 @@ from protocol.schema import (
 )
 from protocol.slotted import slotted
 
-# The calls in these classes are `dataclasses.field` in disguise, which the linter cannot see for every type.
+# The calls in these classes are `dataclasses.field` in disguise, which the linter does not recognise for every type.
 
 LEADER_CHANGE, SNAPSHOT_HEADER, SNAPSHOT_FOOTER, KRAFT_VERSION, KRAFT_VOTERS = range(2, 7)
 
@@ -96,7 +95,7 @@ class VotersRecord(Value):
 
 @slotted(frozen=True)
 class UnknownControlRecord:
-    """A control record that Raft did not write, or of a type yet to come; readers pass over it."""
+    """A control record that is not Raft's, or of an unknown type. Readers skip it."""
 
     type: int
     value: bytes | None
@@ -113,7 +112,7 @@ _TYPE_OF = {cls: kind for kind, cls in _TYPES.items()}
 
 
 def encode_control_record(record: Value, version: int = 0) -> tuple[bytes, bytes]:
-    """Key and value of a control record."""
+    """(key, value) of a control record."""
     return _KEY.pack(0, _TYPE_OF[type(record)]), record.encode(version)
 
 

@@ -1,7 +1,7 @@
-"""The `.snapshot` file beside a segment: what the partition knew of its producers at that offset.
+"""The producer snapshot file (`.snapshot`) of a partition: the producer state at an offset.
 
-`int16 version = 1, uint32 CRC-32C of all that follows, int32 count`, then 46 bytes per producer (Kafka's
-`ProducerSnapshot.json`). Only the last batch of a producer is kept in it.
+`int16 version = 1, uint32 CRC-32C of the rest, int32 count`, then 46 bytes per producer (Kafka's `ProducerSnapshot.json`).
+It contains only the last batch of each producer.
 """
 
 from collections.abc import Iterable
@@ -20,11 +20,11 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class MalformedSnapshot(ValueError):
-    """A file that cannot be used: delete it and take the one before."""
+    """The file cannot be used: delete it and use the previous one."""
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """One producer; -1 where it has no batch, no marker or no open transaction."""
+    """One producer. A field is -1 if there is no batch, no marker or no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -44,7 +44,7 @@ def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def decode(data: bytes) -> list[ProducerSnapshotEntry]:
-    """The entries of a whole file."""
+    """Decode the entries of a whole file."""
     try:
         version, crc = _HEAD.unpack_from(data)
         (count,) = _COUNT.unpack_from(data, _HEAD.size)

@@ -1,6 +1,6 @@
-"""Records of `__consumer_offsets` that share groups keep (KIP-932): a member, its assignment, the group's partitions.
+"""Records of share groups in `__consumer_offsets` (KIP-932): members, assignments, the group's partitions.
 
-The broker's loader skips them, as it has no share groups; readers of files decode them. Each value has one version,
+The broker's loader skips them, as it has no share groups. Tools that read files decode them. Each value has one version,
 which is flexible.
 """
 

@@ -1,6 +1,6 @@
-"""Records of `__consumer_offsets` that streams groups keep (KIP-1071): members, their tasks, the topology.
+"""Records of streams groups in `__consumer_offsets` (KIP-1071): members, their tasks, the topology.
 
-The broker's loader skips them, as it has no streams groups; readers of files decode them. Each value has one version,
+The broker's loader skips them, as it has no streams groups. Tools that read files decode them. Each value has one version,
 which is flexible.
 """
 
@@ -59,7 +59,7 @@ class StreamsGroupMemberMetadataKey(Key):
 
 @slotted
 class Endpoint(Structure):
-    """Where the member answers interactive queries."""
+    """The address for interactive queries to the member."""
 
     host: str = string()
     port: int = uint16()
@@ -157,7 +157,7 @@ class StreamsGroupTopologyKey(Key):
 
 @slotted
 class TopologyTopic(Structure):
-    """A topic that the group makes for itself: a changelog, or one that is repartitioned through."""
+    """An internal topic of the group: a changelog or repartition topic."""
 
     name: str = string()
     partitions: int = int32()
@@ -167,7 +167,7 @@ class TopologyTopic(Structure):
 
 @slotted
 class CopartitionGroup(Structure):
-    """Indexes into the subtopology's own lists of topics."""
+    """Indexes into the subtopology's lists of topics."""
 
     source_topics: Sequence[int] = array(INT16)
     source_topic_regex: Sequence[int] = array(INT16)

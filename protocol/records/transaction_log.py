@@ -1,7 +1,7 @@
-"""Records of `__transaction_state`: one transactional id's state, by its name.
+"""Records of `__transaction_state`: the states of transactional ids.
 
-Version 1 (KIP-890) is written when the cluster's `transaction.version` is at least 1.
-`transaction_partitions` is None while a transaction is Empty, and empty when it is Complete.
+Version 1 (KIP-890) is written if the cluster's `transaction.version` is at least 1. `transaction_partitions` is None if the
+state is Empty, and an empty list if it is Complete.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ class TransactionLogKey(Key):
 
 @slotted
 class TransactionPartitions(Structure):
-    """The partitions of one topic that the transaction wrote to."""
+    """The partitions of one topic in the transaction."""
 
     topic: str = string()
     partition_ids: Sequence[int] = array(INT32)
