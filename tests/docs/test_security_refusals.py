@@ -243,7 +243,7 @@ def test_what_java_and_the_log_say(broker: Broker, tmp_path: Path) -> None:
             assert eventually(lambda: broker.has_logged(["TLS handshake failed", OF_JAVA]))
 
 
-def test_the_log_has_the_reason_of_a_login_apart(broker: Broker) -> None:
+def test_the_log_has_reason_and_error_as_separate_fields(broker: Broker) -> None:
     """The log has the reason and the error as separate fields, as the table shows them."""
     lines = (broker.home / "broker.log").read_text().splitlines()
     closed = [json.loads(line) for line in lines if '"connection closed"' in line]

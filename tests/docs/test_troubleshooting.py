@@ -59,8 +59,8 @@ def templates(module: ast.Module) -> Iterator[str]:
 def ours() -> str:
     sources = [
         path
-        for room in ("broker", "lab", "proxy", "server", "storage", "tools", "odradek")
-        for path in (ROOT / room).rglob("*.py")
+        for package in ("broker", "lab", "proxy", "server", "storage", "tools", "odradek")
+        for path in (ROOT / package).rglob("*.py")
     ]
     return "\n\n".join(text for path in sources for text in templates(ast.parse(path.read_text("utf-8"))))
 
