@@ -1,1 +1,1 @@
-"""The certifier: runs a job through faults at its requests, and judges its outputs (docs/certify.md)."""
+"""The certifier: runs a job under faults at its requests, and compares its outputs (docs/certify.md)."""

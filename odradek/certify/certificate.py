@@ -1,4 +1,4 @@
-"""What is known of a job: the matrix of moments and faults, failures, and the verdict that follows from them."""
+"""The results of a certification so far: the matrix of moments and faults, the failures, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from odradek.certify.workload import Workload
 
 @dataclass(slots=True)
 class Failure:
-    """A plan under which the job is wrong, or unfinished."""
+    """A plan under which the job's outputs are wrong, or the job does not finish."""
 
     plan: Plan
     findings: list[Finding]
     run: Run
     diagnosis: list[Lint]
-    """Why, by the evidence of this run; empty: unknown."""
+    """Causes shown by the evidence of this run; empty if unknown."""
     came_back: int = 0
     tried: int = 0
 
@@ -42,13 +42,13 @@ class Failure:
 
     @property
     def certainty(self) -> tuple[float, int]:
-        """The higher, the more certain: how often it came back, and by how few faults."""
+        """Sort key: the fraction of tries in which the failure came back, then the fewest faults. Higher is more certain."""
         return self.came_back / max(1, self.tried), -len(self.plan)
 
 
 @dataclass(slots=True)
 class Certificate:
-    """What is known of the job so far."""
+    """The results of a certification so far."""
 
     workload: Workload
     seed: int
@@ -57,30 +57,30 @@ class Certificate:
     reference_s: float = 0.0
     ignored: Fields = frozenset()
     lints: list[Lint] = field(default_factory=list)
-    """What the trace shows without any fault: context, and the reason for nothing."""
+    """Lints of the reference runs. They give context and never cause a verdict."""
     mechanisms: list[Mechanism] = field(default_factory=list)
-    """What was seen in the reference runs that can keep the job exactly once."""
+    """Mechanisms seen in the reference runs that can make the job exactly once."""
     caps: list[Lint] = field(default_factory=list)
-    """Those of the lints that leave no promise in spite of the mechanisms."""
+    """Lints that defeat these mechanisms: the verdict is then "no promise"."""
     failures: list[Failure] = field(default_factory=list)
     unfinished: list[Failure] = field(default_factory=list)
     redelivered: int = 0
-    """Runs in which records came more than once, as the comparison allows."""
+    """Number of runs with duplicates that the comparison allows."""
     remarks: list[str] = field(default_factory=list)
-    """What a reader must know of how the runs were judged: until when they went on, what was not compared."""
+    """Remarks on how the runs were judged: the condition for their end, fields that were not compared."""
     not_judged: str = ""
-    """Why there is nothing to compare with."""
+    """Reason for the verdict "not judged"; empty if there is something to compare with."""
     interrupted: bool = False
     runs: int = 0
     began: float = field(default_factory=time.monotonic)
     plans_began: float | None = None
     took_s: float = 0.0
     clients: dict[str, str] = field(default_factory=dict)
-    """Client libraries with their versions, as their ApiVersions requests name them."""
+    """Client libraries and their versions, as announced in ApiVersions requests."""
 
     @property
     def verdict(self) -> Verdict:
-        """So far; the table is in `odradek.certify.outcome`."""
+        """The verdict so far, by the precedence in `odradek.certify.outcome`."""
         if self.failures:
             return Verdict.FAILED
         if self.not_judged:
@@ -102,7 +102,7 @@ class Certificate:
 
     @property
     def needed(self) -> Sequence[Requirement]:
-        """What a certificate of this job needs; nothing before the moments are known."""
+        """The requirements of a certificate for this job; empty before the moments are known."""
         return self.exploration.needed if self.exploration is not None else ()
 
     @property
@@ -110,7 +110,7 @@ class Certificate:
         return self.exploration.unmet if self.exploration is not None else ()
 
     def why_unmet(self, requirement: Requirement) -> str:
-        """Why the newest run has not met it; empty where it was not tried."""
+        """Why the last run for the requirement did not meet it; empty if there was none."""
         return self.exploration.reasons.get(requirement, "") if self.exploration is not None else ""
 
     @property
@@ -119,7 +119,7 @@ class Certificate:
 
     @property
     def cells(self) -> Mapping[Cell, Coverage]:
-        """None before the moments are known."""
+        """The matrix; empty before the moments are known."""
         return self.exploration.cells if self.exploration is not None else {}
 
     def covered(self) -> Counter[Coverage]:
@@ -127,11 +127,11 @@ class Certificate:
 
     @property
     def wait_s(self) -> float:
-        """How long a run of this job lasts whose response never comes."""
+        """Estimated duration of a run in which a response never arrives, in seconds."""
         return requirements.wait_s(self.clients) + self.reference_s
 
     def missing_s(self) -> float:
-        """The time that what is unmet takes, at the pace so far; runs that wait go on side by side."""
+        """Estimated time for the unmet requirements at the pace so far, in seconds. Runs that wait are run in parallel."""
         fast = [each for each in self.unmet if not requirements.is_slow(each)]
         slow = len(self.unmet) - len(fast)
         tried = max(1, self.runs - 2)

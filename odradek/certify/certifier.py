@@ -1,4 +1,4 @@
-"""The certifier: two reference runs, then plans one after the other, and for each failure its shortest plan and diagnosis.
+"""The certifier: runs two reference runs, then one plan after another. Each failure is shrunk and diagnosed.
 
 certificate = Certifier(workload, budget_s=600).run()
 """
@@ -29,15 +29,15 @@ from odradek.durations import seconds
 from odradek.errors import OdradekError
 
 TRIES: Final = 5
-"""How often a failure is tried again: one that comes back each time is certain, another one seldom."""
+"""How often a failure is tried. One that comes back each time is certain, otherwise it is marked as seldom."""
 ENDS_S: Final = stretched(20.0)
-"""What a run beside gets to end its job."""
+"""How long a parallel run may take to end its job, in seconds."""
 BUDGET_S: Final[Mapping[str, float]] = {"full": 600.0, "pr": 60.0}
-"""Of a profile, where no other is given."""
+"""Default budget of each profile, in seconds."""
 
 
 class Certifier:
-    """One job and its budget."""
+    """The certification of one job within a budget."""
 
     def __init__(
         self,
@@ -67,10 +67,11 @@ class Certifier:
         budget: str | None = None,
         observer: Observer | None = None,
     ) -> Certifier:
-        """By the options of the command and of ``certify.toml``; ``budget`` is that of options that name none, before the
-        profile's.
+        """Create a certifier from the options of the command and of ``certify.toml``.
 
-        ``directory`` is where files and the job are. ``ValueError`` says what is wrong.
+        ``budget`` is the default for options without a budget; it takes precedence over the profile's.
+        ``directory`` is the base of relative paths and the working directory of the job. Raises ``ValueError`` for invalid
+        options.
         """
         profile = str(options.get("profile") or "full")
         if profile not in BUDGET_S:
@@ -87,10 +88,10 @@ class Certifier:
         )
 
     def run(self) -> Certificate:
-        """Until the budget is over, or ``failures_max`` failures are found.
+        """Run plans until the budget is used up, or ``failures_max`` failures are found.
 
-        A job that cannot be judged has its reason in `Certificate.not_judged`. After SIGINT and SIGTERM the certificate has
-        what is known, and says so.
+        If the job cannot be judged, `Certificate.not_judged` has the reason. After SIGINT and SIGTERM the certificate
+        contains the results so far, with the verdict "interrupted".
         """
         certificate = self.certificate
         try:
@@ -110,9 +111,9 @@ class Certifier:
     def again(
         self, plan: Plan, times: int, on_hold: OnHold | None = None
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
-        """The plan, so often, and what was wrong each time, and why. With ``on_hold`` each run stands still at its faults.
+        """Run the plan this many times, and yield each run with its findings and their diagnosis.
 
-        Raises `NotJudged` where there is nothing to compare with.
+        With ``on_hold`` each run is held at its faults. Raises `NotJudged` if there is nothing to compare with.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)
@@ -135,14 +136,16 @@ class Certifier:
         self._observer.begins(certificate, self._budget_s)
         for _ in range(self._stages - 1):
             self._start(self._work)
-        is_alone = bool(self._workload.upstream)  # one cluster lends its topics to one run
+        is_alone = bool(
+            self._workload.upstream
+        )  # the topics of a foreign cluster can be used by one run at a time
         if not is_alone and self._has_time(certificate.wait_s):
             for _ in range(SIDE_BY_SIDE):
                 self._start(self._work_slowly)
         self._work(stage)
         if is_alone:
             self._work_slowly(stage)
-        if self._stop.is_set():  # enough failures are found: what waits beside for a response is of no use
+        if self._stop.is_set():  # enough failures are found: stop the parallel runs
             self._end_beside()
         for _, thread in self._beside:
             thread.join()
@@ -164,7 +167,7 @@ class Certifier:
         thread.start()
 
     def _end_beside(self) -> None:
-        """Runs beside that are still under way end with their brokers: each then ends the processes of its job."""
+        """Stop the parallel runs by closing their brokers. Each run then ends the processes of its job."""
         self._stop.set()
         for stage, _ in self._beside:
             with contextlib.suppress(OdradekError, OSError):
@@ -200,8 +203,8 @@ class Certifier:
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
-        """The findings, judged with what one more run without faults shows."""
-        stage.add_evidence(run)  # before it is the newest one no more
+        """The findings of the run, judged again after one more run without faults."""
+        stage.add_evidence(run)  # evidence exists only for the stage's last run
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
             self.certificate.runs += 1
@@ -236,7 +239,7 @@ class Certifier:
         return run, findings
 
     def _patience_s(self, plan: Plan) -> float | None:
-        """None where a client waits for its own time-out."""
+        """How long the job may request no change; None if a client waits for its own request timeout."""
         if any(each.fault.is_slow for each in plan.injections):
             return None
         patience_s = self._workload.patience_s
@@ -245,7 +248,10 @@ class Certifier:
         return patience_s + self.certificate.reference_s
 
     def _failed(self, stage: Stage, plan: Plan, run: Run, findings: list[Finding]) -> None:
-        """It is told at once, and then repeated: a run that is stuck takes as long as the patience for it."""
+        """Shrink, diagnose and report the failure, then repeat it.
+
+        It is reported first, as repeating a stuck run takes long.
+        """
         shorter = self._shrunk(stage, plan)
         if shorter is not None:
             plan, run, findings = shorter
@@ -265,7 +271,7 @@ class Certifier:
             self._stop.set()
 
     def _repeat(self, stage: Stage, failure: Failure, times: int) -> None:
-        """How often it comes back. A run that waits for a response that never comes is repeated while there is time."""
+        """Run the failure's plan again and count how often it comes back. Slow plans are repeated only within the budget."""
         is_slow = any(each.fault.is_slow for each in failure.plan.injections)
         for _ in range((2 if is_slow else times) - 1):
             if is_slow and not self._has_time(self.certificate.wait_s):
@@ -275,7 +281,7 @@ class Certifier:
             failure.came_back += again.is_reached and any(each.kind.is_failure for each in found)
 
     def _is_news(self, failure: Failure) -> bool:
-        """No other failure has the same faults and kinds: those of one cause need not all be tried so often."""
+        """Whether no other failure has the same faults and kinds. Failures with one cause are repeated less often."""
 
         def cause(one: Failure) -> tuple[object, ...]:
             return one.kinds, [each.fault.name for each in one.plan.injections]
@@ -283,7 +289,7 @@ class Certifier:
         return all(cause(each) != cause(failure) for each in self.certificate.failures)
 
     def _shrunk(self, stage: Stage, plan: Plan) -> tuple[Plan, Run, list[Finding]] | None:
-        """The fewest injections of the plan that fail still; None if it takes all of them."""
+        """A smaller plan that still fails, with its run; None if all injections are necessary."""
         for left_out in range(len(plan)) if len(plan) > 1 else ():
             fewer = Plan(plan.injections[:left_out] + plan.injections[left_out + 1 :])
             run, findings = self._tried(stage, fewer)
@@ -294,7 +300,7 @@ class Certifier:
 
 
 def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
-    """What these tries of one plan come to."""
+    """The outcome of several runs of one plan."""
     reached = False
     for run, findings in tries:
         if run.is_reached and any(each.kind.is_failure for each in findings):
@@ -304,7 +310,7 @@ def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
 
 
 def _coverage(run: Run, findings: list[Finding]) -> Coverage:
-    """What a run shows of its plan."""
+    """The state of the matrix cell after this run of its plan."""
     if not run.is_reached:
         return Coverage.NOT_REACHED
     if any(each.kind.is_failure for each in findings):
@@ -315,7 +321,7 @@ def _coverage(run: Run, findings: list[Finding]) -> Coverage:
 
 
 def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
-    """Each plan once."""
+    """The plans without repetitions."""
     tried: set[str] = set()
     for plan in plans:
         if plan.id not in tried:
@@ -324,7 +330,7 @@ def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
 
 
 def _hits_outside(plan: Plan) -> bool:
-    """No transaction waits for the request that was hit: what a client sends again comes when the job is done already."""
+    """Whether a fault hits a Produce outside a transaction: the client may send it again after the job is done."""
     return any(
         each.moment.on == "Produce" and "transactional_id" not in dict(each.moment.matchers)
         for each in plan.injections

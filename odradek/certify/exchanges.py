@@ -1,4 +1,4 @@
-"""What the certifier reads of a trace: who asked for what in which transaction, and what the broker answered.
+"""The exchanges of a trace as typed objects: requests of the job's clients with their transactions and responses.
 
 An exchange is one object of ``GET /v1/trace`` (docs/trace.md).
 """
@@ -13,38 +13,38 @@ from typing import Any, Final
 Entry = Mapping[str, Any]
 
 _CONSUMER_SESSION_MS: Final = 45_000
-"""The default of group.consumer.session.timeout.ms."""
+"""Default of group.consumer.session.timeout.ms."""
 _GROUP_FIELDS: Final = ("group_id", "group")
 _OURS: Final = frozenset({"odradek", "odradek-proxy"})
-"""Client ids of Odradek's own tools: they seed, create and read topics, and are never the job."""
+"""Client ids of Odradek's own tools, which seed, create and read topics. Their requests are not the job's."""
 ENDS: Final = frozenset({"EndTxn", "InitProducerId"})
-"""A producer that is initialised aborts what the one before it left open."""
+"""APIs that end a transaction. InitProducerId aborts the one that the previous producer left open."""
 _FIELDS: Final = frozenset(
     {
         *("api", "version", "client_id", "peer", "from_node", "arrived_us"),
         *("transactions", "request", "answer", "outcome"),
     }
 )
-"""Those of an entry without which it says too little."""
+"""Fields that each trace entry must have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request of the job's clients with its answer, as far as moments and lints ask for it."""
+    """A request of the job's clients with its response: the fields that moments and lints use."""
 
     api: str
     version: int
     client_id: str
     peer: str
-    """host:port of the client: one connection."""
+    """host:port of the client, which identifies the connection."""
     arrived_us: int
     transactional_id: str | None
     producer: tuple[int, int] | None
-    """Producer id and epoch, where the request names them."""
+    """Producer id and epoch; None if the request contains none."""
     group: str | None
     topics: tuple[str, ...]
     errors: tuple[str, ...]
-    """Kafka's names of all errors in the answer."""
+    """All errors in the response, by Kafka's names."""
     request: Mapping[str, Any]
     answer: Mapping[str, Any] | None
     outcome: str
@@ -60,9 +60,10 @@ class Exchange:
 
 
 def read(lines: Iterable[str]) -> list[Entry]:
-    """The entries of a trace as ``odradek trace --json`` prints it: a JSON object in each line.
+    """Read a trace as ``odradek trace --json`` prints it: one JSON object per line.
 
-    A line may also be a whole answer of ``GET /v1/trace``. ``ValueError`` names the first line that is neither.
+    A line may also be a complete response of ``GET /v1/trace``. Raises ``ValueError`` with the number of a line that is
+    neither.
     """
     return [entry for number, line in enumerate(lines, 1) if line.strip() for entry in _entries(number, line)]
 
@@ -71,21 +72,21 @@ def _entries(number: int, line: str) -> list[Entry]:
     try:
         found = json.loads(line)
     except ValueError as error:
-        raise ValueError(f"line {number}: no JSON: {error}") from None
+        raise ValueError(f"line {number}: not JSON: {error}") from None
     if isinstance(found, dict) and "missed" in found:
-        return []  # `--follow` says how many exchanges came faster than they could be shown
+        return []  # written by `--follow`: the number of exchanges that it could not show in time
     entries = found.get("exchanges", [found]) if isinstance(found, dict) else [found]
     for each in entries:
         missing = _FIELDS - each.keys() if isinstance(each, dict) else _FIELDS
         if missing:
             raise ValueError(
-                f"line {number}: no exchange of a trace with its request and answer: there is no {sorted(missing)[0]}"
+                f"line {number}: not a trace exchange: the field {sorted(missing)[0]} is missing"
             )
     return list(entries)
 
 
 def exchanges(entries: Iterable[Entry]) -> list[Exchange]:
-    """Those of clients, in the order of their arrival; requests between nodes and of our own tools are left out."""
+    """The exchanges of clients by arrival, without requests between nodes and those of our own tools."""
     return [
         _exchange(each) for each in entries if each["from_node"] is None and each["client_id"] not in _OURS
     ]
@@ -134,7 +135,7 @@ def _topics(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _errors(answer: object) -> Iterator[str]:
-    """The names beside error codes: "error", "partition_error" (docs/trace.md)."""
+    """The error names in a response: the fields "error" and "*_error" next to error codes (docs/trace.md)."""
     if isinstance(answer, Mapping):
         for name, each in answer.items():
             if isinstance(each, str) and (name == "error" or name.endswith("_error")):
@@ -147,9 +148,9 @@ def _errors(answer: object) -> Iterator[str]:
 
 
 def time_outs_s(found: Iterable[Exchange]) -> float:
-    """How long at most a job waits for what an instance that died without a word left: its session, its transaction.
+    """Upper bound of the wait after an instance dies without leaving: session timeout plus transaction timeout, in seconds.
 
-    A member by the consumer protocol (KIP-848) names no session time-out: Kafka's default counts.
+    ConsumerGroupHeartbeat (KIP-848) contains no session timeout, so Kafka's default is used for it.
     """
     session_ms = transaction_ms = 0
     for each in found:
@@ -163,7 +164,7 @@ def time_outs_s(found: Iterable[Exchange]) -> float:
 
 
 def batches(exchange: Exchange) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
-    """(topic, partition, batch) of a Produce request."""
+    """Yield (topic, partition, batch) for each batch of a Produce request."""
     for topic in exchange.request.get("topic_data") or ():
         for partition in topic["partition_data"]:
             for batch in (partition.get("records") or {}).get("batches") or ():

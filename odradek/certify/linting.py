@@ -1,4 +1,4 @@
-"""The lints on a trace alone: without a workload the trace itself says which topics are inputs, and which are outputs."""
+"""Lint a trace without a workload: input and output topics are derived from the trace."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _INTERNAL: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """A lint, and the client that was seen at it."""
+class Occurrence:
+    """A lint, and the client that caused it."""
 
     lint: Lint
     client: str = ""
-    """``client.id at host:port``; empty where no single exchange shows the lint."""
+    """``client.id at host:port``; empty if no single exchange shows the lint."""
 
     @property
     def title(self) -> str:
-        """The name of the lint, and the client where it is known."""
+        """The name of the lint, and the client if it is known."""
         return f"{self.lint.name}: {self.client}" if self.client else self.lint.name
 
     def as_dict(self) -> dict[str, str]:
@@ -33,10 +33,10 @@ class Sight:
 def observed(
     exchanges: Sequence[Exchange], inputs: Collection[str] = (), outputs: Collection[str] = ()
 ) -> Evidence:
-    """What the lints look at. Topics that are not named are those that the trace shows.
+    """Prepare a trace for the lints. Topics that are not given are derived from the trace.
 
-    Inputs are the topics whose positions a group commits, or without any commit all that a client fetches. Outputs are the
-    topics that a client writes and that are no inputs: who fills an input is no part of the job.
+    Inputs are the topics whose offsets a group commits; without any commits, all topics that a client fetches. Outputs are
+    the topics that a client writes and that are not inputs, as the producer of an input is not part of the job.
     """
     read = frozenset(inputs) or _topics(exchanges, _COMMITS) or _topics(exchanges, {"Fetch"})
     written = frozenset(outputs) or _topics(exchanges, {"Produce"}) - read
@@ -47,9 +47,9 @@ def _topics(exchanges: Sequence[Exchange], apis: Collection[str]) -> frozenset[s
     return frozenset(name for each in exchanges if each.api in apis for name in each.topics) - _INTERNAL
 
 
-def sights(evidence: Evidence) -> list[Sight]:
-    """The first sight of each lint, the likeliest reason for a failure first."""
-    return [Sight(each, _client(evidence, each)) for each in lint(evidence)]
+def occurrences(evidence: Evidence) -> list[Occurrence]:
+    """The first occurrence of each lint, the likeliest cause of a failure first."""
+    return [Occurrence(each, _client(evidence, each)) for each in lint(evidence)]
 
 
 def _client(evidence: Evidence, found: Lint) -> str:

@@ -1,4 +1,4 @@
-"""The certificate while it grows, by HTTP: the page, which loads itself again, and its JSON."""
+"""Serve the certificate over HTTP during the certification: the page, which reloads itself, and its JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REFRESH_S: Final = 2
 
 
 class Live:
-    """Serves one certificate until the block ends.
+    """HTTP server for one certificate, until the end of the block.
 
     with Live(certifier.certificate, port=0) as live:
         print(live.url)
@@ -26,7 +26,7 @@ class Live:
     """
 
     def __init__(self, certificate: Certificate, port: int) -> None:
-        """Port 0 picks a free one. ``OSError`` if the port is taken."""
+        """Port 0 selects a free port. Raises ``OSError`` if the port is in use."""
 
         class Handler(_Handler):
             shown = certificate
@@ -51,7 +51,7 @@ class Live:
 class _Handler(BaseHTTPRequestHandler):
     shown: Certificate
 
-    def do_GET(self) -> None:  # the name that http.server calls
+    def do_GET(self) -> None:  # called by http.server under this name
         if self.path == "/":
             self._answer("text/html; charset=utf-8", page(self.shown, refresh_s=REFRESH_S))
         elif self.path == "/certificate.json":
@@ -69,10 +69,10 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: object) -> None:
-        """The terminal has the progress."""
+        """Log nothing: the terminal shows the progress."""
 
 
 def progress(certificate: Certificate) -> dict[str, Any]:
-    """As ``certificate.json``, with what has passed so far."""
+    """The content of ``certificate.json``, with the elapsed time."""
     passed_s = certificate.took_s or time.monotonic() - certificate.began
     return as_dict(certificate) | {"took_s": round(passed_s, 1), "is_over": bool(certificate.took_s)}

@@ -1,4 +1,4 @@
-"""What a user is told while a job is certified."""
+"""Callbacks for the progress of a certification."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Is told what happens, when it happens, from several threads."""
+    """Callbacks for events of a certification, called from several threads."""
 
     def says(self, text: str) -> None:
-        """A line about the job without faults: started, its own first lines, ended, what is waited for."""
+        """Print a line about a run without faults: start, first lines of output, end, what the run waits for."""
 
     def begins(self, certificate: Certificate, budget_s: float) -> None:
-        """The job is the same twice without faults; plans are tried from now on."""
+        """Two runs without faults had equal outputs; plans are run from now on."""
 
     def progress(self, certificate: Certificate, text: str) -> None:
-        """A run is over; ``text`` is its plan."""
+        """A run has ended; ``text`` is its plan."""
 
     def found(self, certificate: Certificate, failure: Failure) -> None:
-        """A failure, or a plan under which the job is unfinished."""
+        """A failure was found, or a plan under which the job is unfinished."""
 
 
 class Quiet(Observer):
-    """Keeps it to itself."""
+    """Observer that ignores all events."""
 
     def says(self, text: str) -> None: ...
 

@@ -1,4 +1,4 @@
-"""What a certificate comes to: the one table of verdicts, their exit codes and their order of precedence."""
+"""The verdicts of a certificate, their exit codes and their precedence."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from typing import Final
 
 
 class Verdict(Enum):
-    """The verdict of a certificate. Where several hold, the first one in this order is said."""
+    """The verdict of a certificate. If several apply, the first one in this order is reported."""
 
     FAILED = "failed"
-    """A run with a fault was lost, duplicated, torn, reordered, changed, unexpected, stuck or refused by the check."""
+    """A run with a fault had a finding: lost, duplicated, torn, reordered, changed, unexpected, stuck, refused by the check.
+    """
     NOT_JUDGED = "not judged"
-    """There is nothing to compare with: a run without a fault did not finish, or two of them differ."""
+    """There is nothing to compare with: a run without faults did not finish, or two of them differ."""
     INTERRUPTED = "interrupted"
-    """The command was ended before its budget was over."""
+    """The command was interrupted before its budget was used up."""
     NO_PROMISE = "no promise"
-    """Nothing in the reference run could keep the job exactly once, whatever the runs have shown."""
+    """The reference runs show no mechanism that could make the job exactly once, regardless of the other runs."""
     INCOMPLETE = "incomplete"
-    """No failure was found, and less was tried than a certificate needs."""
+    """No failure was found, but fewer faults were tried than a certificate needs."""
     CLEAN = "clean"
-    """Exactly once: each fault that a certificate needs has struck, had an effect, and did no harm."""
+    """Exactly once: each fault that a certificate needs was hit, had an effect, and caused no failure."""
 
     @property
     def exit_code(self) -> int:
@@ -36,16 +37,16 @@ EXIT_CODES: Final = {
     Verdict.INTERRUPTED: 130,
 }
 ACCEPTABLE: Final = (Verdict.INCOMPLETE, Verdict.NO_PROMISE)
-"""Verdicts that ``--accept`` takes: the exit code is then 0, the verdict the same."""
+"""Verdicts that ``--accept`` can accept: the exit code is then 0, the verdict is unchanged."""
 
 
 class Again(Enum):
-    """What ``odradek certify again`` comes to, with an exit code for each."""
+    """The outcome of ``odradek certify again``, with its exit code."""
 
     CAME_BACK = "came back"
     DID_NOT = "did not come back"
     NOT_REACHED = "not reached"
-    """In no try did all faults of the plan strike and have an effect."""
+    """In no try were all faults of the plan hit with an effect."""
 
     @property
     def exit_code(self) -> int:

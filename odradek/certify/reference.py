@@ -1,4 +1,4 @@
-"""The runs without faults: what is right, how long a run takes, and what the job's requests are."""
+"""The runs without faults: the expected outputs, the duration of a run, and the job's requests."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
 REST_S: Final = 60.0
-"""A job that asks for no change so long in a run without faults, and is not done, does not come to an end."""
+"""A job without faults that requests no change for this long, without being done, is considered not to finish."""
 LINES_MAX: Final = 8
-"""Last lines of the job that are shown where it cannot be judged."""
+"""Number of last lines of the job's output that are shown if it cannot be judged."""
 
 
 _MISSING: Final = frozenset({Kind.LOST, Kind.TORN})
@@ -41,32 +41,32 @@ class NotJudged(OdradekError):
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Says of a run's outputs what is wrong with them."""
+    """Judges the outputs of runs."""
 
     workload: Workload
     expected: Reference | None
-    """None where the check alone judges."""
+    """None if only the check decides."""
     deadline_s: float
     time_outs_s: float
-    """The time-outs of the job's clients, where the cluster's time cannot be moved."""
+    """Timeouts of the job's clients if the cluster's clock cannot be advanced, else 0."""
     settled_s: float = 0.0
-    """How long the job wrote behind its end."""
+    """How long the job wrote after its end in the runs without faults."""
     warned: tuple[Lint, ...] = ()
-    """What the runs without faults have shown."""
+    """Lints of the runs without faults."""
     may_come_late: bool = True
-    """Outputs are written outside of the transaction of the positions."""
+    """Whether outputs are written outside the transaction of the offsets, so that they may follow the commit."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
-        """By the outputs of the reference run, and by the user's check where there is one."""
+        """The findings, from the comparison with the reference and from the user's check."""
         return judge(self.expected, outputs)
 
     def failed(self, outputs: Outputs) -> bool:
         return failed(self(outputs))
 
     def is_right(self, outputs: Outputs) -> bool | None:
-        """None where records are missing, and nothing else is wrong, which may come as long as the job is alive.
+        """Whether the outputs are correct; None if only records are missing that a running job may still write.
 
-        Not of a job that writes in the transaction of its positions: what is behind them does not come any more.
+        Never None for a job that writes in the transaction of its offsets: after their commit no records follow.
         """
         failures = {each.kind for each in self(outputs) if each.kind.is_failure}
         if failures and self.may_come_late and failures <= self._may_be_mended:
@@ -75,22 +75,22 @@ class Judge:
 
     @property
     def _may_be_mended(self) -> frozenset[Kind]:
-        """By records that are still to come; the last value of a key may be another one then."""
+        """Kinds that later records may remove. With ``keyed``, the last value of a key may change too."""
         is_keyed = self.expected is not None and self.expected.how is Compare.KEYED
         return _MISSING | _LAST_VALUES if is_keyed else _MISSING
 
     def doubts(self, findings: Sequence[Finding]) -> bool:
-        """A field that happened to be the same in two runs without faults (the hour, a host) may explain these findings."""
+        """Whether a field that was equal in two runs by chance (the hour, a host) may explain the findings."""
         is_compared = self.expected is not None and self.workload.expected is None
         return is_compared and any(each.kind in _OTHER for each in findings)
 
     def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
-        """Why, by the evidence of this run alone; empty: unknown."""
+        """The causes shown by the evidence of this run; empty if unknown."""
         return diagnosed(seen(self.workload, run), bad(run, findings, self.expected, self.warned))
 
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
-    """Run the job twice without faults. `NotJudged` says why there is nothing to compare with."""
+    """Run the job twice without faults. Raises `NotJudged` if there is then nothing to compare with."""
     one = _finished(stage, certificate.workload, observer, 1)
     certificate.workload = workload = replace(certificate.workload, until=one.until)
     _judged_alone(workload, one)
@@ -107,13 +107,11 @@ def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
     )
 
 
-_EMPTY: Final = (
-    "compared: nothing; the outputs are empty without faults, and the check alone says what is right"
-)
+_EMPTY: Final = "compared: nothing; the outputs are empty without faults, so only the check decides"
 
 
 def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Reference | None, Fields]:
-    """(what each run has to come to, the fields that are not compared). Where two runs differ the check alone judges."""
+    """(the expected outputs, the fields that are not compared). If two runs differ, only the check decides."""
     workload = certificate.workload
     how, also = workload.compare, workload.compare_also
     ignored, lines = agreed(one.committed, two.committed, how, workload.ignored, also)
@@ -121,12 +119,12 @@ def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Ref
         certificate.remarks.append(compared(how))
         return None, ignored
     if lines:
-        said = f"two runs without faults came to other outputs ({len(one.committed)} and {len(two.committed)} records)"
+        said = f"two runs without faults had different outputs ({len(one.committed)} and {len(two.committed)} records)"
         if workload.check is None:
-            advice = "Name what may differ with --ignore, or say with --check what is right"
+            advice = "Exclude what may differ with --ignore, or judge the outputs with --check"
             raise NotJudged("\n".join([f"{said}. {advice}", *lines]))
         if workload.expected is None:
-            certificate.remarks.append(f"{said}, so the check alone judges: {lines[0]}")
+            certificate.remarks.append(f"{said}, so only the check decides: {lines[0]}")
             return None, ignored
     is_empty = workload.expected is None and not one.committed
     certificate.remarks.append(_EMPTY if is_empty else compared(how, also))
@@ -138,9 +136,9 @@ def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Ref
 
 
 def controlled(stage: Stage, certificate: Certificate, judge: Judge) -> Judge:
-    """One more run without faults, behind outputs of a kind that none had: what differs there too is not the fault's doing.
+    """Run the job once more without faults after suspicious findings, to exclude fields that differ without faults too.
 
-    Fields that differ are left out from now on. `NotJudged` if the run differs without them.
+    Returns a judge that ignores them from now on. Raises `NotJudged` if the run differs in other ways.
     """
     run = stage.run(Plan(), judge.deadline_s, REST_S, is_right=None)
     expected = judge.expected
@@ -150,10 +148,10 @@ def controlled(stage: Stage, certificate: Certificate, judge: Judge) -> Judge:
         expected.records, run.outputs.committed, expected.how, expected.ignored, expected.also
     )
     if lines:
-        said = "a third run without faults came to other outputs than the first one"
+        said = "a third run without faults had different outputs than the first one"
         if judge.workload.check is None:
             raise NotJudged("\n".join([said, *lines]))
-        certificate.remarks.append(f"{said}, so the check alone judges: {lines[0]}")
+        certificate.remarks.append(f"{said}, so only the check decides: {lines[0]}")
         return replace(judge, expected=None)
     if ignored == expected.ignored:
         return judge
@@ -162,8 +160,8 @@ def controlled(stage: Stage, certificate: Certificate, judge: Judge) -> Judge:
 
 
 def _finished(stage: Stage, workload: Workload, observer: Observer, number: int) -> Run:
-    """What is right is not known yet: it gets the whole moment in which a job may write on."""
-    observer.says("the job starts" if number == 1 else "the job starts once more")
+    """Run the job without faults. As correct outputs are unknown, the run waits until the job writes nothing more."""
+    observer.says("the job starts" if number == 1 else "the job starts again")
     deadline_s = workload.deadline_s(LONGEST_S)
     patience_s = max(REST_S, workload.patience_s or 0.0)
     run = stage.run(Plan(), deadline_s, patience_s, is_right=None, tell=observer.says)
@@ -175,16 +173,16 @@ def _finished(stage: Stage, workload: Workload, observer: Observer, number: int)
 
 
 def _judged_alone(workload: Workload, run: Run) -> None:
-    """The first run is judged before there is a second one."""
+    """Judge the first run alone, before the second one."""
     if workload.check is not None:
         _refuse("without faults ", run.outputs.said)
     elif not run.outputs.committed:
         topics = sorted({name for each in run.trace if each.api == "Produce" for name in each.topics})
-        wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing at all"
+        wrote = f"it wrote to {', '.join(topics)}" if topics else "it wrote nothing"
         outputs = ", ".join(workload.outputs)
         raise NotJudged(
             "\n".join(
-                [f"without faults the job left no committed record in {outputs}: {wrote}", *_last_lines(run)]
+                [f"without faults the job wrote no committed record to {outputs}: {wrote}", *_last_lines(run)]
             )
         )
 
@@ -218,18 +216,18 @@ def seen(workload: Workload, run: Run) -> Evidence:
 
 
 def _refuse(said: str, findings: Sequence[Finding]) -> None:
-    """The job cannot be judged if there is a failure: the first one says why."""
+    """Raise `NotJudged` with the first failure among the findings, if there is one."""
     for finding in (each for each in findings if each.kind.is_failure):
         raise NotJudged("\n".join([said + finding.sentence, *finding.evidence]))
 
 
 def _last_lines(run: Run) -> list[str]:
-    """What the job printed last, before the end of the run."""
+    """The last lines that the job printed."""
     return [f"  {line}" for line in run.log.splitlines()[-LINES_MAX:]]
 
 
 def _refusals(run: Run) -> list[str]:
-    """The newest request of each API that the broker has refused."""
+    """The last rejected request of each API."""
     return list({each.api: each.line for each in run.trace if each.errors}.values())
 
 

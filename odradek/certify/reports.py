@@ -1,4 +1,4 @@
-"""The reports of a certificate in a directory: JSON, HTML, JUnit XML, SARIF, a badge."""
+"""Write the reports of a certificate to a directory: JSON, HTML, JUnit XML, SARIF, a badge."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ def write(
     options: Mapping[str, Any] | None = None,
     file: str | None = None,
 ) -> None:
-    """``options`` are those of the command, for `options`; ``file`` is the certify.toml, if there is one."""
+    """Write the reports.
+
+    ``options`` are those of the command, for `options` to read; ``file`` is the certify.toml if any.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     shown = as_dict(certificate) | {"options": dict(options or {})}
     files = {
@@ -40,12 +43,12 @@ def write(
     }
     for name, text in files.items():
         (directory / f".{name}").write_text(text, encoding="utf-8")
-        (directory / f".{name}").replace(directory / name)  # a reader meanwhile gets the one or the other
+        (directory / f".{name}").replace(directory / name)  # atomic: a reader sees the old or the new file
 
 
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Of two commands that write to one directory the second is refused: each would overwrite what the other has found."""
+    """Context manager: lock the directory, so that a second command cannot overwrite the results of the first."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         lock = (directory / LOCK).open("w")
@@ -56,13 +59,13 @@ def alone(directory: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise OdradekError(
-                f"another odradek certify writes to {directory}/: wait for its end, or name another --report DIRECTORY"
+                f"another odradek certify writes to {directory}/: wait for its end, or use another --report DIRECTORY"
             ) from None
         yield
 
 
 def options(directory: Path) -> dict[str, Any]:
-    """With which the certificate that lies there was made. ``ValueError`` if there is none."""
+    """The options with which the certificate in this directory was made. Raises ``ValueError`` if there is none."""
     return dict(_read(directory)["options"])
 
 
@@ -70,18 +73,18 @@ def _read(directory: Path) -> dict[str, Any]:
     path = directory / JSON
     if not path.is_file():
         raise ValueError(
-            f"there is no certificate in {directory}/: run odradek certify first, or name its --report"
+            f"there is no certificate in {directory}/: run odradek certify first, or give its --report DIRECTORY"
         )
     found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     return found
 
 
 def plan(directory: Path, plan_id: str) -> str:
-    """The plan of this id in the certificate that lies there, as JSON. ``ValueError`` names those that there are."""
+    """The plan with this id in the certificate of this directory, as JSON. Raises ``ValueError`` for an unknown id."""
     found = _read(directory)
     failures = [*found["failures"], *found.get("unfinished", ())]
     for failure in failures:
         if failure["plan_id"] == plan_id:
             return json.dumps(failure["plan"])
     known = ", ".join(each["plan_id"] for each in failures) or "none"
-    raise ValueError(f"there is no plan {plan_id} in {directory / JSON}; there is {known}")
+    raise ValueError(f"unknown plan: {plan_id} (in {directory / JSON}: {known})")

@@ -1,4 +1,4 @@
-"""``certify.toml``: the options of ``odradek certify`` in a file, by the same names."""
+"""``certify.toml``: the options of ``odradek certify`` in a file, under the same names."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES: Final = (
 
 
 def read(path: Path) -> dict[str, Any]:
-    """The options that the file gives. ``ValueError`` names the first one that there is not."""
+    """Read the options from the file. Raises ``ValueError`` for an unknown one."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -40,20 +40,23 @@ def read(path: Path) -> dict[str, Any]:
     unknown = [name for name in found if name not in NAMES]
     if unknown:
         raise ValueError(
-            f"{path}: there is no option {unknown[0]}{nearest(unknown[0], NAMES)}; there is {', '.join(NAMES)}"
+            f"{path}: unknown option {unknown[0]}{nearest(unknown[0], NAMES)} (known: {', '.join(NAMES)})"
         )
     return found
 
 
 def workload(options: Mapping[str, Any], directory: Path) -> Workload:
-    """The workload of these options; ``directory`` is where files and the job are. ``ValueError`` says what is wrong."""
+    """The workload of these options. ``directory`` is the base of relative paths, and the job's working directory.
+
+    Raises ``ValueError`` for invalid options.
+    """
     topics = [_topic(each) for each in _several(options.get("topic"))]
     outputs = _several(options.get("output"))
     if not options.get("job") and not options.get("job-container"):
-        raise ValueError("--job is missing: the command that is to be certified")
+        raise ValueError("--job is missing: the command to certify")
     check = options.get("check")
     if not outputs and not check:
-        raise ValueError("--output is missing: the topics that the job writes (a --check alone needs none)")
+        raise ValueError("--output is missing: the topics that the job writes (not needed with a --check)")
     seeds: list[Seed] = []
     for said in _several(options.get("seed-records")):
         topic, _, path = said.partition("=")
@@ -69,7 +72,7 @@ def workload(options: Mapping[str, Any], directory: Path) -> Workload:
     )
     expect = options.get("expect")
     if check == "":
-        raise ValueError("--check is empty: a command is expected")
+        raise ValueError("--check is empty: expected a command")
     expected = read_expected(_existing("--expect", directory / expect), outputs) if expect else None
     until = named("--until", Until.parse, options.get("until") or "auto")
     found = Workload(
@@ -104,7 +107,7 @@ def _command(options: Mapping[str, Any], directory: Path) -> Command:
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
-    """What the option says. ``ValueError`` begins with its name."""
+    """Parse the value of an option. The option's name is prepended to a ``ValueError``."""
     try:
         return parse(str(said))
     except ValueError as error:
@@ -125,7 +128,7 @@ def _existing(option: str, path: Path) -> Path:
 
 
 def accepted(options: Mapping[str, Any]) -> tuple[Verdict, ...]:
-    """The verdicts besides "exactly once" that the user takes."""
+    """The verdicts besides "exactly once" that the user accepts."""
     known = {each.value.replace(" ", "-"): each for each in ACCEPTABLE}
     said = _several(options.get("accept"))
     for each in said:
@@ -137,24 +140,22 @@ def accepted(options: Mapping[str, Any]) -> tuple[Verdict, ...]:
 def _left_out(said: Iterable[str]) -> frozenset[str]:
     for each in said:
         if each not in BY_NAME:
-            raise ValueError(
-                f"there is no fault {each!r}{nearest(each, BY_NAME)}; there is {', '.join(BY_NAME)}"
-            )
+            raise ValueError(f"unknown fault: {each!r}{nearest(each, BY_NAME)} (known: {', '.join(BY_NAME)})")
     return frozenset(said)
 
 
 def _check_topics(topics: Iterable[str], named: Mapping[str, str]) -> None:
-    """``named``: the topics that other options name, and by which one. A misspelt one is named with the nearest."""
+    """Raise ``ValueError`` for a topic in another option that no --topic creates. ``named``: topic -> that option."""
     known = [each.partition(":")[0] for each in topics]
     for name, option in named.items():
         if known and name not in known:
             raise ValueError(
-                f"{option} {name}: no --topic has this name{nearest(name, known)}; there is {', '.join(known)}"
+                f"{option} {name}: no --topic has this name{nearest(name, known)} (known: {', '.join(known)})"
             )
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A question with the nearest of the known names, or nothing.
+    """A question with the most similar known name, or an empty string.
 
     >>> nearest("oot", ["in", "out"]), nearest("x", ["in"])
     (' (did you mean out?)', '')
@@ -164,25 +165,25 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def _restarts(said: object, until: Until) -> Restart | None:
-    """``always``, ``on-failure``, ``never``, or how often; None where nothing is said."""
+    """Parse ``always``, ``on-failure``, ``never``, or a maximum number of restarts; None if the option is not set."""
     if said is None:
         return None
     found = named("--restart", Restart.parse, said)
     if found == ALWAYS and until.what == "exit":
         raise ValueError(
-            "--restart always starts an instance again that has ended with code 0, and --until exit waits for such an end: "
-            "one of them has to go (--restart on-failure)"
+            "--restart always starts an instance again after exit code 0, but --until exit waits for that exit: "
+            "remove one of them, or use --restart on-failure"
         )
     return found
 
 
 def _compare(options: Mapping[str, Any], *, has_outputs: bool) -> Compare:
-    """A job without an output is judged by the check alone."""
+    """The method of comparison; without an output, only the check decides."""
     how = Compare(str(options.get("compare") or "rows"))
     if how is Compare.NONE and not options.get("check"):
-        raise ValueError("--compare none leaves the judgement to a --check, and there is none")
+        raise ValueError("--compare none needs a --check, which then decides alone")
     if how is Compare.NONE and options.get("expect"):
-        raise ValueError("--compare none compares nothing with the file of --expect")
+        raise ValueError("--compare none cannot be used with --expect")
     return how if has_outputs else Compare.NONE
 
 
@@ -192,12 +193,12 @@ def _also(options: Mapping[str, Any]) -> frozenset[str]:
         if each not in ON_DEMAND:
             raise ValueError(f"--compare-also {each}: expected {' or '.join(ON_DEMAND)}")
     if also and options.get("expect"):
-        raise ValueError(f"--compare-also {also[0]}: the file of --expect does not say it")
+        raise ValueError(f"--compare-also {also[0]}: the file of --expect does not contain it")
     return frozenset(also)
 
 
 def _ignored(options: Mapping[str, Any], expected: Sequence[Record] | None) -> frozenset[str]:
-    """Where no line of the expected records has headers, they are not compared."""
+    """The ignored fields. If no expected record has headers, headers are ignored too."""
     ignored = frozenset(_several(options.get("ignore")))
     if expected is not None and not any(each.headers for each in expected):
         ignored |= {ALL_HEADERS}

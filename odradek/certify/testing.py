@@ -1,4 +1,4 @@
-"""A test that certifies a job: what the fixture ``odradek_certify`` calls.
+"""Certify a job in a test; the fixture ``odradek_certify`` calls this.
 
 certify("python job.py {bootstrap}", records={"in": ["a", "b"]}, output="out", directory=tmp_path, budget="30s")
 """
@@ -25,15 +25,13 @@ Record = str | Mapping[str, Any]
 
 
 class NotExactlyOnce(AssertionError):
-    """The verdict is not "exactly once", nor one that the test accepts; the text is that of ``odradek certify``.
+    """The verdict is neither "exactly once" nor accepted by the test. The text is that of ``odradek certify``.
 
-    Carries the certificate.
+    The exception has the certificate as an attribute.
     """
 
     def __init__(self, certificate: Certificate, directory: Path) -> None:
-        super().__init__(
-            f"{summary(certificate)}\n{directory}/certificate.html has the matrix and the timelines"
-        )
+        super().__init__(f"{summary(certificate)}\nmatrix and timelines: {directory}/certificate.html")
         self.certificate = certificate
 
 
@@ -47,14 +45,14 @@ def certify(
 ) -> Certificate:
     """Certify a job, and write the reports to ``directory``/certificate.
 
-    ``job`` is a command, or a function at the top of its module that takes some of ``bootstrap``, ``instance``, ``run``
-    and ``data`` by name; each instance is a process that calls it. ``records``: of each input topic its records, each a
-    value or a mapping with ``value``, ``key``, ``partition``. All else is as on the command line of ``odradek certify``,
-    with ``_`` for ``-``: ``until="exit"``, ``topic=["in:4", "out:4"]`` (by default one partition each), ``budget="5m"``
-    (by default a minute), ``failures=1``. A minute is not enough for a whole certificate of most jobs:
-    ``accept="incomplete"`` takes one without a failure all the same.
+    ``job`` is a command, or a function at the top level of its module with some of the parameters ``bootstrap``,
+    ``instance``, ``run`` and ``data``; each instance is a process that calls it. ``records`` maps each input topic to its
+    records: values, or mappings with ``value``, ``key``, ``partition``. The other arguments are the options of
+    ``odradek certify`` with ``_`` for ``-``: ``until="exit"``, ``topic=["in:4", "out:4"]`` (default: one partition each),
+    ``budget="5m"`` (default: one minute), ``failures=1``. For most jobs one minute is not enough for a complete certificate:
+    ``accept="incomplete"`` accepts one without a failure.
 
-    Raises `NotExactlyOnce` for any other verdict than "exactly once" that is not accepted, ``ValueError`` for what is no
+    Raises `NotExactlyOnce` for a verdict other than "exactly once" that is not accepted, ``ValueError`` for an unknown
     option, and `OdradekError` for a job that cannot be judged.
     """
     outputs = [output] if isinstance(output, str) else list(output)
@@ -79,12 +77,12 @@ def certify(
 def _known(said: dict[str, Any]) -> dict[str, Any]:
     unknown = [name for name in said if name not in settings.NAMES]
     if unknown:
-        raise ValueError(f"there is no option {unknown[0]}; there is {', '.join(settings.NAMES)}")
+        raise ValueError(f"unknown option: {unknown[0]} (known: {', '.join(settings.NAMES)})")
     return said
 
 
 def _written(directory: Path, topic: str, records: Iterable[Record]) -> Path:
-    """The records as a file, with which ``odradek certify again`` finds them."""
+    """Write the records to a file, where ``odradek certify again`` finds them."""
     path = directory / f"{topic}.ndjson"
     lines = (json.dumps(each if isinstance(each, Mapping) else {"value": each}) + "\n" for each in records)
     path.write_text("".join(lines), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a user says about a job: its topics, its input, its command, when it is done, and what is right."""
+"""The user's description of a job: topics, input, command, the condition for its end, and the expected outputs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LONGEST_S: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Seed:
-    """One record of the input, before the job runs. An aborted one lies between the others, for read_uncommitted readers."""
+    """One input record, written before the job starts. Aborted records are placed between the others."""
 
     topic: str
     value: str | None
@@ -32,40 +32,39 @@ class Seed:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """All of it."""
+    """The description of a job."""
 
     command: Command
     outputs: tuple[str, ...]
     topics: tuple[str, ...] = ()
-    """As for ``odradek serve``: ``in:4``."""
+    """Topics in the format of ``odradek serve``: ``in:4``."""
     seeds: tuple[Seed, ...] = ()
     instances: int = 1
     restarts: Restart | None = None
-    """None: what `until` asks for."""
+    """Restart policy; None for the default of `until`."""
     grace_s: float | None = None
-    """What instances get at the end of a run from SIGTERM to SIGKILL. None: half a second, where the job reacts."""
+    """Time from SIGTERM to SIGKILL at the end of a run. None: half a second, if the job reacts to SIGTERM."""
     until: Until = field(default_factory=Until)
     compare: Compare = Compare.ROWS
     compare_also: frozenset[str] = frozenset()
-    """A part of `rows.ON_DEMAND`."""
+    """A subset of `rows.ON_DEMAND`."""
     ignored: frozenset[str] = frozenset()
     nodes: int = 1
     upstream: str = ""
-    """Addresses of a cluster before which a proxy is put; without them a broker of Odradek's is started."""
+    """Addresses of a cluster to put a proxy in front of; without them, one of our own brokers is started."""
     settings: Mapping[str, object] = field(default_factory=dict)
     expected: tuple[Record, ...] | None = None
-    """What the outputs are to hold; without it what they hold without faults."""
+    """The expected outputs; None for those of a run without faults."""
     check: str | None = None
-    """A command that gets the outputs as NDJSON, and says by its exit code whether they are right."""
+    """A command that gets the outputs as NDJSON, and whose exit code says whether they are correct."""
     left_out: frozenset[str] = frozenset()
     """Faults that are not tried."""
     patience_s: float | None = None
-    """A run in which the job asks for no change that long, beyond the time of a reference run, is stuck. None: `PATIENCE_S`,
-    and where the cluster's time cannot be moved the time-outs of the job's clients too."""
+    """A run whose job requests no change for this long, in addition to the duration of a reference run, is stuck. None:
+    `PATIENCE_S`, plus the timeouts of the job's clients if the cluster's clock cannot be advanced."""
 
     def restart(self, until: Until) -> Restart:
-        """What a supervisor does with an instance that has ended. Where a run waits for its exit, code 0 is its end; and
-        where it is not known yet what to wait for, it may be."""
+        """The restart policy. If a run waits for the job's exit, or may select that condition, exit code 0 is final."""
         if self.restarts is not None:
             return self.restarts
         return ON_FAILURE if until.what in ("exit", "auto") else ALWAYS
@@ -75,13 +74,15 @@ class Workload:
         return frozenset(each.topic for each in self.seeds)
 
     def deadline_s(self, reference_s: float) -> float:
-        """A run that takes longer is stuck, whatever it does."""
+        """Maximum duration of a run in seconds; a longer one is stuck."""
         return LONGEST_S + DEADLINE_FACTOR * reference_s
 
 
 def read_seeds(topic: str, path: Path) -> list[Seed]:
-    """NDJSON: each line a record. An object with a ``value`` may have ``key``, ``partition`` and ``aborted``; any other line
-    is the value itself. ``ValueError`` names the line that is wrong."""
+    """Read NDJSON with one record per line. An object with a ``value`` may have ``key``, ``partition`` and ``aborted``.
+
+    Any other line is itself the value. Raises ``ValueError`` with the number of an invalid line.
+    """
     return [
         Seed(topic, value, key, said.get("partition"), bool(said.get("aborted", False)))
         for _, value, key, said in _lines(path)
@@ -89,12 +90,12 @@ def read_seeds(topic: str, path: Path) -> list[Seed]:
 
 
 def read_expected(path: Path, outputs: Sequence[str]) -> tuple[Record, ...]:
-    """As ``read_seeds``, with the name of the output as ``topic`` where there are several; ``headers`` are pairs."""
+    """Read as ``read_seeds`` does; if there are several outputs, ``topic`` names one. ``headers`` is a list of pairs."""
     found = []
     for place, value, key, said in _lines(path):
         topic = said.get("topic", outputs[0] if len(outputs) == 1 else None)
         if topic not in outputs:
-            raise ValueError(f"{place}: the topic is one of {', '.join(outputs)}, not {topic}")
+            raise ValueError(f"{place}: the topic must be one of {', '.join(outputs)}, not {topic}")
         found.append(Record(topic, -1, -1, -1, key, value, _headers(place, said), -1, -1, False, None))
     return tuple(found)
 
@@ -104,19 +105,19 @@ def _headers(place: str, said: Mapping[str, Any]) -> tuple[tuple[str, str | None
     if not isinstance(headers, list) or not all(
         isinstance(each, list) and len(each) == 2 for each in headers
     ):
-        raise ValueError(f'{place}: headers are pairs: [["name", "value"]]')
+        raise ValueError(f'{place}: headers must be pairs: [["name", "value"]]')
     return tuple((str(name), _text(value)) for name, value in headers)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str | None, str | None, Mapping[str, Any]]]:
-    """Place, value and key of each line, and all that it says."""
+    """Place, value and key of each line, and the whole object."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue
         try:
             found = json.loads(line)
         except ValueError as error:
-            raise ValueError(f"{path}:{number}: no JSON: {error}") from None
+            raise ValueError(f"{path}:{number}: not JSON: {error}") from None
         if isinstance(found, Mapping) and "value" in found:
             yield f"{path}:{number}", _text(found["value"]), _text(found.get("key")), found
         else:

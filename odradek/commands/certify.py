@@ -1,4 +1,4 @@
-"""`odradek certify`: run a job through every failure, and say which one it does not survive."""
+"""`odradek certify`: run a job through every failure, and report which ones it does not survive."""
 
 from __future__ import annotations
 
@@ -18,48 +18,51 @@ from odradek.errors import OdradekError
 from odradek.printable import printable_lines
 
 UNJUDGED: Final = 2
-"""Exit code: the job could not be judged; so does a wrong command line."""
+"""Exit code of a job that cannot be judged, and of an invalid command line."""
 INTERRUPTED: Final = 130
 REPORT: Final = "certificate"
-"""Where the reports are written."""
+"""Default directory of the reports."""
 _EVERY_S: Final = 5.0
 _WRITES_EVERY_S: Final = 10.0
-"""How long what is found may be on the screen only."""
+"""Maximum interval between two updates of the reports on disk, in seconds."""
 
 
 @click.group(invoke_without_command=True, context_settings=HELP_NAMES)
 @click.option(
     "--job",
     metavar="COMMAND",
-    help="What starts one instance; {bootstrap}, {instance}, {run} and {data} are filled in.",
+    help="Command that starts one instance, with the placeholders {bootstrap}, {instance}, {run} and {data}.",
 )
 @click.option(
     "--job-container",
     metavar="IMAGE",
-    help="Each instance is a container of this image; without --job its own command is run. "
-    "Options of docker create may stand before the image.",
+    help="Run each instance as a container of this image; without --job, with the image's own command. "
+    "Options of docker create may precede the image.",
 )
-@click.option("--jobs", type=click.IntRange(min=1), help="So many instances.  [default: 1]")
-@click.option("--topic", multiple=True, metavar="NAME:PARTITIONS", help="A topic that exists at the start.")
+@click.option("--jobs", type=click.IntRange(min=1), help="Number of instances.  [default: 1]")
+@click.option("--topic", multiple=True, metavar="NAME:PARTITIONS", help="Topic to create before the start.")
 @click.option(
-    "--seed-records", multiple=True, metavar="TOPIC=FILE", help="Records of a topic before the start, NDJSON."
+    "--seed-records",
+    multiple=True,
+    metavar="TOPIC=FILE",
+    help="Input records to write before the start, NDJSON.",
 )
-@click.option("--output", multiple=True, metavar="TOPIC", help="A topic that the job writes.")
+@click.option("--output", multiple=True, metavar="TOPIC", help="Topic that the job writes.")
 @click.option(
     "--until",
     metavar="WHEN",
-    help="When a run is done: lag=0, exit, records=N, idle=TIME, check.  [default: what fits the run without faults]",
+    help="When a run is done: lag=0, exit, records=N, idle=TIME, check.  [default: selected by the run without faults]",
 )
 @click.option(
     "--compare",
     type=click.Choice(["rows", "keyed", "ordered-by-key", "none"]),
-    help="How outputs are compared; none: by the check alone.  [default: rows]",
+    help="How outputs are compared; none: only the check decides.  [default: rows]",
 )
 @click.option(
     "--compare-also",
     multiple=True,
     type=click.Choice(["partition", "timestamp"]),
-    help="What is compared besides topic, key, value and headers.",
+    help="Also compare this, besides topic, key, value and headers.",
 )
 @click.option(
     "--ignore",
@@ -70,36 +73,36 @@ _WRITES_EVERY_S: Final = 10.0
 @click.option(
     "--expect",
     metavar="FILE",
-    help="What the outputs are to hold, NDJSON; without it what they hold without faults.",
+    help="The expected outputs, NDJSON.  [default: the outputs of a run without faults]",
 )
 @click.option(
     "--check",
     metavar="COMMAND",
-    help="Reads the outputs as NDJSON, or the file {parquet}, or what the job has left in {data}; its exit code says "
-    "whether they are right: 0 yes, 75 not yet.",
+    help="Command that reads the outputs as NDJSON, or the file {parquet}, or files of the job in {data}, and whose exit "
+    "code says whether they are correct: 0 yes, 75 not yet.",
 )
 @click.option(
     "--restart",
     metavar="always|on-failure|never|N",
-    help="Which instances that end are started again; N: so often, after a failure.  "
+    help="After which exits an instance is restarted; N: at most N times, after failures.  "
     "[default: always; on-failure with --until exit]",
 )
 @click.option(
     "--grace",
     metavar="TIME",
-    help="What instances get from SIGTERM to SIGKILL at the end of a run.  [default: 500ms, if they react]",
+    help="Time from SIGTERM to SIGKILL at the end of a run.  [default: 500ms, if the job reacts to SIGTERM]",
 )
-@click.option("--nodes", type=click.IntRange(1, 9), help="Nodes of the broker.  [default: 1]")
+@click.option("--nodes", type=click.IntRange(1, 9), help="Number of nodes of the broker.  [default: 1]")
 @click.option(
     "--upstream",
     metavar="HOST:PORT,...",
-    help="Instead of a broker, a proxy before this cluster: faults strike requests and answers only.",
+    help="Put a proxy in front of this cluster instead of starting a broker: faults affect requests and responses only.",
 )
 @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="A setting of the broker.")
 @click.option(
     "--patience",
     metavar="TIME",
-    help="A run in which the job asks for no change that long, beyond a reference run, is stuck.  [default: 10s]",
+    help="A run whose job requests no change for this long, in addition to a reference run, is stuck.  [default: 10s]",
 )
 @click.option(
     "--budget",
@@ -109,27 +112,27 @@ _WRITES_EVERY_S: Final = 10.0
 @click.option(
     "--profile",
     type=click.Choice(["pr", "full"]),
-    help="pr: what a certificate needs, as far as the budget goes; full: all else too.  [default: full]",
+    help="pr: only what a certificate needs, within the budget; full: everything else too.  [default: full]",
 )
 @click.option(
     "--accept",
     multiple=True,
     type=click.Choice(["incomplete", "no-promise"]),
-    help="End with exit code 0 for this verdict too.",
+    help="Exit with code 0 for this verdict too.",
 )
 @click.option(
-    "--leave-out", multiple=True, metavar="FAULT", help="A fault that is not tried; the certificate says so."
+    "--leave-out", multiple=True, metavar="FAULT", help="Do not try this fault; the certificate says so."
 )
-@click.option("--seed", type=int, help="Of the plans that are drawn.  [default: 1]")
-@click.option("--stages", type=click.IntRange(1, 64), help="Runs side by side.  [default: 1]")
-@click.option("--failures", type=click.IntRange(min=1), help="End after so many failures.")
+@click.option("--seed", type=int, help="Seed of the random plans.  [default: 1]")
+@click.option("--stages", type=click.IntRange(1, 64), help="Number of parallel runs.  [default: 1]")
+@click.option("--failures", type=click.IntRange(min=1), help="End after this number of failures.")
 @click.option(
     "--file",
     "path",
     type=click.Path(path_type=Path),
-    help="Options in a file.  [default: certify.toml, if there is one]",
+    help="File with options.  [default: certify.toml, if it exists]",
 )
-@click.option("--report", metavar="DIRECTORY", help=f"Where the reports are written.  [default: {REPORT}]")
+@click.option("--report", metavar="DIRECTORY", help=f"Directory of the reports.  [default: {REPORT}]")
 @click.option(
     "--github/--no-github",
     help="Print annotations for GitHub Actions.  [default: if GITHUB_ACTIONS=true]",
@@ -138,7 +141,7 @@ _WRITES_EVERY_S: Final = 10.0
 @click.option(
     "--live-port",
     type=click.IntRange(0, 65535),
-    help="Show the certificate while it grows, at this port of 127.0.0.1; 0 picks a free one.",
+    help="Show the growing certificate at this port of 127.0.0.1; 0 selects a free port.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the certificate as JSON.")
 @click.pass_context
@@ -151,15 +154,15 @@ def certify(
     as_json: bool,
     **said: Any,
 ) -> None:
-    """Certify a job: run it through every failure, and say which one it does not survive.
+    """Certify a job: run it through every failure, and report which ones it does not survive.
 
     \b
     The exit code is the verdict:
-      0    exactly once: no fault that a certificate needs did any harm
-      1    failed: records were lost, duplicated, changed, or a run stuck
+      0    exactly once: no fault that a certificate needs caused a failure
+      1    failed: records were lost, duplicated, changed, or a run was stuck
       2    not judged: without faults it does not finish, or differs
-      3    incomplete: no failure, and less was tried than is needed
-      4    no promise: nothing was seen that could keep it exactly once
+      3    incomplete: no failure, but fewer faults tried than needed
+      4    no promise: no mechanism was seen that could make it exactly once
       130  interrupted
 
     \b
@@ -181,7 +184,7 @@ def certify(
         accepted = settings.accepted(options)
     except (ValueError, OSError) as error:
         raise click.UsageError(str(error)) from None
-    ctx.obj = _Asked(options, certifier)
+    ctx.obj = _GivenOptions(options, certifier)
     if ctx.invoked_subcommand is not None:
         return
     with _judging(), reports.alone(directory), _live(certifier.certificate, live_port):
@@ -205,7 +208,7 @@ def _live(certificate: Any, port: int | None) -> Iterator[None]:
     except OSError as error:
         raise click.UsageError(f"--live-port {port}: {error}") from None
     with live:
-        click.echo(f"the certificate grows at {live.url}", err=True)
+        click.echo(f"the certificate so far: {live.url}", err=True)
         yield
 
 
@@ -217,11 +220,11 @@ def _say(certificate: Any, directory: Path, as_json: bool) -> None:
         say_json(as_dict(certificate))
     else:
         say(summary(certificate))
-        say(f"{directory}/certificate.html has the matrix and the timelines")
+        say(f"matrix and timelines: {directory}/certificate.html")
 
 
 def _annotate(certificate: Any, file: str | None) -> None:
-    """On standard error, which the runner reads too: standard output may be JSON."""
+    """Print to standard error, which GitHub's runner reads too: standard output may be JSON."""
     from odradek.certify.report.github import workflow_commands
     from odradek.certify.report.notices import of_certificate
 
@@ -229,7 +232,7 @@ def _annotate(certificate: Any, file: str | None) -> None:
 
 
 def _file(path: Path | None) -> str | None:
-    """The certify.toml from the root of the user's project: where GitHub checked it out, else the working directory."""
+    """Path of certify.toml relative to the root of the user's project: GitHub's checkout, else the working directory."""
     from odradek.certify import settings
 
     file = path or Path(settings.FILE)
@@ -246,18 +249,20 @@ def _file(path: Path | None) -> str | None:
     type=click.IntRange(min=1),
     default=3,
     show_default=True,
-    help="Try it so often, or until it comes back.",
+    help="Maximum number of tries; ends earlier if the failure comes back.",
 )
 @click.option(
     "--hold-at-fault",
     is_flag=True,
-    help="Stand still before each fault until Enter, so that a debugger can be attached to the job.",
+    help="Hold the run before each fault until Enter is pressed, so that a debugger can be attached to the job.",
 )
-@click.option("--timelines", is_flag=True, help="Print the timeline of each transactional id too.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object for each try.")
+@click.option("--timelines", is_flag=True, help="Also print the timeline of each transactional id.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object per try.")
 @click.pass_obj
-def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: bool, as_json: bool) -> None:
-    """Try a PLAN of a certificate again, by its id, or by its JSON, until it comes back.
+def again(
+    asked: _GivenOptions, plan: str, times: int, hold_at_fault: bool, timelines: bool, as_json: bool
+) -> None:
+    """Run a PLAN of a certificate again, given by its id or as JSON, until the failure comes back.
 
     The options are those of the certificate, unless others are given before "again".
 
@@ -266,7 +271,7 @@ def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: 
       0    it did not come back in any try
       1    it came back: the job is wrong under this plan
       2    not judged: without faults it does not finish, or differs
-      3    not reached: in no try all its faults struck and had an effect
+      3    not reached: in no try were all its faults hit with an effect
     """
     from odradek.certify import reports
     from odradek.certify.certifier import tried_again
@@ -298,19 +303,19 @@ def again(asked: _Asked, plan: str, times: int, hold_at_fault: bool, timelines: 
 
 
 def _hold(held: object) -> None:
-    """Until Enter; without a terminal until standard input ends, where a program waits at its other end."""
+    """Wait for Enter, or for the end of standard input if it is not a terminal (a program may wait at its other end)."""
     click.echo(printable_lines(str(held)), err=True)
     if sys.stdin.isatty():
-        click.echo("Enter lets the fault strike", err=True)
+        click.echo("press Enter to inject the fault", err=True)
         sys.stdin.readline()
     else:
-        click.echo("the end of standard input lets the fault strike", err=True)
+        click.echo("close standard input to inject the fault", err=True)
         sys.stdin.read()
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """What the command line and the file say."""
+class _GivenOptions:
+    """The options of the command line and the file."""
 
     options: dict[str, Any]
     certifier: Any
@@ -321,7 +326,7 @@ def _report(options: Mapping[str, Any]) -> Path:
 
 
 class _Screen:
-    """Prints to standard error what happens, and keeps the reports on disk up to date."""
+    """Prints the progress to standard error, and keeps the reports on disk up to date."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any], file: str | None) -> None:
         self._directory, self._options, self._file = directory, options, file
@@ -360,7 +365,7 @@ class _Screen:
 
 @contextlib.contextmanager
 def _judging() -> Iterator[None]:
-    """Exit code 2 if the job cannot be judged."""
+    """Context manager: exit code 2 if the job cannot be judged."""
     try:
         yield
     except (OdradekError, ValueError) as error:
@@ -371,7 +376,7 @@ def _judging() -> Iterator[None]:
 
 
 def _options(path: Path | None, said: dict[str, Any]) -> dict[str, Any]:
-    """Those of the file, then those of the command line."""
+    """The options of the file, overridden by those of the command line."""
     from odradek.certify import settings
 
     said["set"] = said.pop("settings")

@@ -1,4 +1,4 @@
-"""`odradek lint`: what a trace says against a job, without a run of the certifier."""
+"""`odradek lint`: report dangerous uses of Kafka in a trace, without certifying the job."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from typing import Final, NoReturn
 import click
 
 from odradek.certify.exchanges import Entry, exchanges, read
-from odradek.certify.linting import Sight, observed, sights
+from odradek.certify.linting import Occurrence, observed, occurrences
 from odradek.certify.lints import Evidence
 from odradek.certify.report.github import workflow_commands
 from odradek.certify.report.lints import as_dict, text
-from odradek.certify.report.notices import of_sights
+from odradek.certify.report.notices import of_occurrences
 from odradek.certify.report.sarif import sarif
 from odradek.commands.common import HELP_NAMES, control_options, say, say_json
 from odradek.commands.waiting import telling_waits
@@ -24,7 +24,7 @@ from odradek.remote import ENTRIES_MAX, connect
 
 FOUND: Final = 1
 UNREADABLE: Final = 2
-"""Exit code: there is no trace to look at; so does a wrong command line."""
+"""Exit code if there is no trace, and for an invalid command line."""
 
 
 @click.command(context_settings=HELP_NAMES)
@@ -34,14 +34,14 @@ UNREADABLE: Final = 2
     "inputs",
     multiple=True,
     metavar="TOPIC",
-    help="A topic that the job reads.  [default: those whose positions a group commits]",
+    help="A topic that the job reads.  [default: the topics whose offsets a group commits]",
 )
 @click.option(
     "--output",
     "outputs",
     multiple=True,
     metavar="TOPIC",
-    help="A topic that the job writes.  [default: those that are written and no inputs]",
+    help="A topic that the job writes.  [default: the topics that clients write, except inputs]",
 )
 @click.option(
     "--format",
@@ -62,10 +62,10 @@ def lint(
     control: str | None,
     token: str | None,
 ) -> None:
-    """Name what is dangerous in how a job uses Kafka, by the trace of its requests.
+    """Report dangerous uses of Kafka by a job, from the trace of its requests.
 
-    The trace is that of a running broker, or a FILE with what "odradek trace --json" printed; - is the standard input.
-    The exit code is 0 if nothing was found, 1 if something was, and 2 if there is no trace to look at.
+    The trace is that of a running broker, or a FILE with the output of "odradek trace --json"; - is standard input.
+    The exit code is 0 if nothing was found, 1 if something was, and 2 if there is no trace.
 
     \b
     odradek lint --control http://127.0.0.1:18092
@@ -73,20 +73,20 @@ def lint(
     """
     entries = _entries(file, control, token)
     if not entries:
-        _unreadable("the trace is empty: odradek trace --start switches it on, then the job has to run")
+        _unreadable("the trace is empty: start it with odradek trace --start, then run the job")
     evidence = observed(exchanges(entries), inputs, outputs)
-    found = sights(evidence)
+    found = occurrences(evidence)
     _say(evidence, found, "json" if as_json else form)
     raise SystemExit(FOUND if found else 0)
 
 
-def _say(evidence: Evidence, found: Sequence[Sight], form: str) -> None:
+def _say(evidence: Evidence, found: Sequence[Occurrence], form: str) -> None:
     if form == "json":
         say_json(as_dict(evidence, found))
     elif form == "sarif":
-        click.echo(sarif(of_sights(found)), nl=False)
+        click.echo(sarif(of_occurrences(found)), nl=False)
     elif form == "github":
-        click.echo(printable_lines(workflow_commands(of_sights(found))), nl=False)
+        click.echo(printable_lines(workflow_commands(of_occurrences(found))), nl=False)
     else:
         say(text(evidence, found))
 

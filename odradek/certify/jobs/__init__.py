@@ -1,1 +1,1 @@
-"""The job under test: its command, its processes, and the supervisor that starts them again."""
+"""The job under test: its command, its processes, and the supervisor that restarts them."""

@@ -1,7 +1,7 @@
-"""A Python function as a job: ``python -m odradek.certify.jobs.call FILE FUNCTION bootstrap=HOST:PORT instance=1 ...``.
+"""Run a Python function as a job: ``python -m odradek.certify.jobs.call FILE FUNCTION bootstrap=HOST:PORT instance=1 ...``.
 
-The function takes, by their names, those of bootstrap, instance, run and data that it wants. Its module is imported as
-pytest imports it: under the name that it has below the topmost folder without an ``__init__.py``.
+The function may have the parameters bootstrap, instance, run and data. Its module is imported as pytest would import it:
+by its dotted name relative to the first parent directory without an ``__init__.py``.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ NAMES: Final = ("bootstrap", "instance", "run", "data")
 
 
 def command(function: Callable[..., object]) -> list[str]:
-    """The command of a job that calls this function. ``ValueError`` if another process cannot find it, or not call it."""
+    """The job command that calls this function. Raises ``ValueError`` if another process cannot import or call it."""
     name = function.__qualname__
     if not name.isidentifier():
         raise ValueError(
-            f"{name}: a job is a function at the top of its module, which another process can import"
+            f"{name}: a job must be a function at the top level of its module, so that another process can import it"
         )
     unknown = [each for each in inspect.signature(function).parameters if each not in NAMES]
     if unknown:
-        raise ValueError(f"{name} takes {unknown[0]}; a job is given {', '.join(NAMES)}")
+        raise ValueError(f"{name} has a parameter {unknown[0]}; a job may have {', '.join(NAMES)}")
     file = Path(inspect.getfile(function)).resolve()
     return [sys.executable, "-m", __name__, str(file), name, *(f"{each}={{{each}}}" for each in NAMES)]
 
 
 def found(file: Path, name: str) -> Callable[..., object]:
-    """The function of this name in this file."""
+    """Import the file and return its function of this name."""
     parts, folder = [file.stem], file.parent
     while (folder / "__init__.py").exists():
         parts.insert(0, folder.name)

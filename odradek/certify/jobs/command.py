@@ -1,8 +1,8 @@
-"""What starts one instance of a job: a command line as a shell takes it, or a list of words.
+"""The command that starts one instance of a job: a shell command line, or a list of words.
 
 A simple command line (words, quotes, ``VAR=1`` in front) is started without a shell. One with variables, patterns or
-redirections is a ``sh -c 'exec ...'``, so that the job itself has the process id; one with ``&&``, pipes or builtins of the
-shell is a ``sh -c`` whose child the job is.
+redirections becomes ``sh -c 'exec ...'``, so that the job itself has the process id. One with ``&&``, pipes or shell
+builtins becomes ``sh -c`` with the job as its child.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ SHELL: Final = ("/bin/sh", "-c")
 _PLACEHOLDER: Final = re.compile(r"(?<!\$)\{([A-Za-z_][\w.-]*)\}")
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _CONTROL: Final = frozenset(";&|()\n")
-"""Between commands, outside of quotes."""
+"""Characters that separate commands, outside quotes."""
 _EXPANDED: Final = frozenset("$`<>*?[#~")
-"""What a shell takes for more than itself, outside of quotes."""
+"""Characters with a special meaning for a shell, outside quotes."""
 _OF_THE_SHELL: Final = frozenset(
     (
         *("!", "{", "case", "for", "function", "if", "in", "then", "until", "while", "[["),
@@ -62,29 +62,29 @@ _OF_THE_SHELL: Final = frozenset(
         *("trap", "type", "ulimit", "umask", "unalias", "unset", "wait"),
     )
 )
-"""Reserved words, and builtins that no program replaces."""
+"""Reserved words, and builtins without a program of the same name."""
 _NEAR: Final = 0.65
 _SYNTAX_S: Final = stretched(10.0)
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """How an instance is started. ``{bootstrap}``, ``{data}``, ``{run}`` and ``{instance}`` are filled in."""
+    """The command of an instance. ``{bootstrap}``, ``{data}``, ``{run}`` and ``{instance}`` are placeholders."""
 
     words: tuple[str, ...]
     directory: Path | None = None
     assigned: tuple[tuple[str, str], ...] = ()
-    """Variables of the environment, beside those of the certifier."""
+    """Environment variables in addition to those of the certifier."""
     is_script: bool = False
-    """The last word is a script for a shell: what is filled in there is quoted."""
+    """Whether the last word is a shell script, in which values of placeholders are quoted."""
     container: tuple[str, ...] = ()
-    """An image, with options of ``docker create`` before it. Without words its own command is run."""
+    """An image, preceded by options of ``docker create``. An empty ``words`` runs the image's own command."""
 
     @classmethod
     def parse(
         cls, text: str | Sequence[str], directory: Path | None = None, container: Sequence[str] = ()
     ) -> Command:
-        """``ValueError`` for an empty command, an open quotation, and a placeholder that there is not."""
+        """Parse a command. Raises ``ValueError`` if it is empty, has an unclosed quote or an unknown placeholder."""
         if not isinstance(text, str):
             words = list(text)
             _refuse_unknown(_in_words(words))
@@ -100,7 +100,7 @@ class Command:
 
     @property
     def shown(self) -> list[str]:
-        """All of it, for reports: what the command line assigns, and the container, before the words."""
+        """The complete command for reports: variable assignments and container, then the words."""
         assigned = [f"{name}={value}" for name, value in self.assigned]
         return [*(("docker", "create", *self.container) if self.container else ()), *assigned, *self.words]
 
@@ -110,15 +110,15 @@ class Command:
         return [_filled(word, values) for word in self.words]
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """What the command line assigns."""
+        """The environment variables that the command line assigns."""
         return {name: _filled(value, values) for name, value in self.assigned}
 
     def check(self) -> None:
-        """``ValueError`` if it cannot be started: no such folder or program, or a script that the shell does not read."""
+        """Raise ``ValueError`` if the command cannot be started: no such directory or program, or a shell syntax error."""
         if self.directory is not None and not self.directory.is_dir():
-            raise ValueError(f"the job cannot be started: the folder {self.directory} does not exist")
+            raise ValueError(f"the job cannot be started: the directory {self.directory} does not exist")
         if self.container:
-            return  # its programs are those of the image
+            return  # the programs are in the image
         if self.is_script:
             self._check_script()
         else:
@@ -140,7 +140,7 @@ class Command:
             self._check_program(name)
 
     def _check_program(self, name: str) -> None:
-        """It may be a script of the job's folder, or a program of the PATH that the job gets."""
+        """Check a program: a script in the job's directory, or a program on the PATH that the job gets."""
         if _PLACEHOLDER.search(name):
             return
         folder = self.directory or Path()
@@ -148,14 +148,12 @@ class Command:
         if "/" not in name:
             if shutil.which(name, path=dict(self.assigned).get("PATH")) is not None:
                 return
-            near = f"; there is ./{name} in the job's folder" if file.is_file() else ""
+            near = f"; did you mean ./{name} in the job's directory?" if file.is_file() else ""
             raise ValueError(f"the job cannot be started: {name}: command not found{near}")
         if not file.exists():
-            raise ValueError(
-                f"the job cannot be started: {name} does not exist (seen from {folder.resolve()})"
-            )
+            raise ValueError(f"the job cannot be started: {name} does not exist in {folder.resolve()}")
         if file.is_dir():
-            raise ValueError(f"the job cannot be started: {name} is a folder")
+            raise ValueError(f"the job cannot be started: {name} is a directory")
         if not os.access(file, os.X_OK):
             raise ValueError(f"the job cannot be started: {name} is not executable (chmod +x {name})")
 
@@ -171,11 +169,11 @@ def _of_words(
     return Command(tuple(words), directory, tuple(assigned), container=tuple(container))
 
 
-# -- what a shell is needed for --------------------------------------------------------------------------------------
+# -- whether a shell is needed ---------------------------------------------------------------------------------------
 
 
 def _characters(text: str) -> Iterator[tuple[int, str, str]]:
-    """Place, character and the quotation mark around it ("" outside); neither what is escaped nor the quotes themselves."""
+    """Yield position, character and enclosing quotation mark ("" if none), without escaped characters and the quotes."""
     quote, place = "", 0
     while place < len(text):
         char = text[place]
@@ -202,17 +200,17 @@ def _needs_shell(text: str, words: Sequence[str]) -> bool:
 
 
 def _script(text: str, words: Sequence[str]) -> str:
-    """With ``exec`` before a script of one command: signals, and the exit code, are then the job's own."""
+    """The script, preceded by ``exec`` if it is one command, so that signals and the exit code are the job's own."""
     program = next((each for each in words if not _ASSIGNMENT.fullmatch(each)), "")
     is_list = any(char in _CONTROL for _, char, quote in _characters(text) if not quote)
     if is_list or not program or program in _OF_THE_SHELL:
         return text
-    # `VAR=1 exec program` does not export in every shell.
+    # `exec` follows the assignments through env: `VAR=1 exec program` does not export VAR in every shell.
     return f"exec env {text}" if _ASSIGNMENT.fullmatch(words[0]) else f"exec {text}"
 
 
 def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The leading words that assign a variable."""
+    """The variable assignments at the beginning of the words."""
     for word in words:
         found = _ASSIGNMENT.fullmatch(word)
         if found is None:
@@ -220,7 +218,7 @@ def _assignments(words: Sequence[str]) -> Iterator[tuple[str, str]]:
         yield found[1], found[2]
 
 
-# -- what is filled in -----------------------------------------------------------------------------------------------
+# -- placeholders ----------------------------------------------------------------------------------------------------
 
 
 def _filled(word: str, values: Mapping[str, str]) -> str:
@@ -228,7 +226,7 @@ def _filled(word: str, values: Mapping[str, str]) -> str:
 
 
 def _filled_script(script: str, values: Mapping[str, str]) -> str:
-    """Each value as the quotation around its placeholder needs it: what is filled in is one word, or a part of one."""
+    """Replace the placeholders, and quote each value for its context so that it remains one word, or part of one."""
     quotes = {place: quote for place, _, quote in _characters(script)}
     parts, end = [], 0
     for found in _PLACEHOLDER.finditer(script):
@@ -240,34 +238,34 @@ def _filled_script(script: str, values: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str, quote: str) -> str:
-    """For a script, where it stands between these quotation marks."""
+    """Quote a value for a script, inside these quotation marks ("" for none)."""
     if quote == "'":
         return value.replace("'", "'\"'\"'")
     return re.sub(r'([\\"$`])', r"\\\1", value) if quote else shlex.quote(value)
 
 
 def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Names in braces, and whether nothing but a placeholder can be meant."""
+    """Yield the names in braces, each with whether it can only be meant as a placeholder."""
     for word in words:
         for found in _PLACEHOLDER.finditer(word):
             yield found[1], found[0] == word
 
 
 def _in_text(text: str) -> Iterator[tuple[str, bool]]:
-    """As `_in_words`: outside of quotes. Within them the braces may be those of awk or of JSON."""
+    """As `_in_words`, outside quotes. Inside quotes the braces may belong to awk or JSON."""
     quotes = {place: quote for place, _, quote in _characters(text)}
     for found in _PLACEHOLDER.finditer(text):
         yield found[1], not quotes.get(found.start(), "'")
 
 
 def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
-    """``ValueError`` names the placeholder that may be meant."""
+    """Raise ``ValueError`` for an unknown placeholder, with the most similar known one."""
     for name, is_meant in found:
         if name in PLACEHOLDERS:
             continue
         near = nearest(name.lower(), PLACEHOLDERS, _NEAR)
         if near:
-            raise ValueError(f"the job's command: there is no {{{name}}}; did you mean {{{near}}}?")
+            raise ValueError(f"the job's command: unknown placeholder {{{name}}}; did you mean {{{near}}}?")
         if is_meant:
             known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
-            raise ValueError(f"the job's command: there is no {{{name}}}; there is {known}")
+            raise ValueError(f"the job's command: unknown placeholder {{{name}}} (known: {known})")

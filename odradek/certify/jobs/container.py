@@ -1,6 +1,6 @@
-"""Instances in containers of a Docker engine, by the command ``docker``: whatever speaks its API may be behind it.
+"""Instances in containers, through the command ``docker``; any engine with Docker's API works.
 
-A container has the network of the host, so that ``{bootstrap}`` is the same there, and ``{data}`` at the same place.
+A container uses the host's network, so that ``{bootstrap}`` is the same there. ``{data}`` is mounted at the same path.
 """
 
 from __future__ import annotations
@@ -21,40 +21,38 @@ from odradek.deadlines import stretched
 
 LABEL: Final = "odradek.certify.jobs.job"
 CALL_S: Final = stretched(60.0)
-"""For one call of the engine."""
+"""Timeout of one docker command, in seconds."""
 PULL_S: Final = stretched(1800.0)
 _FOR_ALL: Final = 0o777
-"""The user of the image is another one, and may write to the folder of the run."""
+"""Mode of the run's directory: the image may run as another user, who must be able to write there."""
 
 
 def check(container: Sequence[str]) -> None:
-    """``ValueError`` without an engine, or without the image, which is pulled if it is not there."""
+    """Raise ``ValueError`` if there is no engine or no image. A missing image is pulled."""
     if shutil.which("docker") is None:
-        raise ValueError("--job-container needs the command docker, and it is not there")
+        raise ValueError("--job-container needs the command docker, which was not found")
     said = _docker("version", "--format", "{{.Server.Version}}")
     if said.returncode:
-        raise ValueError(f"--job-container: no engine answers: {_last_line(said.stderr)}")
+        raise ValueError(f"--job-container: the container engine does not respond: {_last_line(said.stderr)}")
     image = container[-1]
     if _docker("image", "inspect", image).returncode:
         said = _docker("pull", "--quiet", image, timeout_s=PULL_S)
         if said.returncode:
             raise ValueError(
-                f"--job-container: there is no image {image}, and none can be pulled: {_last_line(said.stderr)}"
+                f"--job-container: the image {image} does not exist and cannot be pulled: {_last_line(said.stderr)}"
             )
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """An image, with options of ``docker create`` before it."""
+    """Parse an image, preceded by options of ``docker create``."""
     words = tuple(shlex.split(text))
     if not words or words[-1].startswith("-"):
-        raise ValueError(
-            f"--job-container {text!r}: expected an image, with options of docker create before it"
-        )
+        raise ValueError(f"--job-container {text!r}: expected an image, preceded by options of docker create")
     return words
 
 
 class ContainerInstance:
-    """A container, and the ``docker start --attach`` that has its output and its exit code."""
+    """A container, and the process ``docker start --attach`` that has its output and exit code."""
 
     def __init__(self, number: int, name: str, attached: subprocess.Popen[bytes]) -> None:
         self.number, self.name = number, name
@@ -87,7 +85,7 @@ class ContainerInstance:
         self.kill()
 
     def clear(self) -> int:
-        """A container ends with its first process."""
+        """Return 0: all processes of a container end with its first process."""
         return 0
 
     def processes(self) -> list[tuple[int, str]]:
@@ -102,7 +100,7 @@ class ContainerInstance:
 
 
 class Containers:
-    """Starts instances as containers."""
+    """Launcher of instances as containers."""
 
     def __init__(self, command: Command, mark: str) -> None:
         self._command, self._mark = command, mark
@@ -160,7 +158,7 @@ class Containers:
     @staticmethod
     def _end_by_themselves(instances: Sequence[ContainerInstance], grace_s: float) -> bool:
         names = [each.name for each in instances]
-        _docker("unpause", *names)  # those that are frozen would not hear it
+        _docker("unpause", *names)  # a paused container does not receive SIGTERM
         _docker("kill", "--signal", "TERM", *names)
         try:
             _await(instances, grace_s)
@@ -170,13 +168,13 @@ class Containers:
 
 
 def _remove(names: Sequence[str]) -> None:
-    """SIGKILL. `StillAlive` if one is there still."""
+    """Remove the containers with SIGKILL. Raises `StillAlive` if one remains."""
     if not names:
         return
     _docker("rm", "--force", "--volumes", *names)
     deadline = time.monotonic() + KILLED_S
     for name in names:
-        # One that is being removed already makes the call fail before it is gone.
+        # The call also fails for a container whose removal is in progress but not finished.
         while not _docker("container", "inspect", name).returncode:
             if time.monotonic() > deadline:
                 raise StillAlive(f"the container {name} cannot be removed")
@@ -189,7 +187,7 @@ def _await(instances: Sequence[ContainerInstance], timeout_s: float) -> None:
         try:
             each.attached.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            raise StillAlive(f"the container {each.name} does not end") from None
+            raise StillAlive(f"the container {each.name} did not end") from None
 
 
 def _docker(
@@ -207,7 +205,7 @@ def _docker(
             check=False,
         )
     return subprocess.CompletedProcess(
-        words, 1, "", f"docker {words[0]} has not ended within {timeout_s:.0f} s"
+        words, 1, "", f"docker {words[0]} did not end within {timeout_s:.0f} s"
     )
 
 

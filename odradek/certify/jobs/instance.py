@@ -1,6 +1,6 @@
-"""One instance of the job: what can be done to it, and how it is started as a process.
+"""One instance of the job: its operations, and its start as a process.
 
-An instance is its first process with all that this has started, as a container is: when that one ends the others are killed.
+An instance is its first process with all descendants, as in a container: when the first process ends, the others are killed.
 """
 
 from __future__ import annotations
@@ -22,66 +22,67 @@ from odradek.certify.jobs.processes import MARK, Tree, await_ends
 from odradek.deadlines import stretched
 
 ENDS_S: Final = stretched(10.0)
-"""An instance that was asked to end (SIGTERM) is killed after this time."""
+"""An instance is killed this many seconds after SIGTERM."""
 
 
 class Instance(Protocol):
-    """One life of an instance, from its start to its end."""
+    """An instance from its start to its end. A restart creates a new one with the same number."""
 
     number: int
     began: float
-    """By the monotonic clock."""
+    """Time of the start, by the monotonic clock."""
     was_ended: bool
-    """By the certifier."""
+    """Whether the certifier killed it."""
 
     @property
     def code(self) -> int | None:
-        """The exit code, of a signal below 0; None while it is alive."""
+        """The exit code, negative for a signal; None while the instance runs."""
 
     @property
     def is_alive(self) -> bool: ...
 
     def kill(self) -> None:
-        """As ``kill -9`` does, with all its processes. It is gone then."""
+        """Send SIGKILL to all its processes, and wait for their end."""
 
     def freeze(self) -> None:
-        """Its processes get no CPU until `thaw`."""
+        """Stop its processes with SIGSTOP until `thaw`."""
 
     def thaw(self) -> None: ...
 
     def end(self) -> None:
-        """Ask it to end (SIGTERM), and see that it does."""
+        """Send SIGTERM, and SIGKILL if it does not end in time."""
 
     def clear(self) -> int:
-        """It has ended: end what it has left; gives how many processes that were."""
+        """Kill the processes that an ended instance has left behind. Returns their number."""
 
     def processes(self) -> list[tuple[int, str]]:
-        """Process id and name of each of its processes, the one that was started first; empty if it has ended."""
+        """Process id and name of each of its processes, the first one first; empty if the instance has ended."""
 
     def has_connection(self, port: int) -> bool:
-        """Whether one of its processes has a connection from this local port."""
+        """Whether one of its processes has a TCP connection from this local port."""
 
 
 class Launcher(Protocol):
-    """Starts instances, and ends all of them."""
+    """Starts instances, and ends all of them at the end of a run."""
 
     def start(
         self, number: int, values: Mapping[str, str], variables: Mapping[str, str], log: Path
     ) -> Instance:
-        """``variables`` are added to the environment. ``ValueError`` if it cannot be started."""
+        """Start an instance. ``variables`` are added to the environment. Raises ``ValueError`` if it cannot be started."""
 
     def freeze(self) -> None:
-        """All that was started stands still."""
+        """Stop all processes of all instances with SIGSTOP."""
 
     def end(self, grace_s: float) -> bool:
-        """SIGTERM to all that is left, and so long after it SIGKILL; False if it came to that. 0: SIGKILL at once.
+        """Send SIGTERM to all remaining processes, and SIGKILL after ``grace_s`` (at once if 0). Returns False after
+        SIGKILL.
 
-        `StillAlive` if something does not end: a run may not begin beside it.
+        Raises `StillAlive` if a process does not end, because the next run must not begin beside it.
         """
 
 
 class ProcessInstance:
-    """A process, in a session of its own, with all that comes from it."""
+    """An instance as a process in a session of its own, with its descendants."""
 
     def __init__(self, number: int, process: subprocess.Popen[bytes], mark: str) -> None:
         self.number, self.process = number, process
@@ -125,7 +126,7 @@ class ProcessInstance:
 
 
 class Processes:
-    """Instances as processes of this machine."""
+    """Launcher of instances as processes of this machine."""
 
     def __init__(self, command: Command, mark: str) -> None:
         self._command, self._mark = command, mark
@@ -153,7 +154,7 @@ class Processes:
         return ProcessInstance(number, process, mark)
 
     def _tree(self) -> Tree:
-        """By the mark of all instances: also what the end of one of them has missed."""
+        """All processes with the mark of this launcher, including those that the end of an instance has missed."""
         return Tree(f"{self._mark}.", [each.pid for each in self._started if each.poll() is None])
 
     def freeze(self) -> None:
@@ -164,10 +165,12 @@ class Processes:
         if not self._started:
             return True
         tree, in_time = self._tree(), True
-        if grace_s and (told := tree.tell(signal.SIGTERM, signal.SIGCONT)):  # what is frozen hears it then
+        if grace_s and (
+            told := tree.tell(signal.SIGTERM, signal.SIGCONT)
+        ):  # frozen processes get SIGTERM after SIGCONT
             in_time = await_ends([each.pid for each in told], grace_s)
             for each in self._started:
-                each.poll()  # of what has no group any more nothing is left to look for
+                each.poll()  # reap: a process group without processes needs no search
         tree.kill()
         for each in self._started:
             each.wait()
@@ -176,7 +179,7 @@ class Processes:
 
 
 def named(pids: list[int]) -> list[tuple[int, str]]:
-    """These processes with their names, as far as they are alive."""
+    """Id and name of each of these processes that is alive."""
     found = []
     for pid in pids:
         with contextlib.suppress(psutil.Error):

@@ -1,4 +1,4 @@
-"""The job under test: its instances, started, killed, frozen and started again as a supervisor would."""
+"""The job under test: starts, kills, freezes and restarts its instances as a supervisor would."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from odradek.certify.jobs.restarts import ALWAYS, BackOff, Restart
 from odradek.deadlines import stretched
 
 GRACE_S: Final = stretched(0.5)
-"""What instances get at the end of a run, from SIGTERM to SIGKILL."""
+"""Default time from SIGTERM to SIGKILL at the end of a run, in seconds."""
 GRACE_SHARE: Final = 0.2
-"""Of a run: an end that takes longer costs too many runs."""
+"""Maximum fraction of a run that the end of the job may take: a longer one would cost too many runs."""
 LINES: Final = 12
-"""Lines of an instance that has ended which are kept."""
+"""Number of last lines kept of an instance that has ended."""
 _PAUSE_S: Final = 0.01
 _TAIL_BYTES: Final = 8000
 
 
 @dataclass(slots=True)
 class Exit:
-    """An instance that has ended by itself."""
+    """The end of an instance that the certifier did not cause."""
 
     instance: int
     code: int
     life_s: float = 0.0
     lines: tuple[str, ...] = ()
-    """The last ones that it printed in this life."""
+    """The last lines that it printed since its start."""
     left: int = 0
-    """Processes that were still alive when its first one had ended, and were killed."""
+    """Number of processes that were still alive after its first one had ended, and were killed."""
 
     def __str__(self) -> str:
         said = f"instance {self.instance} ended with exit code {self.code}"
@@ -50,10 +50,10 @@ class Exit:
 
 
 class Grace:
-    """The time from SIGTERM to SIGKILL at the ends of runs, as long as it is worth it.
+    """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not use it.
 
-    A job that once has not ended within it, or has taken a fifth of its run for that, gets none in the runs that follow,
-    unless the user has said how much it gets.
+    If the job once did not end within that time, or took a fifth of its run for it, the following runs send SIGKILL at
+    once, unless the user has set the time.
     """
 
     def __init__(self, said_s: float | None = None) -> None:
@@ -61,13 +61,13 @@ class Grace:
         self.seconds = GRACE_S if said_s is None else said_s
 
     def learn(self, *, in_time: bool, end_s: float, run_s: float) -> None:
-        """From the end of a run: how long it took, and how long the run before it."""
+        """Adapt to the end of a run: ``end_s`` is how long it took, ``run_s`` the duration of the run before it."""
         if not self._is_said and (not in_time or end_s > GRACE_SHARE * run_s):
             self.seconds = 0.0
 
 
 class Job:
-    """All instances of one run, and a supervisor that starts again what has ended."""
+    """All instances of one run, and a supervisor that restarts those that have ended."""
 
     def __init__(
         self,
@@ -77,16 +77,16 @@ class Job:
         restart: Restart = ALWAYS,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The output of the instances goes to ``job-1.log`` and so on in the directory."""
+        """The output of instance N goes to ``job-N.log`` in the directory."""
         self._values, self._restart, self._directory, self._now_s = values, restart, directory, now_s
         launcher = Containers if command.container else Processes
         self._launcher: Launcher = launcher(command, secrets.token_hex(8))
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._due: list[tuple[float, int]] = []
-        """When instances that have ended are started again, with their numbers."""
+        """When to restart which instances: (time, number)."""
         self._again: dict[int, int] = {}
-        """How often each number was started again."""
+        """Number of restarts of each instance number."""
         self._back_off: dict[int, BackOff] = {}
         self._log_begins: dict[Instance, int] = {}
         self._began_s = now_s()
@@ -94,11 +94,11 @@ class Job:
         self._has_left = False
         self.exits: list[Exit] = []
         self.kills = 0
-        """Instances that the certifier killed, or froze, without a word to their group."""
+        """Number of times that the certifier killed or froze an instance, so that it did not leave its group."""
         self.given_up = 0
-        """Instances that died, and are not started again."""
+        """Number of instances that ended with an error and are not restarted."""
         self.completed: set[int] = set()
-        """Instances that ended with code 0, and were not started again."""
+        """Number of instances that ended with code 0 and were not restarted."""
         ORPHANS.adopt()
 
     def start(self, number: int) -> Instance:
@@ -114,7 +114,7 @@ class Job:
             return instance
 
     def supervise(self) -> None:
-        """Start again what has ended, when it is due; to be called all the time."""
+        """Restart the instances that are due. The caller polls this."""
         with self._lock:
             for instance in [each for each in self._instances if not each.is_alive]:
                 self._instances.remove(instance)
@@ -163,13 +163,13 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """No instance is left, nor will one be started: not by `supervise`, nor in place of one that is `replaced`."""
+        """Whether no instance runs and none will be started, by `supervise` or within `replaced`."""
         with self._lock:
             return not self._instances and not self._due and not self._replaced
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """Within it an instance ends, and another one starts."""
+        """Context manager during which an instance is replaced: in between, `has_ended` is False."""
         with self._lock:
             self._replaced += 1
         try:
@@ -179,15 +179,15 @@ class Job:
                 self._replaced -= 1
 
     def owner(self, peer: str) -> Instance | None:
-        """The instance that has this connection, by its address (host:port)."""
+        """The running instance that has this connection (host:port); None if none has."""
         port = int(peer.rpartition(":")[2])
         return next((each for each in self.alive if each.has_connection(port)), None)
 
-    # -- what it says --------------------------------------------------------------------------------------------
+    # -- output --------------------------------------------------------------------------------------------------
 
     @property
     def died_alike(self) -> int:
-        """How many of the newest exits have the same code, which is not 0. Their lines are in `exits`."""
+        """How many of the last exits have the same nonzero exit code. Their lines are in `exits`."""
         newest = self.exits[-1].code if self.exits else 0
         count = 0
         for each in reversed(self.exits):
@@ -197,7 +197,7 @@ class Job:
         return count
 
     def last_lines(self, count: int = LINES) -> list[str]:
-        """The last ones that each instance printed; with several instances each line begins with ``job-N: ``."""
+        """The last lines that each instance printed. If there are several instances, each line begins with ``job-N: ``."""
         paths = sorted(self._directory.glob("job-*.log"))
         if len(paths) == 1:
             return list(_lines(paths[0], count))
@@ -212,15 +212,15 @@ class Job:
     # -- the end of the run --------------------------------------------------------------------------------------
 
     def freeze(self) -> None:
-        """All instances stand still, until `end`: what they have written by now is what there is."""
+        """Stop all instances with SIGSTOP until `end`, so that the outputs do not change."""
         with self._lock:
             self._due.clear()
             self._launcher.freeze()
 
     def end(self, grace: Grace | None = None) -> None:
-        """Ask all that is left to end, as long as there is grace (none: SIGKILL at once), and kill it.
+        """Send SIGTERM to all instances, and SIGKILL after the grace time (at once for None).
 
-        `StillAlive` if something does not end.
+        Raises `StillAlive` if a process does not end.
         """
         with self._lock:
             self._due.clear()
@@ -237,7 +237,7 @@ class Job:
                 self._leave_orphans()
 
     def _leave_orphans(self) -> None:
-        """Once: `end` may come twice."""
+        """Stop adopting orphans. Does nothing the second time, as `end` may be called twice."""
         if not self._has_left:
             self._has_left = True
             ORPHANS.leave()
@@ -253,7 +253,7 @@ def _lines(path: Path, count: int, begin: int = 0) -> tuple[str, ...]:
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether it came to hold in time."""
+    """Poll the condition. Returns whether it was met before the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

@@ -1,7 +1,8 @@
-"""All processes of an instance, wherever they went: found, signalled, and killed until none is left.
+"""Find, signal and kill all processes of an instance, including daemons.
 
-A process belongs to a tree by a mark in its environment, which children inherit, by its process group, or as a child of one
-that belongs to it. The mark finds what has called setsid and lost its parent; the others what has cleared its environment.
+A process belongs to a tree if its environment contains the tree's mark (children inherit it), if its process group does, or
+if its parent does. The mark finds processes that called setsid and lost their parent. The other two find processes that
+have cleared their environment.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 MARK: Final = "ODRADEK_PROCESS"
-"""The variable of the environment with the mark."""
+"""Name of the environment variable that contains the mark."""
 KILLED_S: Final = stretched(10.0)
-"""How long processes may take to end after SIGKILL."""
+"""How long processes may take to end after SIGKILL, in seconds."""
 _PROC: Final = Path("/proc")
 _ENDED: Final = frozenset({"Z", "X", psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD})
 _PAUSE_S: Final = 0.002
@@ -35,29 +36,29 @@ _PR_SET_CHILD_SUBREAPER: Final = 36
 
 
 class StillAlive(OdradekError):
-    """Processes of the job that cannot be killed: they may write to the broker of the next run."""
+    """Processes of the job cannot be killed. They could write to the broker of the next run."""
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A row of the system's table of processes."""
+    """One row of the system's process table."""
 
     pid: int
     parent: int
     group: int
     session: int
     started: float
-    """With the process id it names a process for good. In units of the system."""
+    """Start time in units of the system. Process id and start time together identify a process uniquely."""
     has_ended: bool
-    """It waits for its parent to ask for its exit code."""
+    """The process has ended, but its parent has not yet read its exit code."""
     is_marked: bool
 
 
 class Tree:
-    """The processes that carry a mark, or come from the roots."""
+    """The processes with a mark, and the descendants of the roots."""
 
     def __init__(self, mark: str, roots: Iterable[int] = ()) -> None:
-        """``mark`` is the begin of the variable's value: several trees may be parts of a larger one."""
+        """``mark`` is a prefix of the variable's value, so that several trees can be parts of a larger one."""
         self._mark = f"{MARK}={mark}".encode()
         self._roots = frozenset(roots)
         self._groups = set(roots)
@@ -65,34 +66,34 @@ class Tree:
         self._lock = threading.Lock()
 
     def processes(self) -> list[Process]:
-        """Those that are alive, in the order of their process ids."""
+        """The processes that are alive, by process id."""
         with self._lock:
             rows = list(table(self._mark))
             inside = members(rows, self._groups, self._known)
             self._known = {(each.pid, each.started) for each in inside}
-            # The number of a group that has ended may be another one's later. One that exists though nothing was seen of it
-            # is of processes that come and go faster than a look at the table takes.
+            # The id of a process group that has ended may be reused. A group that exists although none of its processes was
+            # seen consists of processes that start and end faster than the process table can be read.
             seen = {each.group for each in inside if each.group > 1}
             self._groups = seen | {each for each in self._groups - seen if _exists(each)}
         _reap(each for each in rows if each.pid not in self._roots and (each in inside or _is_adopted(each)))
         return sorted((each for each in inside if not each.has_ended), key=lambda each: each.pid)
 
     def tell(self, *numbers: signal.Signals) -> list[Process]:
-        """Signals to all of it, in this order; gives those that were there."""
+        """Send signals to all processes, in this order. Returns the processes."""
         told = self.processes()
         for number in numbers:
             _send(self._groups, number)
         return told
 
     def freeze(self) -> None:
-        """Also what is started meanwhile."""
+        """Stop all processes with SIGSTOP, including those that are started in the meantime."""
         frozen: set[object] = set()
         while new := {*((each.pid, each.started) for each in self.processes()), *self._groups} - frozen:
             _send(self._groups, signal.SIGSTOP)
             frozen |= new
 
     def kill(self) -> int:
-        """Until none is left; gives how many were seen. `StillAlive` if some do not end."""
+        """Kill until no process is left. Returns how many were seen. Raises `StillAlive` if some do not end."""
         deadline = time.monotonic() + KILLED_S
         killed: set[tuple[int, float]] = set()
         groups: set[int] = set()
@@ -108,7 +109,7 @@ class Tree:
 
 
 def _send(groups: Iterable[int], number: signal.Signals) -> None:
-    """The system forks nothing in a group while it signals it. All of a group is in the same tree."""
+    """Signal process groups. The kernel forks nothing in a group while it signals it; a group belongs to one tree only."""
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
@@ -117,7 +118,7 @@ def _send(groups: Iterable[int], number: signal.Signals) -> None:
 def members(
     rows: Iterable[Process], groups: Collection[int], known: Collection[tuple[int, float]] = ()
 ) -> list[Process]:
-    """Of a table of processes those that are marked, or known, in one of the groups, or children of these."""
+    """The rows that are marked, known, in one of the groups, or children of such a process."""
     rows = [each for each in rows if each.pid != os.getpid()]
     inside = {
         each.pid: each
@@ -130,12 +131,12 @@ def members(
 
 
 def table(mark: bytes) -> Iterator[Process]:
-    """All processes that this one may see; those are marked whose environment has a variable that begins so."""
+    """All visible processes; ``is_marked`` for those with an environment variable that begins with the mark."""
     return table_by_proc(mark) if sys.platform == "linux" else table_by_psutil(mark)
 
 
 def table_by_proc(mark: bytes) -> Iterator[Process]:
-    """70 us for each process: a third of what psutil takes."""
+    """The process table from /proc. It takes 70 us per process, a third of psutil's time."""
     inner = b"\0" + mark
     for name in os.listdir(_PROC):
         if not name.isdecimal():
@@ -143,13 +144,13 @@ def table_by_proc(mark: bytes) -> Iterator[Process]:
         try:
             stat = _read(f"/proc/{name}/stat")
         except OSError:
-            continue  # it has ended since
-        # The name stands in parentheses, and may hold any character.
+            continue  # the process has ended since
+        # The name is in parentheses and may contain any character.
         state, parent, group, session, *more = stat[stat.rindex(b")") + 2 :].split()
         has_ended = state.decode() in _ENDED
         environment = b""
         if not has_ended:
-            with contextlib.suppress(OSError):  # another user's
+            with contextlib.suppress(OSError):  # the process of another user
                 environment = _read(f"/proc/{name}/environ")
         yield Process(
             int(name),
@@ -201,7 +202,7 @@ def _named(process: Process) -> str:
 
 
 def await_ends(pids: Iterable[int], timeout_s: float) -> bool:
-    """Whether all these processes have ended in time."""
+    """Wait for all these processes to end. Returns False after the timeout."""
     deadline = time.monotonic() + timeout_s
     return all([_has_ended_by(deadline, pid) for pid in pids])
 
@@ -213,7 +214,7 @@ def _has_ended_by(deadline: float, pid: int) -> bool:
         except ProcessLookupError:
             return True
         except OSError:
-            pass  # the kernel is older than 5.3
+            pass  # kernels before 5.3 have no pidfd_open
         else:
             with contextlib.closing(_Descriptor(descriptor)):
                 poll = select.poll()
@@ -245,12 +246,12 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_adopted(process: Process) -> bool:
-    """A child that this process has started has its session, or one of its own."""
+    """Whether this process adopted it. Its own children have its session, or one of their own."""
     return process.session not in (os.getsid(0), process.pid)
 
 
 def _reap(orphans: Iterable[Process]) -> None:
-    """Ask for the exit codes of those that have come to this process. Those of its own children are `Popen`'s to ask for."""
+    """Read the exit codes of adopted processes. Those of its own children are left to `Popen`."""
     for each in orphans:
         if each.has_ended and each.parent == os.getpid():
             with contextlib.suppress(ChildProcessError):
@@ -258,8 +259,10 @@ def _reap(orphans: Iterable[Process]) -> None:
 
 
 class _Orphans:
-    """Where Linux has it, orphans below this process become its children while a job runs: the first process of a container
-    often asks for no exit code, and each run would leave its dead there."""
+    """Adopt orphans below this process while a job runs (Linux only).
+
+    PID 1 of a container often reaps no processes, so each run would otherwise leave zombies.
+    """
 
     def __init__(self) -> None:
         self._count = 0

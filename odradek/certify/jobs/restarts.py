@@ -1,4 +1,4 @@
-"""What a supervisor does with an instance that has ended: whether it starts it again, and when."""
+"""The restart policy of the supervisor: whether an ended instance is started again, and when."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ LONGEST_DELAY_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """Which ends of an instance are followed by a start."""
+    """After which exits an instance is started again."""
 
     with_success: bool
-    """Exit code 0 too."""
+    """Whether exit code 0 is followed by a restart too."""
     most: int | None
-    """Of each instance; None: without a limit."""
+    """Maximum number of restarts of each instance; None for no limit."""
 
     @classmethod
     def parse(cls, text: str) -> Restart:
-        """``always``, ``on-failure``, ``never``, or how often after a failure. ``ValueError`` for all else."""
+        """Parse ``always``, ``on-failure``, ``never``, or the maximum number of restarts after failures (else
+        ``ValueError``).
+        """
         if text in _NAMED:
             return _NAMED[text]
         if not text.isdecimal():
@@ -32,25 +34,25 @@ class Restart:
         return next((name for name, each in _NAMED.items() if each == self), str(self.most))
 
     def starts_again(self, code: int, starts: int) -> bool:
-        """After this exit code (of a signal: below 0) of an instance that was started again so often before."""
+        """Whether to restart an instance after this exit code (negative for a signal) and number of earlier restarts."""
         return (code != 0 or self.with_success) and (self.most is None or starts < self.most)
 
 
 ALWAYS: Final = Restart(with_success=True, most=None)
-"""As ``restartPolicy: Always`` of Kubernetes."""
+"""Same as ``restartPolicy: Always`` in Kubernetes."""
 ON_FAILURE: Final = Restart(with_success=False, most=None)
 NEVER: Final = Restart(with_success=False, most=0)
 _NAMED: Final = {"always": ALWAYS, "on-failure": ON_FAILURE, "never": NEVER}
 
 
 class BackOff:
-    """The delay before an instance is started again: longer from one short life to the next, as supervisors do."""
+    """The delay before a restart, which grows while the instance keeps ending soon after its start."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_DELAY_S
 
     def delay_s(self, life_s: float) -> float:
-        """0 after a life that was not short."""
+        """The delay in seconds after an instance that ran this long; 0 if it did not end soon."""
         if life_s >= SHORT_LIFE_S:
             self._next_s = FIRST_DELAY_S
             return 0.0

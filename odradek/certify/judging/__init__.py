@@ -1,1 +1,1 @@
-"""What is right: rows, comparison, findings, the user's check."""
+"""Judge a run: rows, comparison, findings, and the user's check."""

@@ -1,4 +1,4 @@
-"""Whether two runs without faults came to the same outputs, and where not, which records differ."""
+"""Whether two runs without faults have the same outputs, and which records differ."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ def agreed(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> tuple[Fields, list[str]]:
-    """(the fields that cannot be compared, the records that differ even without them); no lines: the runs agree."""
+    """The fields that cannot be compared, and a description of the records that differ without them; empty if the runs
+    agree.
+    """
     also = frozenset(also)
     if compare(rows(first, ignored, also), rows(second, ignored, also), how):
         ignored |= differing_fields(first, second)
@@ -28,15 +30,15 @@ def agreed(
 
 
 def compared(how: Compare, also: Iterable[str] = ()) -> str:
-    """What is compared, for the certificate.
+    """Describe what is compared, for the certificate.
 
     >>> compared(Compare.KEYED, ["partition"])
     'compared: topic, key, value, headers, partition (--compare keyed)'
     >>> compared(Compare.NONE)
-    'compared: nothing; the check alone judges'
+    'compared: nothing; only the check decides'
     """
     if how is Compare.NONE:
-        return "compared: nothing; the check alone judges"
+        return "compared: nothing; only the check decides"
     return (
         f"compared: {', '.join(['topic', 'key', 'value', 'headers', *sorted(also)])} (--compare {how.value})"
     )
@@ -49,14 +51,14 @@ def differing(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> list[str]:
-    """Up to `LINES_MAX` lines of what one run has and the other has not, or has otherwise; a line counts the others."""
+    """The differences between two runs in up to `LINES_MAX` lines, and a line with the number of omitted ones."""
     also = frozenset(also)
     one, two = rows(first, ignored, also), rows(second, ignored, also)
     difference = compare(one, two, how)
     lines = [
         *_counted({**difference.lost, **difference.unexpected, **difference.duplicated}, one, two),
-        *(f"other in run 2: {each.words('run 1 has')}" for each in difference.changed),
-        *(f"other order in run 2: {each.words('run 1 has')}" for each in difference.reordered),
+        *(f"changed in run 2: {each.words('run 1 has')}" for each in difference.changed),
+        *(f"reordered in run 2: {each.words('run 1 has')}" for each in difference.reordered),
     ]
     more = len(lines) - LINES_MAX
     return [*lines[:LINES_MAX], *([f"and {more} more"] if more > 0 else [])]

@@ -1,6 +1,6 @@
-"""The user's own word on what is right: a command that gets the outputs, and judges them by its exit code.
+"""The user's check: a command that gets the outputs, and whose exit code says whether they are correct.
 
-It may look at a database or at files of the job: it is asked before the folder of the run goes.
+The command may query a database or read files of the job. It runs before the run's directory is deleted.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from odradek.topics import Record
 
 TIMEOUT_S: Final = stretched(60.0)
 NOT_YET: Final = 75
-"""Exit code (EX_TEMPFAIL): records are missing that may still come; the check is to be asked again."""
+"""Exit code (EX_TEMPFAIL) for missing records that may still arrive; the check is then called again."""
 PARQUET: Final = "{parquet}"
-"""In a command: the path of a file with the same records."""
+"""Placeholder for the path of a Parquet file with the same records."""
 INSTANCE: Final = "instance"
-"""Of the values: the numbers of all instances that were started, ``1 2``."""
+"""Placeholder for the numbers of all instances that were started, such as ``1 2``."""
 _SAID_MAX: Final = 2000
 _GIVES_UP_S: Final = 1.0
-"""What the pipes of a command that was killed get to close: a process that has left its session may keep them."""
+"""How long the pipes of a killed command may stay open, in seconds: a process in another session may have inherited them."""
 _KINDS: Final = {
     each.value: each
     for each in (
@@ -51,13 +51,13 @@ _NO_VALUES: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The command, and the directory that it is started in."""
+    """The command and its working directory."""
 
     command: str
     directory: Path | None = None
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """With the placeholders that have a value. Other braces are the shell's, or awk's."""
+        """Replace the known placeholders. Other braces belong to the shell or to awk."""
         filled = self.command
         for name, value in values.items():
             word = value if name == INSTANCE else shlex.quote(value)
@@ -66,7 +66,7 @@ class Check:
 
 
 def ndjson(records: Iterable[Record]) -> str:
-    """A line for each record: topic, partition, offset, timestamp_ms, key, value, headers. Bytes are in hexadecimal."""
+    """One JSON line per record: topic, partition, offset, timestamp_ms, key, value, headers. Bytes are hexadecimal."""
     return "".join(json.dumps(_shown(each), ensure_ascii=False) + "\n" for each in records)
 
 
@@ -87,7 +87,7 @@ def _text(data: str | bytes | None) -> str | None:
 
 
 def write_parquet(records: Iterable[Record], path: Path) -> None:
-    """The columns of Spark's Kafka source, and ``headers`` as it has them with ``includeHeaders``."""
+    """Write the columns of Spark's Kafka source, with ``headers`` as with ``includeHeaders``."""
     try:
         import pyarrow as pa
         from pyarrow import parquet
@@ -124,25 +124,25 @@ def _bytes(data: str | bytes | None) -> bytes | None:
     return data.encode() if isinstance(data, str) else data
 
 
-def asked(
+def run_check(
     command: str,
     records: Iterable[Record],
     values: Mapping[str, str] = _NO_VALUES,
     again: Callable[[], Sequence[Record] | None] = lambda: None,
     directory: Path | None = None,
 ) -> list[Finding]:
-    """Nothing if the command ends with exit code 0.
+    """Run the check, and return its findings; empty if it ends with exit code 0.
 
-    It reads the committed records as NDJSON on its standard input; where it has ``{parquet}`` in it, it gets them as a file
-    too. ``values`` are the other placeholders, by their names without braces: ``bootstrap``, ``data``, ``run`` and
-    ``instance``; the environment has them as ``ODRADEK_DATA`` and so on.
+    The command reads the committed records as NDJSON from standard input. If it contains ``{parquet}``, it also gets them as
+    a file. ``values`` are the other placeholders by their names without braces: ``bootstrap``, ``data``, ``run`` and
+    ``instance``. They are also environment variables: ``ODRADEK_DATA`` and so on.
 
-    ``again`` is called when it ends with exit code `NOT_YET`: it waits a moment and returns the records as they are then,
-    or None when there is no time any more.
+    ``again`` is called if the exit code is `NOT_YET`. It waits for a moment and returns the current records, or None if
+    there is no time left.
     """
     check = Check(command, directory)
     while True:
-        code, lines = _answer(check, list(records), values)
+        code, lines = _run_once(check, list(records), values)
         if code == NOT_YET and (now := again()) is not None:
             records = now
             continue
@@ -150,7 +150,7 @@ def asked(
 
 
 def _findings(command: str, code: int | None, lines: Sequence[str]) -> list[Finding]:
-    """Lines that begin with a kind of finding and a colon are such findings; without any the check refuses the outputs."""
+    """Findings from the output: a line that begins with a kind and a colon is one. Without such lines, the check refuses."""
     if code == 0:
         return []
     said: defaultdict[Kind, list[str]] = defaultdict(list)
@@ -161,16 +161,16 @@ def _findings(command: str, code: int | None, lines: Sequence[str]) -> list[Find
     if said:
         return [Finding(kind, f"{command} says so", tuple(found)) for kind, found in said.items()]
     if code is None:
-        sentence = f"{command} has not ended within {TIMEOUT_S:.0f} s"
+        sentence = f"{command} did not end within {TIMEOUT_S:.0f} s"
     elif code == NOT_YET:
-        sentence = f"{command} ended with exit code {code} (not yet) until there was no time any more"
+        sentence = f"{command} ended with exit code {code} (not yet) until there was no time left"
     else:
         sentence = f"{command} ended with exit code {code}"
     return [Finding(Kind.REFUSED, sentence, tuple(lines))]
 
 
-def _answer(check: Check, records: list[Record], values: Mapping[str, str]) -> tuple[int | None, list[str]]:
-    """(exit code, lines that it printed); None if it did not end in time. Each call has a folder of its own."""
+def _run_once(check: Check, records: list[Record], values: Mapping[str, str]) -> tuple[int | None, list[str]]:
+    """Run the command in a new directory. Returns its exit code (None after a timeout) and its output lines."""
     with tempfile.TemporaryDirectory(prefix="odradek-check-") as folder:
         if PARQUET in check.command:
             path = Path(folder) / "outputs.parquet"
@@ -198,7 +198,7 @@ def _environment(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ended(process: subprocess.Popen[bytes], told: bytes) -> tuple[int | None, bytes]:
-    """Its exit code and output; its whole session is killed where it does not end, and where the user interrupts."""
+    """Wait for exit code and output. Kills the whole session after a timeout or an interrupt by the user."""
     with process:
         try:
             output, _ = process.communicate(told, TIMEOUT_S)

@@ -1,7 +1,7 @@
-"""The outputs of a run against those of a reference run: what is lost, duplicated, changed, unexpected, reordered.
+"""Compare the outputs of a run with those of a reference run: lost, duplicated, changed, unexpected, reordered.
 
-Rows are compared as multisets (``rows``), by the last value of each key (``keyed``), or in their order within each key
-(``ordered-by-key``). The demo and the pipeline of Spark are judged by this module too.
+Rows are compared as multisets (``rows``), by the last value of each key (``keyed``), or by their order within each key
+(``ordered-by-key``). The demo and the Spark pipeline use this module too.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from odradek.certify.judging.rows import Data, Row, shown
 
 
 class Compare(Enum):
-    """How rows are compared; the values are those of ``--compare``."""
+    """Method of comparison; the values are those of ``--compare``."""
 
     ROWS = "rows"
     KEYED = "keyed"
     ORDERED = "ordered-by-key"
     NONE = "none"
-    """Not at all: the user's check alone says what is right."""
+    """No comparison: only the user's check decides."""
 
 
 class Change(NamedTuple):
-    """A row of the reference run, and the one that is there in its place."""
+    """A row of the reference run, and the row that the run has instead."""
 
     expected: Row
     found: Row
@@ -40,7 +40,7 @@ class Change(NamedTuple):
         return self.words("without faults")
 
     def words(self, where: str) -> str:
-        """``where`` is the expected row."""
+        """Description of the difference. ``where`` introduces the expected row."""
         return f"{self.found}: {'; '.join(self._parts(where))}"
 
     def _parts(self, where: str) -> Iterable[str]:
@@ -65,25 +65,25 @@ def _headers(one: Row, two: Row) -> Iterable[tuple[str, str, str]]:
 
 
 class Order(NamedTuple):
-    """A key whose rows are in another order; without a key it is a partition."""
+    """A key whose rows are in a different order. Rows without a key are compared by partition instead."""
 
     topic: str
     key: Data
     partition: int | None
     expected: tuple[Row, ...]
     found: tuple[Row, ...]
-    """In their order; of ``keyed`` only the last row each.
+    """The rows in the order of the run. With ``keyed``, only the last row of each run.
 
     >>> str(Order("out", "k", None, (Row("out", "k", "1"),), (Row("out", "k", "2"),)))
     'out: key k: 2, without faults 1'
     """
 
     def __str__(self) -> str:
-        """``out: key k: 2, without faults 1``, from the first row that differs."""
+        """``out: key k: 2, without faults 1``, starting with the first row that differs."""
         return self.words("without faults")
 
     def words(self, where: str) -> str:
-        """``where`` is the expected order."""
+        """Description of the difference. ``where`` introduces the expected order."""
         whose = (
             f"{self.topic}: key {shown(self.key)}"
             if self.key is not None
@@ -97,7 +97,7 @@ class Order(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What a run has not, has too often, has otherwise, or has though no reference run had it."""
+    """The differences between a run and a reference run."""
 
     lost: Counter[Row] = field(default_factory=Counter)
     duplicated: Counter[Row] = field(default_factory=Counter)
@@ -105,14 +105,14 @@ class Difference:
     changed: Counter[Change] = field(default_factory=Counter)
     reordered: tuple[Order, ...] = ()
     redelivered: Counter[Row] = field(default_factory=Counter)
-    """Repeats that the comparison allows: they make no difference."""
+    """Duplicates that the comparison allows. They do not count as a difference."""
 
     def __bool__(self) -> bool:
         return bool(self.lost or self.duplicated or self.unexpected or self.changed or self.reordered)
 
     @property
     def summary(self) -> str:
-        """``lost 0, duplicated 0``, and what else there is."""
+        """``lost 0, duplicated 0``, and any other kinds with a count above 0."""
         more = {
             "changed": self.changed.total(),
             "unexpected": self.unexpected.total(),
@@ -125,23 +125,23 @@ class Difference:
 
 
 Identity = Callable[[Row], Hashable]
-"""What two rows share of which one is there in place of the other."""
+"""Function that returns what two rows must have in common for one to be a changed version of the other."""
 
 
 def by_content(row: Row) -> Hashable:
-    """Topic, key and value, null and empty alike."""
+    """Topic, key and value; null equals empty."""
     return row.topic, row.key or "", row.value or ""
 
 
 def by_key(row: Row) -> Hashable:
-    """Topic and key, where no key has more than one row."""
+    """Topic and key, for topics in which no key has more than one row."""
     return row.topic, row.key
 
 
 def compare(
     expected: Sequence[Row], found: Sequence[Row], how: Compare, identity: Identity = by_content
 ) -> Difference:
-    """``expected`` are the rows of a reference run, ``found`` those of a run with faults, both by partition and offset."""
+    """Compare the rows of a reference run with those of another run, both ordered by partition and offset."""
     if how is Compare.NONE or expected == found:
         return Difference()
     if how is Compare.KEYED:
@@ -154,7 +154,7 @@ def compare(
 
 def _multisets(expected: Iterable[Row], found: Iterable[Row], identity: Identity) -> Difference:
     wanted, got = Counter(expected), Counter(found)
-    if dict.__eq__(wanted, got):  # Counter's own comparison is a loop in Python
+    if dict.__eq__(wanted, got):  # Counter.__eq__ is a loop in Python
         return Difference()
     missing, more = wanted - got, got - wanted
     changed = _changed(missing, more, wanted, identity)
@@ -169,7 +169,7 @@ def _multisets(expected: Iterable[Row], found: Iterable[Row], identity: Identity
 def _changed(
     missing: Counter[Row], more: Counter[Row], wanted: Counter[Row], identity: Identity
 ) -> Counter[Change]:
-    """Each unexpected row with a missing one of the same identity."""
+    """Pair each unexpected row with a lost row of the same identity."""
     places: defaultdict[Hashable, list[Row]] = defaultdict(list)
     for row in missing.elements():
         places[identity(row)].append(row)
@@ -184,7 +184,7 @@ _Key = tuple[str, Data]
 
 
 def _keyed(expected: Iterable[Row], found: Iterable[Row]) -> Difference:
-    """Rows without a key are compared as rows: they have no last value."""
+    """Compare the last value of each key. Rows without a key are compared as multisets."""
     keyless = _multisets(
         (row for row in expected if row.key is None), (row for row in found if row.key is None), by_content
     )
@@ -231,7 +231,7 @@ def _by_key(rows: Iterable[Row]) -> dict[_Key, list[Row]]:
 
 
 def _reordered(expected: Iterable[Row], found: Iterable[Row]) -> Iterable[Order]:
-    """Of multisets that are equal. Rows without a key have an order where their partitions are compared."""
+    """Keys with a different order, for equal multisets. Rows without a key are ordered if their partitions are compared."""
     one, two = _sequences(expected), _sequences(found)
     for key in one:
         if one[key] != two[key]:

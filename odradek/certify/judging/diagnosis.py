@@ -1,4 +1,4 @@
-"""From a run that failed to the places of its bad records, which its diagnosis begins with (`lints.causes`)."""
+"""Find the partitions and offsets of a failed run's bad records, with which its diagnosis begins (`lints.causes`)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from odradek.topics import Record
 def bad(
     run: Run, findings: Sequence[Finding], expected: Reference | None, warned: Iterable[Lint] = ()
 ) -> Bad:
-    """``expected``: None where the user's check alone judges; no record is known to be bad then.
+    """Describe what is wrong with a run, for the diagnosis.
 
-    ``warned`` is what two runs without faults have shown.
+    ``expected`` is None if only the user's check decides; then no single record is known to be bad. ``warned`` are the lints
+    of two runs without faults.
     """
     outputs = run.outputs
     difference = Difference() if expected is None else expected.difference(outputs.committed)
@@ -42,7 +43,7 @@ def bad(
 
 
 class _Places:
-    """Where the records of a row are: those that readers get, or all others."""
+    """The places of each row's records: those that read_committed readers get, and the others."""
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

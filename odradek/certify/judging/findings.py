@@ -1,4 +1,4 @@
-"""The verdict on one run: lost, duplicated, torn, reordered, stuck and so on, each with its evidence."""
+"""The findings of one run, with evidence: lost, duplicated, torn, reordered, stuck and so on."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from odradek.certify.judging.rows import Fields, Row, row, rows
 from odradek.topics import Record
 
 EVIDENCE_MAX: Final = 20
-"""Records that a finding shows; it counts the others."""
+"""Maximum number of records that a finding lists; it also gives the number of the others."""
 
 
 class Kind(Enum):
-    """What is wrong with a run."""
+    """Kinds of findings."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -28,9 +28,9 @@ class Kind(Enum):
     STUCK = "stuck"
     REFUSED = "refused by the check"
     UNFINISHED = "unfinished"
-    """All instances ended with code 0 before the input was done. No failure: a supervisor may start them again."""
+    """All instances ended with code 0 before the input was processed. Not a failure: a supervisor may start them again."""
     REDELIVERED = "redelivered"
-    """Repeats that the comparison allows. No failure."""
+    """Duplicates that the comparison allows. Not a failure."""
 
     @property
     def is_failure(self) -> bool:
@@ -38,21 +38,21 @@ class Kind(Enum):
 
 
 class Ending(Enum):
-    """How a run came to its end."""
+    """Ways in which a run can end."""
 
     FINISHED = "finished"
-    """The job has done its work: what is missing in the outputs is lost."""
+    """The job has finished: records missing from the outputs are lost."""
     UNFINISHED = "unfinished"
-    """All instances ended with code 0 before the input was done: what is missing may still come."""
+    """All instances ended with code 0 before the input was processed: missing records may still be written."""
     IDLE = "idle"
-    """The job is alive, and asks for no change any more (`Workload.patience_s`): stuck, and what is missing is lost."""
+    """The job is alive but has requested no change for `Workload.patience_s`: it is stuck, and missing records are lost."""
     OVERDUE = "overdue"
-    """The deadline of the run passed, or instances ended with an error and none starts again: stuck."""
+    """The run exceeded its deadline, or instances ended with an error and none is restarted: it is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, and the records that show it."""
+    """One problem of a run, and the records that show it."""
 
     kind: Kind
     sentence: str
@@ -76,25 +76,25 @@ def failed(findings: Iterable[Finding]) -> bool:
 
 
 def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """What is wrong, each kind once, in the order of the findings."""
+    """The kinds of the findings, each once, in their order."""
     return tuple(dict.fromkeys(each.kind.value for each in findings))
 
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """What the output topics held when a run was over."""
+    """The output topics at the end of a run."""
 
     committed: Sequence[Record]
-    """As read_committed returns them."""
+    """The records that read_committed consumers get."""
     written: Sequence[Record]
-    """All of them, those of aborted and open transactions too."""
+    """All records, including those of aborted and open transactions."""
     ending: Ending = Ending.FINISHED
     why_not: str = ""
-    """Of a run that did not finish."""
+    """Why the run did not finish; empty if it did."""
     open_transactions: Sequence[str] = field(default_factory=tuple)
-    """Those that hold up read_committed readers of the outputs at the end, as sentences."""
+    """Open transactions that hold back the last stable offset of the outputs at the end, as sentences."""
     said: Sequence[Finding] = field(default_factory=tuple)
-    """By the user's check, which was asked while the broker and the folder of the run were there."""
+    """Findings of the user's check, which runs while the broker and the run's directory still exist."""
 
     @property
     def finished(self) -> bool:
@@ -102,13 +102,13 @@ class Outputs:
 
     @property
     def may_still_come(self) -> bool:
-        """What is missing is not lost yet: the run was over before the job was."""
+        """Whether missing records may still be written: the run ended before the job had finished."""
         return self.ending in (Ending.UNFINISHED, Ending.OVERDUE)
 
 
 @dataclass(slots=True)
 class Reference:
-    """What each run has to come to."""
+    """The expected outputs of each run."""
 
     records: Sequence[Record]
     how: Compare
@@ -124,8 +124,10 @@ class Reference:
 
 
 def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
-    """All that is found in the run (`failed`); empty: its outputs are right by the reference, where there is one, and by the
-    user's check, where one was asked."""
+    """The findings of a run. Without failures among them (`failed`), its outputs are correct.
+
+    They come from the comparison with the reference, if there is one, and from the user's check, if there is one.
+    """
     difference = Difference() if reference is None else reference.difference(outputs.committed)
     return [
         *_of_the_end(outputs, difference),
@@ -135,12 +137,12 @@ def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
 
 
 def stuck(outputs: Outputs) -> list[Finding]:
-    """What has no end: the run itself, or a transaction that it left open."""
+    """The findings of kind stuck: the run did not end, or it left a transaction open."""
     return [each for each in _of_the_end(outputs, Difference()) if each.kind is Kind.STUCK]
 
 
 _MISSING: Final = frozenset({Kind.LOST, Kind.TORN, Kind.REFUSED})
-"""What is no fault while records may still come. A check that only refuses may do so because they are missing."""
+"""Kinds that are not failures while records may still be written. A check may refuse only because records are missing."""
 _SUPERVISOR: Final = (
     "A supervisor that always restarts (--restart always, as Kubernetes does) starts it again; "
     "one that restarts failures only does not"
@@ -151,14 +153,12 @@ def _of_the_end(outputs: Outputs, difference: Difference) -> list[Finding]:
     found = []
     missing = _still_missing(outputs, difference)
     if outputs.ending is Ending.UNFINISHED:
-        sentence = (
-            f"{outputs.why_not or 'all instances ended with code 0 before the input was done'}. {_SUPERVISOR}"
-        )
+        sentence = f"{outputs.why_not or 'all instances ended with code 0 before the input was processed'}. {_SUPERVISOR}"
         found.append(Finding(Kind.UNFINISHED, sentence, missing))
     elif not outputs.finished:
-        found.append(Finding(Kind.STUCK, outputs.why_not or "the run came to no end", missing))
+        found.append(Finding(Kind.STUCK, outputs.why_not or "the run did not end", missing))
     if outputs.open_transactions:
-        sentence = "an open transaction holds up read_committed readers of the output"
+        sentence = "an open transaction holds back read_committed consumers of the output"
         found.append(Finding(Kind.STUCK, sentence, tuple(outputs.open_transactions)))
     return found
 
@@ -166,9 +166,11 @@ def _of_the_end(outputs: Outputs, difference: Difference) -> list[Finding]:
 def _still_missing(outputs: Outputs, difference: Difference) -> tuple[str, ...]:
     if not outputs.may_still_come:
         return ()
-    counted = [f"{_count(difference.lost)} not there yet"] if difference.lost else []
+    counted = [f"{_count(difference.lost)} not written yet"] if difference.lost else []
     refused = [each for each in outputs.said if each.kind in _MISSING]
-    said = [f"{each.sentence}: {line}" for each in refused for line in each.evidence or ("it said nothing",)]
+    said = [
+        f"{each.sentence}: {line}" for each in refused for line in each.evidence or ("it printed nothing",)
+    ]
     return (*counted, *said[:EVIDENCE_MAX])
 
 
@@ -185,7 +187,7 @@ def _of_the_records(reference: Reference | None, outputs: Outputs, difference: D
     places = _Places(outputs.committed, reference.ignored)
     for kind, counted, word in (
         (Kind.DUPLICATED, difference.duplicated, "more than once"),
-        (Kind.UNEXPECTED, difference.unexpected, "that no run without faults has"),
+        (Kind.UNEXPECTED, difference.unexpected, "that no run without faults wrote"),
         (Kind.REDELIVERED, difference.redelivered, "more than once, which the comparison allows"),
     ):
         if counted:
@@ -195,7 +197,9 @@ def _of_the_records(reference: Reference | None, outputs: Outputs, difference: D
         evidence = tuple(
             f"{each} ({places.of(each.found)})" for each in list(difference.changed)[:EVIDENCE_MAX]
         )
-        sentence = f"{_count(difference.changed)} other than without faults (--ignore names what may differ)"
+        sentence = (
+            f"{_count(difference.changed)} different from a run without faults (--ignore excludes fields)"
+        )
         found.append(Finding(Kind.CHANGED, sentence, evidence))
     if difference.reordered and is_last_word:
         keys = tuple(map(str, difference.reordered[:EVIDENCE_MAX]))
@@ -216,7 +220,7 @@ def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[
 
 
 def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
-    """Lost rows whose key is complete in another output topic: a part of what belongs together is visible."""
+    """Lost rows whose key is complete in another output topic: consumers see only a part of the records of one input."""
     topics: defaultdict[object, set[str]] = defaultdict(set)
     incomplete = {(each.topic, each.key) for each in lost}
     for each in reference.rows:
@@ -231,9 +235,9 @@ def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
 
 
 class _Places:
-    """Where the records of a row are: partition, offset, producer, epoch, outcome of their transaction.
+    """The places of each row's records: partition, offset, producer, epoch, outcome of their transaction.
 
-    ``ignored`` are the fields that the rows do not have.
+    ``ignored`` are the fields that rows do not contain.
     """
 
     def __init__(self, records: Iterable[Record], ignored: Fields) -> None:

@@ -1,6 +1,6 @@
-"""What a job could be exactly once by, as its runs without faults show it, and what a lint leaves of that.
+"""The mechanisms by which a job could be exactly once, as its runs without faults show them, and the lints that defeat them.
 
-A job without any of it promises nothing, however many faults it happens to survive.
+A job without any mechanism gets the verdict "no promise", even if it survives all faults.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 
 @dataclass(frozen=True, slots=True)
 class Mechanism:
-    """One thing by which a job could be exactly once. That it is, only runs with faults show."""
+    """A mechanism that could make a job exactly once. Only runs with faults show whether it does."""
 
     name: str
     sentence: str
     example: str = ""
-    """The exchange that shows it; empty where none does."""
+    """The exchange that shows the mechanism; empty if none does."""
 
     def as_dict(self) -> dict[str, str]:
         return {"name": self.name, "sentence": self.sentence, "example": self.example}
@@ -37,15 +37,15 @@ READS_OUTPUT: Final = "reads-own-output"
 CHECK: Final = "check"
 KEYED: Final = "keyed"
 
-_SAID: Final = {
-    FENCED: "the transaction with the outputs has the positions of the input, with member and generation of the group: "
-    "who lost its partitions is refused (KIP-447)",
-    STABLE: "the transaction with the outputs has the positions of the input, and its transactional.id is the same at each "
+_SENTENCES: Final = {
+    FENCED: "the transaction of the outputs contains the input's offsets with the member and generation of the group: "
+    "a member that has lost its partitions is fenced (KIP-447)",
+    STABLE: "the transaction of the outputs contains the input's offsets, and its transactional.id is the same at each "
     "start: the new producer fences the old one",
-    ELSEWHERE: "the positions of the input are outside of Kafka: in a checkpoint, a file or a database",
-    READS_OUTPUT: "the job reads its own output: it can find out what it has written",
+    ELSEWHERE: "the input's offsets are stored outside Kafka: in a checkpoint, a file or a database",
+    READS_OUTPUT: "the job reads its own output, so it can find out what it has written",
     CHECK: "--check judges each run",
-    KEYED: "--compare keyed allows that a record comes again",
+    KEYED: "--compare keyed allows duplicates",
 }
 
 LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
@@ -57,23 +57,22 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "spark-sink": frozenset({CHECK, KEYED}),
     "streams-at-least-once": frozenset({CHECK, KEYED}),
 }
-"""The lints of a run without faults that leave no promise, but where one of these mechanisms is seen as well.
+"""Lints of a run without faults that defeat all mechanisms except these.
 
-Each of them speaks of something that no transaction holds: of a record that it does not contain, or of a position that is
-committed without it. Any other lint caps nothing: what it warns of is found by a fault, or is held by what was seen besides
-(`changing-id` where the positions are fenced).
+Each of them concerns a record or an offset that is written outside the transaction. Any other lint defeats no mechanism,
+because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
 """
 
-_MOOT_BY: Final[Mapping[str, frozenset[str]]] = {
+_HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
     "offsets-outside": frozenset({ELSEWHERE, KEYED}),
     "auto-commit": frozenset({ELSEWHERE}),
     "changing-id": frozenset({FENCED}),
 }
-"""What needs no warning where one of these mechanisms is seen: it does no harm then."""
+"""Lints that need no warning if one of these mechanisms is present, because they are then harmless."""
 
 
 def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: bool) -> list[Mechanism]:
-    """What two runs without faults show, the strongest first; empty: the job promises nothing."""
+    """The mechanisms that two runs without faults show, the strongest first. Empty means the verdict "no promise"."""
     found = {
         FENCED: next(_fenced(one), None),
         STABLE: next(_stable(one, two), None),
@@ -83,33 +82,33 @@ def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: boo
         KEYED: "" if compare is Compare.KEYED else None,
     }
     return [
-        Mechanism(name, _SAID[name], example.line if isinstance(example, Exchange) else "")
+        Mechanism(name, _SENTENCES[name], example.line if isinstance(example, Exchange) else "")
         for name, example in found.items()
         if example is not None
     ]
 
 
 def caps(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """Those of a run without faults that leave no promise in spite of what was found."""
+    """The lints of a run without faults that defeat the mechanisms found."""
     seen = {each.name for each in found}
     return [each for each in lints if each.name in LIFTED_BY and not LIFTED_BY[each.name] & seen]
 
 
 def warnings(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """Those of a run without faults that can do harm."""
+    """The lints of a run without faults that can cause a failure."""
     seen = {each.name for each in found}
-    return [each for each in lints if not _MOOT_BY.get(each.name, frozenset()) & seen]
+    return [each for each in lints if not _HARMLESS_WITH.get(each.name, frozenset()) & seen]
 
 
-def _whole(evidence: Evidence) -> Iterator[Transaction]:
-    """Committed transactions with outputs and positions of the input in them."""
+def _with_outputs_and_offsets(evidence: Evidence) -> Iterator[Transaction]:
+    """Committed transactions that contain both outputs and offsets of the input."""
     for each in transactions(evidence):
         if each.is_committed and each.outputs and each.positions:
             yield each
 
 
 def _fenced(evidence: Evidence) -> Iterator[Exchange]:
-    for transaction in _whole(evidence):
+    for transaction in _with_outputs_and_offsets(evidence):
         for each in transaction.positions:
             if each.request.get("member_id") and each.request.get("generation_id", -1) >= 0:
                 yield each
@@ -118,15 +117,15 @@ def _fenced(evidence: Evidence) -> Iterator[Exchange]:
 def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
     theirs = set(
         two.transactional_ids
-    )  # of several instances each may have had nothing to do in one of the runs
-    return (each.positions[0] for each in _whole(one) if each.transactional_id in theirs)
+    )  # with several instances, some may have had nothing to do in one of the runs
+    return (each.positions[0] for each in _with_outputs_and_offsets(one) if each.transactional_id in theirs)
 
 
 def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
-    """Its positions come from no group: the job commits none, or asks for none.
+    """The job does not start from offsets of a group: it commits none, or never fetches them.
 
-    Of a producer without transactions a group's positions and those in a database are alike: a crash parts them from the
-    records. So this counts where the outputs are in transactions, or are none of Kafka.
+    For a producer without transactions it makes no difference whether offsets are in a group or in a database: a crash
+    separates them from the records. So this counts only if the outputs are written in transactions, or not to Kafka.
     """
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)
@@ -143,7 +142,10 @@ def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
 
 
 def _reads_output(evidence: Evidence) -> Iterator[Exchange]:
-    """As one that looks things up. Of a topic whose positions it commits it is a further stage of a pipeline."""
+    """Fetches of the job's own output.
+
+    A topic whose offsets it commits does not count: it is the next stage of a pipeline.
+    """
     staged = {name for each in evidence.exchanges if each.api in _COMMITS for name in each.topics}
     looked_up = evidence.outputs - staged - evidence.inputs
     return (each for each in evidence.exchanges if _reads(each, looked_up))

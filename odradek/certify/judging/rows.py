@@ -1,7 +1,7 @@
-"""What of a record is compared: topic, key, value and headers; on demand its partition and its timestamp.
+"""The parts of a record that are compared: topic, key, value and headers; partition and timestamp on demand.
 
-Null and the empty text are two values, and so are text and bytes. Fields of JSON values and headers that differ between two
-runs without faults are left out.
+Null and empty text are different values, and so are text and bytes. JSON fields and headers that differ between two runs
+without faults are excluded.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from odradek.topics import Record
 Data = str | bytes | None
 Headers = tuple[tuple[str, Data], ...]
 Fields = frozenset[str]
-"""Names of JSON fields, dots between levels; ``header NAME`` is that header, ``header *`` all of them."""
+"""Names of JSON fields, with dots between levels. ``header NAME`` is a header, ``header *`` all headers."""
 HEADER: Final = "header "
 ALL_HEADERS: Final = "header *"
 PARTITION: Final = "partition"
 TIMESTAMP: Final = "timestamp"
 ON_DEMAND: Final = (PARTITION, TIMESTAMP)
-"""What is compared only where ``--compare-also`` names it."""
+"""Fields that are compared only with ``--compare-also``."""
 _SHOWN_MAX: Final = 200
 
 
 class Row(NamedTuple):
-    """What of a record is compared."""
+    """The compared parts of a record."""
 
     topic: str
     key: Data
     value: Data
     headers: Headers = ()
-    """Sorted by name; headers of one name are in their order."""
+    """Sorted by name. Headers with the same name are in their original order."""
     partition: int | None = None
-    """None where partitions are not compared."""
+    """None if partitions are not compared."""
     timestamp_ms: int | None = None
-    """None where timestamps are not compared."""
+    """None if timestamps are not compared."""
 
     def __str__(self) -> str:
         """``out: key k, v``
@@ -53,7 +53,7 @@ class Row(NamedTuple):
 
 
 def shown(data: Data) -> str:
-    """For people, with null and empty text apart.
+    """The value as text for people, which distinguishes null from empty text.
 
     >>> shown(None), shown(""), shown("null"), shown("v"), shown(b"\\x01")
     ('null', '""', '"null"', 'v', '0x01')
@@ -70,7 +70,7 @@ def shown(data: Data) -> str:
 def rows(
     records: Iterable[Record], ignored: Fields = frozenset(), also: Iterable[str] = frozenset()
 ) -> list[Row]:
-    """``also`` is a part of `ON_DEMAND`."""
+    """The rows of these records. ``also`` is a subset of `ON_DEMAND`."""
     also = frozenset(also)
     return [row(each, ignored, also) for each in records]
 
@@ -90,7 +90,10 @@ def row(record: Record, ignored: Fields = frozenset(), also: frozenset[str] = fr
 
 
 def _headers(headers: Headers, ignored: Fields) -> Headers:
-    """Clients in which headers are a map send them in any order: only that of headers of one name says something."""
+    """Sort headers by name: clients that store headers in a map send them in any order.
+
+    Order matters within one name only.
+    """
     if ALL_HEADERS in ignored:
         return ()
     kept = [each for each in headers if HEADER + each[0] not in ignored] if ignored else headers
@@ -99,7 +102,7 @@ def _headers(headers: Headers, ignored: Fields) -> Headers:
 
 @lru_cache(maxsize=10_000)
 def without(value: str, ignored: Fields) -> str:
-    """A JSON value without these fields, its keys in their order; any other text as it is."""
+    """A JSON value without these fields, with sorted keys. Any other text is returned unchanged."""
     if not ignored:
         return value
     found = _object(value)
@@ -128,7 +131,7 @@ def _pruned(found: Mapping[str, Any], ignored: Fields, prefix: str) -> dict[str,
 
 
 def differing_fields(one: Iterable[Record], two: Iterable[Record]) -> Fields:
-    """The fields of JSON values and the headers that two runs without faults do not share: timestamps, random ids."""
+    """The JSON fields and headers that differ between two runs without faults, such as timestamps and random ids."""
     first, second = _field_values(one), _field_values(two)
     return frozenset(name for name in first.keys() | second.keys() if first[name] != second[name])
 

@@ -1,7 +1,7 @@
-"""What a trace says against a job, before anything has failed: the diagnosis in words.
+"""Lints: problems of a job that are visible in its trace before anything has failed.
 
-Each lint looks at the exchanges of one run and names what it saw. A lint alone is no verdict: in a run that did no harm it
-warns. Why another one lost or duplicated records, `causes` says: a lint is the reason only where it has to do with these.
+Each lint examines the exchanges of one run. A lint alone is a warning, not a failure. `causes` decides whether a lint
+explains lost or duplicated records: only if its exchanges concern those records.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ _LINTS: Final[tuple[Callable[[Evidence], Iterator[Lint]], ...]] = (
     consumers.no_fencing,
     producers.short_time_out,
 )
-"""The likeliest reason first."""
+"""The lints, the likeliest cause of a failure first."""
 
 
 def lint(evidence: Evidence) -> list[Lint]:
-    """The first sight of each thing that a run's trace shows, the likeliest reason first."""
+    """The first occurrence of each lint in a run's trace, the likeliest cause of a failure first."""
     return [found for each in _LINTS if (found := next(each(evidence), None)) is not None]

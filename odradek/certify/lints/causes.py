@@ -1,7 +1,7 @@
-"""Why a run failed: what its trace says against the job, as far as it lies in the causal past of the bad records.
+"""Find the causes of a failed run: the lints whose exchanges are in the causal past of the bad records.
 
-A lint says what a job does; that this is the reason takes more: that the job did it to the very records that are lost or
-there twice. What cannot be shown is no reason, and none at all is an honest answer.
+A lint shows that a job does something dangerous. It is reported as the cause only if the trace shows that the job did it
+to the lost or duplicated records. If no cause can be shown, none is reported.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _MISSING: Final = (Kind.LOST, Kind.TORN)
 _USUAL: Final = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"}
 )
-"""Errors that clients meet in healthy clusters, and handle by themselves."""
+"""Errors that clients also get in healthy clusters, and handle by themselves."""
 _TAKES_A_PLACE: Final = frozenset({"freeze", "second-copy", "remove-instance"})
-"""Faults by which two instances have the same number, or one comes in the place of another: by the certifier's own hand."""
+"""Faults with which the certifier itself runs two instances with one number, or replaces an instance."""
 
 
 def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
-    """The likeliest reason first; empty: the trace shows none."""
+    """The causes of the failure, the likeliest first; empty if the trace shows none."""
     case = Case(evidence, bad)
     found: dict[str, Lint] = {}
     for causes in (_CAUSES, _LESS_EXACT, _LAST):
@@ -39,11 +39,11 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
     return list(found.values())
 
 
-# -- records that are there twice --------------------------------------------------------------------------------------
+# -- duplicated records ------------------------------------------------------------------------------------------------
 
 
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
-    """Those that the transaction of a second record shows, or of any record where a check alone says that it is wrong."""
+    """Lints shown by the transaction of a duplicate. If only the check refused, by that of any record."""
     for each in found:
         shown = case.transaction_of(each.shown)
         if any(shown is not None and two.transaction is shown for _, two in case.pairs) or _is_refused_only(
@@ -53,7 +53,7 @@ def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
 
 
 def _is_refused_only(case: Case) -> bool:
-    """The check says no more than that something is wrong."""
+    """Whether the check refused without naming a kind."""
     return case.bad.kinds == {Kind.REFUSED}
 
 
@@ -90,7 +90,7 @@ def _revoked(case: Case) -> Iterator[Lint]:
 
 
 def _not_fenced(case: Case) -> Iterator[Lint]:
-    """Two producers committed the same positions, and the later one did not say by which member."""
+    """Two producers committed the same offsets, and the later commit did not contain its group member."""
     late = [
         each
         for one, two in case.pairs
@@ -106,7 +106,7 @@ def _not_fenced(case: Case) -> Iterator[Lint]:
 
 
 def _are_others(one: Write, two: Write) -> bool:
-    """Two producers by their ids, or by those of the broker where the job gives both one id."""
+    """Whether two producers wrote: their transactional ids differ, or their producer ids do although the job uses one id."""
     ours, theirs = one.exchange, two.exchange
     are_other = (
         ours.producer is not None and theirs.producer is not None and ours.producer[0] != theirs.producer[0]
@@ -115,7 +115,7 @@ def _are_others(one: Write, two: Write) -> bool:
 
 
 def _is_not_new(case: Case, transaction: Transaction) -> bool:
-    """It commits no position beyond those that were committed."""
+    """Whether the transaction commits no offset above those already committed."""
     sent = {id(each) for each in transaction.positions}
     return any(
         each.was_known and each.offset <= each.before for each in case.commits if id(each.exchange) in sent
@@ -123,7 +123,7 @@ def _is_not_new(case: Case, transaction: Transaction) -> bool:
 
 
 def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
-    """A transaction is open, and another id has come since: by its own id nothing ends it before its time-out."""
+    """A transaction is open, and the job now uses another id: no producer fences it, so it stays open until its timeout."""
     last = case.evidence.transactional_ids
     is_open = any(each.end is None and (each.outputs or each.positions) for each in case.transactions)
     if case.bad.is_any(Kind.STUCK) and (case.bad.is_held_up or is_open) and len(last) > 1:
@@ -131,7 +131,7 @@ def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
 
 
 def _uncommitted_input(case: Case) -> Iterator[Lint]:
-    """Only where records of the input were aborted in this run: those of the seeds are in the runs without faults too."""
+    """Only if input records were aborted during this run: those of the seeds are aborted in runs without faults too."""
     aborts = "abort-input" in case.bad.faults
     aborts = aborts or any(
         not each.is_committed and each.end is not None and case.evidence.inputs & set(one.topics)
@@ -142,7 +142,7 @@ def _uncommitted_input(case: Case) -> Iterator[Lint]:
         yield from consumers.read_uncommitted(case.evidence)
 
 
-# -- records that no transaction holds ---------------------------------------------------------------------------------
+# -- records outside transactions --------------------------------------------------------------------------------------
 
 
 def _is_outside(write: Write) -> bool:
@@ -150,7 +150,7 @@ def _is_outside(write: Write) -> bool:
 
 
 def _outside(case: Case) -> Iterator[Lint]:
-    """What wrote the bad records itself, or all that is written to their topic."""
+    """Lints of the requests that wrote the bad records, or of all requests that wrote their topic."""
     written = {id(each.exchange) for pair in case.pairs for each in pair}
     written |= {id(found.exchange) for each in case.bad.strange if (found := case.write_of(each)) is not None}
     for lints in (producers.known_sinks, producers.second_producer, producers.weak_producer):
@@ -161,7 +161,7 @@ def _outside(case: Case) -> Iterator[Lint]:
 
 
 def _is_at_fault(case: Case) -> bool:
-    """The client sent a batch again that was there, or a transaction does not hold it. Else it was read again."""
+    """Whether the client sent an acknowledged batch again, or outside a transaction. Otherwise the input was read again."""
     return bool(case.evidence.transactional_ids) or any(_is_resent(*pair) for pair in case.pairs)
 
 
@@ -177,7 +177,7 @@ def _is_resent(one: Write, two: Write) -> bool:
 
 
 def _loses(case: Case, lint: Lint) -> bool:
-    """Torn is what is in the one topic only, since no transaction holds both."""
+    """Torn records exist in one topic only because no transaction contains both, so an outside write explains them."""
     assert lint.shown is not None
     topics = set(lint.shown.topics)
     if case.bad.is_any(Kind.TORN) and lint.name in ("weak-producer", "second-producer"):
@@ -187,7 +187,7 @@ def _loses(case: Case, lint: Lint) -> bool:
 
 
 def _positions_outside(case: Case) -> Iterator[Lint]:
-    """A crash, or a step back, lay between the records and their positions."""
+    """A crash, or a consumer that went back, separated the records from their offsets."""
     if progress.positions_elsewhere(case.evidence) is not None:
         return
     moved = consumers.ahead_of_transactions(case.evidence)
@@ -212,7 +212,7 @@ def _has_positions(write: Write) -> bool:
 
 
 def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
-    """Someone began to read behind a position that was committed before its records were safe."""
+    """Whether a consumer started at an offset that had been committed before the outputs of its records were safe."""
     if not case.bad.is_any(*_MISSING, Kind.REFUSED):
         return False
     starts = [(number, key, offset) for number, key, offset, is_new in asked_for(case.evidence) if is_new]
@@ -231,11 +231,11 @@ def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
     )
 
 
-# -- records that are lost ---------------------------------------------------------------------------------------------
+# -- lost records ------------------------------------------------------------------------------------------------------
 
 
 def _refused_batches(case: Case) -> Iterator[Lint]:
-    """The job passed over the refusal, also where it came from the certifier."""
+    """The job ignored the rejection of a batch, including one that the certifier injected."""
     is_lost = case.bad.is_any(*_MISSING) and not all(case.bad.missing)
     ignored = deliveries.delivery_ignored(case.evidence, is_lost=is_lost)
     for each in (*producers.unawaited(case.evidence), *ignored):
@@ -252,13 +252,13 @@ def _not_aborted(case: Case) -> Iterator[Lint]:
 
 
 def _is_first(case: Case, lint: Lint) -> bool:
-    """A record that is there twice was first in a transaction that should have been aborted."""
+    """Whether a duplicate was first written in a transaction that should have been aborted."""
     refused = [each for each in case.transactions if any(one is lint.shown for one in each.refused)]
     return any(one.transaction is each for one, _ in case.pairs for each in refused)
 
 
 def _ahead(case: Case) -> Iterator[Lint]:
-    """Nothing was written for them, in no transaction."""
+    """Some lost records were never written, not even in an aborted transaction."""
     if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
         yield from progress.positions_ahead(case.evidence)
         yield from progress.commits_ahead(case.evidence, case.bad.expected)
@@ -280,7 +280,7 @@ def _early(case: Case) -> Iterator[Lint]:
         yield from positions.reported_early(case.evidence)
 
 
-# -- runs without an end -----------------------------------------------------------------------------------------------
+# -- runs that do not end ----------------------------------------------------------------------------------------------
 
 
 def _never_ends(case: Case) -> Iterator[Lint]:
@@ -292,14 +292,14 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """Without what follows where the certifier itself has started an instance beside or in place of another one."""
+    """The trace up to the fault, if the certifier itself started an instance beside or instead of another one."""
     if not case.bad.faults & _TAKES_A_PLACE:
         return case.evidence
     return replace(case.evidence, exchanges=case.evidence.exchanges[: min(case.hits, default=0)])
 
 
 def _too_slow(case: Case) -> Iterator[Lint]:
-    """The coordinator had aborted one of its transactions: nothing else refuses a producer of that id."""
+    """The coordinator aborted one of its transactions after the timeout: nothing else fences the producer of that id."""
     for each in producers.short_time_out(case.evidence):
         assert each.shown is not None
         if any(_is_fenced(case, one, each.shown.transactional_id) for one in case.evidence.exchanges):
@@ -312,20 +312,20 @@ def _is_fenced(case: Case, exchange: Exchange, transactional_id: str | None) -> 
 
 
 def _ended_early(case: Case) -> Iterator[Lint]:
-    """Behind a refusal or a lost answer, or because a poll brought nothing."""
+    """The job ended after a rejected request or a lost response, or because a poll returned nothing."""
     ended = [instance for instance, code in case.bad.exits if code == 0]
     if not case.bad.is_any(Kind.UNFINISHED) or not ended:
         return
-    said = f"instance {ended[-1]} ended with code 0 while there was input left"
+    said = f"instance {ended[-1]} ended with code 0 although input was left"
     struck = [each for each in case.evidence.exchanges if case.is_injected(each)]
     failed = struck or [each for each in case.evidence.exchanges if set(each.errors) - _USUAL]
     if failed:
-        what = ", ".join(dict.fromkeys(failed[-1].errors)) or "without an answer"
-        advice = f"{failed[-1].api} had failed ({what}). End with another code after an error"
+        what = ", ".join(dict.fromkeys(failed[-1].errors)) or "without a response"
+        advice = f"{failed[-1].api} had failed ({what}). End with a nonzero code after an error"
         yield seen_at(failed[-1], "ended-early", f"{said}: {advice}")
     else:
-        advice = "a poll that returns nothing is not the end of a topic. Compare with the end offsets"
-        yield Lint("ended-early", f"{said}: {advice}, or go on until it is told to end")
+        advice = "an empty poll does not mean the end of a topic. Compare with the end offsets"
+        yield Lint("ended-early", f"{said}: {advice}, or run until the job is asked to stop")
 
 
 def _waits_for_nothing(case: Case) -> Iterator[Lint]:
@@ -351,7 +351,7 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _held_up_by_another_id,
     _too_slow,
 )
-"""Those that take the most evidence come first."""
+"""The causes, those that need the most evidence first."""
 _LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead)
-"""Positions that are committed in another step than the outputs, or before them: the reason only where none of those is."""
+"""Offsets committed separately from the outputs, or before them: a cause only if none of the others applies."""
 _LAST: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_positions_outside, _waits_for_nothing)

@@ -1,4 +1,4 @@
-"""Faults of client libraries, which keep a job from its end though nothing is wrong with it."""
+"""Bugs of client libraries that prevent a correct job from finishing."""
 
 from __future__ import annotations
 
@@ -12,12 +12,15 @@ from odradek.certify.lints.evidence import Lint
 _LIBRDKAFKA: Final = re.compile(r"(?:rdkafka-|^)(\d+)\.(\d+)")
 _BY_RULE: Final = frozenset({"answer_lost", "held"})
 _REBOOTSTRAPS: Final = (2, 10)
-"""The first version with metadata.recovery.strategy=rebootstrap by default (KIP-899)."""
+"""The first librdkafka version with metadata.recovery.strategy=rebootstrap as default (KIP-899)."""
 
 
 def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int, int]] = ()) -> Lint | None:
-    """Of a run that is stuck: librdkafka, on a single broker whose connection broke, drops the broker and may wait for what
-    it had sent there (its issues 5511 and 5456; docs/faults.md). A process that has ended waits for nothing."""
+    """For a stuck run: librdkafka has dropped the only broker after its connection broke.
+
+    It then may wait forever for the response to a request that it had sent there (its issues 5511 and 5456; docs/faults.md).
+    Not reported if an instance has ended.
+    """
     if exits:
         return None
     versions = [found for each in exchanges if (found := _librdkafka(each)) is not None]
@@ -29,13 +32,13 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
     return Lint(
         "only-broker-dropped",
         f"librdkafka {version} drops the only broker of a cluster when its connection breaks, and may wait for it forever; "
-        "with several brokers it does not. Set metadata.recovery.strategy=none, or certify with --nodes 3",
+        "this does not happen with several brokers. Set metadata.recovery.strategy=none, or certify with --nodes 3",
         broken[0].line,
     )
 
 
 def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Those whose connection broke while the job ran. At its end all of its connections go, and no new one comes."""
+    """Exchanges whose connection broke before a later connection was opened: at its end, the job closes all connections."""
     seen: set[str] = set()
     newest = 0
     for number, each in enumerate(exchanges):
@@ -50,7 +53,7 @@ def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def _got_through(exchanges: Sequence[Exchange], broken: Exchange) -> bool:
-    """The same producer or member, or at least the same API, was answered on a new connection behind the break."""
+    """Whether the same producer or member, else the same API, got a response on a connection opened after the break."""
     at = next(number for number, each in enumerate(exchanges) if each is broken)
     seen = {each.peer for each in exchanges[: at + 1]}
     whose = _whose(broken)
@@ -68,7 +71,7 @@ def _whose(exchange: Exchange) -> str:
 
 
 def _librdkafka(exchange: Exchange) -> tuple[int, int] | None:
-    """The version that an ApiVersions request names: 2.16.0, or 2.16.1-rdkafka-2.16.0 in bindings."""
+    """The version in an ApiVersions request: 2.16.0, or 2.16.1-rdkafka-2.16.0 in bindings."""
     name = str(exchange.request.get("client_software_name", ""))
     said = str(exchange.request.get("client_software_version", ""))
     if exchange.api != "ApiVersions" or not (name == "librdkafka" or "rdkafka-" in said):

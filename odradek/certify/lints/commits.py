@@ -1,4 +1,4 @@
-"""The positions of the inputs, as the broker has them after each exchange."""
+"""The committed offsets of the inputs after each exchange."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from odradek.certify.lints.transactions import was_taken
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """A position that counts from this exchange on."""
+    """A committed offset, with the exchange from which it is effective."""
 
     number: int
-    """The place in the trace of what made it count: OffsetCommit, or the EndTxn of its transaction."""
+    """Index in the trace of the exchange that made it effective: OffsetCommit, or the EndTxn of its transaction."""
     exchange: Exchange
     """The OffsetCommit or TxnOffsetCommit."""
     key: TopicPartition
     offset: int
     before: int
-    """What was committed until then."""
+    """The previously committed offset."""
     was_known: bool
-    """Whether any position was committed until then."""
+    """Whether any offset had been committed before."""
 
     @property
     def is_outside(self) -> bool:
-        """Of a transaction."""
+        """Whether the offset was committed outside a transaction."""
         return self.exchange.api == "OffsetCommit"
 
 
 def offsets_in(exchange: Exchange) -> Iterator[tuple[TopicPartition, int]]:
-    """The positions that an OffsetCommit or TxnOffsetCommit sends."""
+    """The offsets in an OffsetCommit or TxnOffsetCommit."""
     for topic in exchange.request.get("topics") or ():
         for each in topic["partitions"]:
             yield (
@@ -43,7 +43,7 @@ def offsets_in(exchange: Exchange) -> Iterator[tuple[TopicPartition, int]]:
 
 
 def commits(evidence: Evidence) -> Iterator[Commit]:
-    """Those of the inputs that the broker has taken, in the order in which they came to count."""
+    """The offsets of the inputs that the broker has committed, in the order in which they became effective."""
     committed: dict[tuple[str | None, TopicPartition], int] = {}
     offered: dict[str, list[Exchange]] = {}
     for number, exchange in enumerate(evidence.exchanges):

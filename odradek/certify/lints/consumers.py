@@ -1,4 +1,4 @@
-"""How a job reads its input, and how it commits the positions."""
+"""Lints on how a job reads its input, and how it commits offsets."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def read_uncommitted(evidence: Evidence) -> Iterator[Lint]:
                 yield seen_at(
                     exchange,
                     "read-uncommitted",
-                    f"the consumer reads {', '.join(sorted(topics))} with read_uncommitted: it gets records of transactions "
-                    "that abort. Set isolation.level=read_committed",
+                    f"the consumer reads {', '.join(sorted(topics))} with read_uncommitted, so it gets records of aborted "
+                    "transactions. Set isolation.level=read_committed",
                 )
 
 
@@ -42,22 +42,22 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
     if evidence.transactional_ids:
         remedy = "Set enable.auto.commit=false, and send" if automatic else "Send"
         sentence = (
-            f"{how} the offsets of its input outside of the transaction: a crash between the two loses records or "
-            f"duplicates them. {remedy} the offsets with sendOffsetsToTransaction"
+            f"{how} the offsets of its input outside the transaction: a crash between the two loses or duplicates records. "
+            f"{remedy} the offsets with sendOffsetsToTransaction"
         )
     else:
         sentence = (
-            f"{how} the offsets, and no producer is transactional: a crash between Produce and OffsetCommit loses records "
-            "or duplicates them"
+            f"{how} the offsets, and no producer is transactional: a crash between Produce and OffsetCommit loses or "
+            "duplicates records"
         )
     name = "auto-commit" if automatic else "offsets-outside"
     if not automatic and not any(_follows_work(evidence, each.exchange.arrived_us) for each in outside):
-        sentence += ". Where enable.auto.commit is on (the default of most clients), switch it off"
+        sentence += ". If enable.auto.commit is on (the default of most clients), disable it"
     yield seen_at(outside[0].exchange, name, sentence)
 
 
 def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
-    """Positions that OffsetCommit moves. Where transactions have them too, one that says the same again moves nothing."""
+    """Offsets that OffsetCommit advances. Commits that repeat an offset committed by a transaction are not included."""
     found = list(commits(evidence))
     inside = {(each.exchange.group, each.key) for each in found if not each.is_outside}
     return [
@@ -68,9 +68,9 @@ def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
 
 
 def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
-    """Clients that commit by themselves do so at regular times; a program's own commits follow its work at once.
+    """Whether the client commits automatically: at regular intervals, while a program's own commits follow its work at once.
 
-    A run of a second shows one or two commits: these may be either.
+    A run of one second contains one or two commits, which do not show the difference.
     """
     arrived = list(dict.fromkeys(each.arrived_us for each in sent))
     gaps_ms = [(two - one) / 1000 for one, two in pairwise(arrived)]
@@ -88,9 +88,9 @@ def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
 
 
 def _has_id_by_partition(evidence: Evidence) -> bool:
-    """Each partition of the input has a transactional id of its own, which ends with its number: that fences as well.
+    """Whether each input partition has its own transactional id that ends with the partition's number, which fences too.
 
-    One partition alone does not show it.
+    A single partition does not show this.
     """
     found = {
         (exchange.transactional_id or "", key)
@@ -106,7 +106,7 @@ def _has_id_by_partition(evidence: Evidence) -> bool:
 
 
 def no_fencing(evidence: Evidence) -> Iterator[Lint]:
-    """Only of a group with members: a job that takes its partitions by itself has no generation to name."""
+    """Only for a group with members: a job that assigns partitions to itself has no generation."""
     groups = {each.group for each in evidence.exchanges if each.api in _JOINS}
     if _has_id_by_partition(evidence):
         return
@@ -117,11 +117,11 @@ def no_fencing(evidence: Evidence) -> Iterator[Lint]:
         if exchange.request.get("member_id"):
             named.add(exchange.transactional_id)
             continue
-        # Clients forget their member when the group has lost it: what they give is the metadata of now.
+        # A client forgets its member id when it loses the membership, so the group metadata must be read with the records.
         when = " as it was when the records were read" if exchange.transactional_id in named else ""
         yield seen_at(
             exchange,
             "no-group-metadata",
-            "TxnOffsetCommit names neither generation nor member: a consumer that lost its partitions is not fenced "
-            f"(KIP-447). Give sendOffsetsToTransaction the consumer's group metadata{when}",
+            "TxnOffsetCommit contains neither generation nor member: a consumer that has lost its partitions is not fenced "
+            f"(KIP-447). Pass the consumer's group metadata to sendOffsetsToTransaction{when}",
         )

@@ -1,4 +1,4 @@
-"""What a job does about a batch or a transaction that went wrong."""
+"""Lints on how a job handles a failed batch or transaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from odradek.certify.exchanges import Exchange, batches
 from odradek.certify.lints.commits import offsets_in
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
-from odradek.certify.lints.processes import GOES_ON, LIFE, Works
+from odradek.certify.lints.processes import GOES_ON, LIFE, ConnectionMap
 from odradek.certify.lints.reading import TopicPartition, read_again
 from odradek.certify.lints.transactions import Transaction, transactions, was_taken
 from odradek.certify.plans.faults import ABORTABLE
@@ -17,14 +17,14 @@ from odradek.certify.plans.faults import ABORTABLE
 _ABORTABLE: Final = frozenset(ABORTABLE.values())
 _STREAMS: Final = "-StreamThread-"
 _UNKNOWN_END: Final = "answer_lost"
-"""The outcome of a request that was handled, as the client cannot know."""
+"""Outcome of a request that the broker handled although the client got no response."""
 _ADDS: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit"})
 
 
 def same_batch(evidence: Evidence) -> Iterator[Lint]:
-    """It was not known whether a transaction is committed; it was, and a new producer wrote the same once more.
+    """After a lost response to EndTxn, although the transaction was committed, a new producer wrote the same batch again.
 
-    A job that asks its group first (OffsetFetch) finds out.
+    A job that first fetches its group's committed offsets (OffsetFetch) does not.
     """
     before: dict[str, Transaction] = {}
     numbers = _numbers(evidence)
@@ -36,9 +36,9 @@ def same_batch(evidence: Evidence) -> Iterator[Lint]:
                 yield seen_at(
                     each.outputs[0],
                     "new-producer-same-batch",
-                    f"the answer to EndTxn of {each.transactional_id} was lost, but the transaction was committed; the job "
-                    "made a new producer and wrote the same batch again. Ask the group for its committed positions behind "
-                    "initTransactions, and go on from there",
+                    f"the response to EndTxn of {each.transactional_id} was lost, but the transaction was committed. The "
+                    "job made a new producer and wrote the same batch again. After initTransactions, fetch the group's "
+                    "committed offsets, and continue from there",
                 )
         before[each.transactional_id] = each
 
@@ -62,12 +62,12 @@ def _numbers(evidence: Evidence) -> dict[int, int]:
 
 
 def abort_missing(evidence: Evidence) -> Iterator[Lint]:
-    """Behind an abortable error a transaction is committed, or nothing ends it while the job reads on."""
-    works = Works()
+    """After an abortable error, a transaction is committed, or is not ended while the job reads on."""
+    connections = ConnectionMap()
     failed: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
     for exchange in evidence.exchanges:
-        works.see(exchange)
+        connections.see(exchange)
         name = exchange.transactional_id
         if exchange.api in LIFE:
             later.update(each for each, (_, readers) in failed.items() if exchange.peer in readers)
@@ -81,17 +81,17 @@ def abort_missing(evidence: Evidence) -> Iterator[Lint]:
         ):
             if failed[name][0].api in _ADDS:
                 yield _not_aborted(
-                    failed[name][0], "the transaction was committed all the same: without what was refused"
+                    failed[name][0], "the transaction was committed nevertheless, without the rejected part"
                 )
             failed.pop(name)
         elif _ABORTABLE & set(exchange.errors):
-            failed.setdefault(name, (exchange, works.readers_of(name)))
+            failed.setdefault(name, (exchange, connections.readers_of(name)))
             later[name] = 0
         else:
             failed.pop(name, None)
     for name, (exchange, _) in failed.items():
         if later[name] >= GOES_ON:
-            yield _not_aborted(exchange, "the job reads on, and neither aborts nor makes a new producer")
+            yield _not_aborted(exchange, "the job reads on without aborting or making a new producer")
 
 
 def _not_aborted(exchange: Exchange, said: str) -> Lint:
@@ -99,13 +99,13 @@ def _not_aborted(exchange: Exchange, said: str) -> Lint:
     return seen_at(
         exchange,
         "abort-missing",
-        f"{exchange.api} of {exchange.transactional_id} was refused with {errors}, and {said}. Abort, go back to the "
-        "committed positions, and try again",
+        f"{exchange.api} of {exchange.transactional_id} was rejected with {errors}, and {said}. Abort, seek to the "
+        "committed offsets, and retry",
     )
 
 
 def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
-    """Kafka Streams commits so what a punctuator writes: no position goes with it."""
+    """A transaction has outputs without offsets. Kafka Streams commits the outputs of a punctuator this way."""
     ended = [each for each in transactions(evidence) if each.is_committed]
     names = {each.transactional_id for each in ended if each.positions}
     for each in ended:
@@ -114,18 +114,18 @@ def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 each.outputs[0],
                 "outputs-without-positions",
-                f"a transaction of {each.transactional_id} has outputs and no positions, others have positions: what it "
-                "wrote is written again by a process that starts at the committed ones. Send both in one transaction",
+                f"a transaction of {each.transactional_id} has outputs and no offsets, while others have offsets: a process "
+                "that starts at the committed offsets writes its outputs again. Send both in one transaction",
             )
 
 
 def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[Lint]:
-    """A batch that no transaction has was refused, or never acknowledged, and the job committed its positions.
+    """A batch outside a transaction was rejected or never acknowledged, and the job committed its offsets.
 
-    Only of a process that lives on, while the group has one member: the positions of another one are none of this batch.
-    ``is_lost``: a record was never written. Otherwise a batch of as many records may be the same one, sent again by the job.
+    Reported only while the group has one member, as offsets of another member do not belong to the batch. ``is_lost``: a
+    record was never written. Otherwise a later batch with as many records counts as the same one, sent again by the job.
     """
-    lives = _lives(evidence)
+    lives = _member_spans(evidence)
     again = [each.number for each in read_again(evidence)]
     for number, exchange, key, batch in _given_up(evidence):
         commit = _next_commit(evidence, number)
@@ -138,13 +138,13 @@ def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[L
             yield seen_at(
                 exchange,
                 "delivery-ignored",
-                f"a batch for {key[0]}-{key[1]} was not delivered ({said}), and the job committed its positions all the "
-                "same. Look at each delivery report, or at the future of each send, before the commit",
+                f"a batch for {key[0]}-{key[1]} was not delivered ({said}), and the job committed its offsets nevertheless. "
+                "Check each delivery report, or the future of each send, before the commit",
             )
 
 
-def _lives(evidence: Evidence) -> list[tuple[int, int]]:
-    """From the first to the last request of each member."""
+def _member_spans(evidence: Evidence) -> list[tuple[int, int]]:
+    """First and last request of each group member, as indices in the trace."""
     found: dict[str, tuple[int, int]] = {}
     for number, exchange in enumerate(evidence.exchanges):
         member = exchange.request.get("member_id")
@@ -163,7 +163,7 @@ def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartitio
 
 
 def _next_commit(evidence: Evidence, number: int) -> int | None:
-    """The first OffsetCommit behind this place, of a connection that was there before it."""
+    """Index of the first OffsetCommit after this exchange on a connection that already existed."""
     before = {each.peer for each in evidence.exchanges[:number]}
     for place in range(number + 1, len(evidence.exchanges)):
         each = evidence.exchanges[place]
@@ -180,7 +180,7 @@ def _next_commit(evidence: Evidence, number: int) -> int | None:
 def _is_sent_again(
     evidence: Evidence, number: int, commit: int, key: TopicPartition, batch: Mapping[str, Any]
 ) -> bool:
-    """By the client, which sends the same batch, or by the job, which sends as many records."""
+    """Whether the client sent the batch again, or the job sent one with as many records."""
     for place, exchange in enumerate(evidence.exchanges[number + 1 :], number + 1):
         if exchange.api == "Produce" and was_taken(exchange):
             for topic, partition, other in batches(exchange):

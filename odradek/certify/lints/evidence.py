@@ -1,4 +1,4 @@
-"""What lints look at, and what they say."""
+"""The input and the result of lints."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ _FLINK: Final = "-enumerator-admin-client"
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What lints know of a run."""
+    """The data about a run that lints examine."""
 
     exchanges: Sequence[Exchange]
     inputs: frozenset[str]
     outputs: frozenset[str]
     has_times: bool = True
-    """Not where a clock was moved: what lies before that looks long ago."""
+    """Whether times in the trace can be compared: not if a clock was advanced, as earlier times then seem long ago."""
 
     @property
     def is_flink(self) -> bool:
-        """Its positions are in checkpoints, those of the group are for show; its ids count checkpoints, and each start ends
-        what the one before has left open."""
+        """Whether the job is a Flink job.
+
+        Flink keeps its offsets in checkpoints and commits those of the group for information only. Its transactional ids
+        contain checkpoint numbers, and each start ends transactions that the previous one left open.
+        """
         return any(each.client_id.endswith(_FLINK) for each in self.exchanges)
 
     @property
@@ -35,14 +38,14 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """One line of the diagnosis."""
+    """One cause or warning."""
 
     name: str
     sentence: str
     example: str = ""
-    """The exchange that shows it, as a line."""
+    """The exchange that shows it, as a line of the trace."""
     shown: Exchange | None = field(default=None, compare=False, repr=False)
-    """That exchange itself."""
+    """The exchange that shows it."""
 
     @property
     def link(self) -> str:
@@ -53,5 +56,5 @@ class Lint:
 
 
 def seen_at(exchange: Exchange, name: str, sentence: str) -> Lint:
-    """A lint that this exchange shows."""
+    """Create a lint that this exchange shows."""
     return Lint(name, sentence, exchange.line, exchange)

@@ -1,6 +1,6 @@
-"""A failure as its diagnosis sees it: the bad records, who wrote them, and what the certifier's faults did.
+"""A failure prepared for its diagnosis: the bad records, the requests that wrote them, and the requests hit by faults.
 
-Nothing but the trace and the places of records is looked at: which requests wrote them, in which transactions.
+It uses only the trace and the partitions and offsets of the records.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from odradek.certify.plans.plan import Injection, Plan
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a record is, and who wrote it."""
+    """Partition and offset of a record, with its producer."""
 
     topic: str
     partition: int
     offset: int
     producer: tuple[int, int] | None = None
-    """Id and epoch; None of a producer without idempotence."""
+    """Producer id and epoch; None for a producer without idempotence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bad:
-    """What is wrong with a run."""
+    """The findings of a run, in the form that the diagnosis needs."""
 
     kinds: frozenset[Kind]
     repeated: tuple[tuple[Place, ...], ...] = ()
-    """Of each row that is there too often: where its records are."""
+    """For each duplicated row, the places of its records."""
     missing: tuple[tuple[Place, ...], ...] = ()
-    """Of each row that is lost: where it is in transactions that were aborted, or are open; empty: it was never written."""
+    """For each lost row, its places in aborted or open transactions; empty if it was never written."""
     missing_in: frozenset[str] = frozenset()
-    """The topics of those."""
+    """Topics of the lost rows."""
     strange: tuple[Place, ...] = ()
-    """Of rows that are changed or unexpected, or in another order."""
+    """Places of rows that are changed, unexpected or reordered."""
     expected: int = 0
-    """So many records the outputs have without faults; 0: it is not known."""
+    """Number of output records of a run without faults; 0 if unknown."""
     plan: Plan = field(default_factory=Plan)
     exits: tuple[tuple[int, int], ...] = ()
-    """(instance, exit code) of those that ended by themselves."""
+    """(instance, exit code) of the instances that ended by themselves."""
     is_held_up: bool = False
-    """By a transaction that is open at the end."""
+    """Whether a transaction is still open at the end and holds back consumers."""
     warned: tuple[Lint, ...] = ()
-    """What two runs without faults had shown."""
+    """Lints of two runs without faults."""
 
     def is_any(self, *kinds: Kind) -> bool:
         return bool(self.kinds & set(kinds))
@@ -66,7 +66,7 @@ class Write:
     """The request that wrote a record."""
 
     number: int
-    """Its place in the trace."""
+    """Index of the request in the trace."""
     exchange: Exchange
     transaction: Transaction | None
 
@@ -84,11 +84,11 @@ class Case:
             if exchange.api == "Produce" and was_taken(exchange):
                 self._note(number, exchange)
         self.pairs = list(self._pairs())
-        """Of each row that is there twice, the first request that wrote it and each later one."""
+        """For each duplicated row, the first request that wrote it, paired with each later one."""
         self.repeated = [
             write for each in bad.repeated for place in each if (write := self.write_of(place)) is not None
         ]
-        """All that wrote them: one request may have a record twice."""
+        """All requests that wrote duplicated rows. One request may contain a row twice."""
         self.commits = list(commits(evidence))
         self.hits = hits(evidence.exchanges, bad.plan)
 
@@ -129,7 +129,7 @@ class Case:
 
 
 def _base_offsets(exchange: Exchange) -> Iterator[tuple[tuple[str, int], int]]:
-    """By topic and partition. Newer versions of Produce name a topic by its id alone."""
+    """Yield ((topic, partition), base offset). Newer versions of Produce contain only the topic id."""
     names = {str(each.get("topic_id")): _name(each) for each in exchange.request.get("topic_data") or ()}
     for topic in (exchange.answer or {}).get("responses") or ():
         name = _name(topic) or names.get(str(topic.get("topic_id")), "")
@@ -142,7 +142,7 @@ def _name(topic: Mapping[str, Any]) -> str:
 
 
 def hits(exchanges: Sequence[Exchange], plan: Plan) -> dict[int, Injection]:
-    """The requests that the faults of the plan have struck, by their places in the trace."""
+    """The requests that the faults of the plan have hit, by their index in the trace."""
     found: dict[int, Injection] = {}
     for injection in plan.injections:
         moment = injection.moment

@@ -1,4 +1,4 @@
-"""What a job has committed, and from where it reads on: after an abort, and after a start."""
+"""Lints on the offset from which a job continues: after an abort, and after a start."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ABORTABLE: Final = frozenset(ABORTABLE.values())
 
 
 def no_rewind(evidence: Evidence) -> Iterator[Lint]:
-    """After an abort no Fetch asks for the records of the aborted transaction again."""
+    """After an abort, no Fetch asks for the records of the aborted transaction again."""
     positions = _Positions()
     for exchange in evidence.exchanges:
         positions.see(exchange)
@@ -24,16 +24,16 @@ def no_rewind(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 abort,
                 "no-rewind",
-                f"after an abort the consumer does not go back to the committed position ({topic}-{partition} offset "
-                f"{committed}), and loses the records of the aborted transaction. Seek to the committed positions",
+                f"after an abort the consumer does not seek back to the committed offset ({topic}-{partition} offset "
+                f"{committed}), and loses the records of the aborted transaction. Seek to the committed offsets",
             )
 
 
 class _Positions:
-    """Committed positions, and the aborts behind which the job went on without a look back.
+    """Committed offsets, and the aborts after which the job continued without seeking back.
 
-    It went on if it fetched from further on only, or if it committed a position beyond that of the aborted transaction with
-    records that it had fetched before. One that tries the same records again commits the same position.
+    The job continued if it only fetched from higher offsets, or if it committed an offset above that of the aborted
+    transaction. A job that retries records it still has in memory commits the same offset.
     """
 
     def __init__(self) -> None:
@@ -41,19 +41,22 @@ class _Positions:
         self._offered: dict[str, dict[TopicPartition, int]] = {}
         self._initialised: set[str] = set()
         self._open: set[str] = set()
-        """Ids that have sent something since their last end."""
+        """Ids that have sent something since their last EndTxn or InitProducerId."""
         self.owner: dict[TopicPartition, str] = {}
-        """Whose transactions have its positions. Where none has, they lie elsewhere (Spark's checkpoint) or nowhere."""
+        """The id whose transactions contain the partition's offsets.
+
+        Without one, offsets are elsewhere (Spark's checkpoint).
+        """
         self._fetched: dict[TopicPartition, int] = {}
         self._reader: dict[TopicPartition, str] = {}
-        """The connection that has fetched the partition last."""
+        """The connection that fetched the partition last."""
         self._reader_of: dict[tuple[str, TopicPartition], str] = {}
-        """The same when the id had sent positions of it last: another one by now, and another instance has the partition."""
+        """That connection when the id last sent offsets of the partition. If it differs now, another instance has it."""
         self._aborted: dict[TopicPartition, tuple[int, Exchange]] = {}
         self._beyond: dict[TopicPartition, int] = {}
-        """What the aborted transaction would have committed."""
+        """Offsets that the aborted transaction would have committed."""
         self.passed_over: dict[TopicPartition, tuple[int, Exchange]] = {}
-        """The position that was committed at the abort, and the abort."""
+        """The committed offset at the abort, and the abort, of each partition that was not read again."""
 
     def see(self, exchange: Exchange) -> None:
         transactional_id = exchange.transactional_id
@@ -67,7 +70,7 @@ class _Positions:
         if transactional_id and exchange.api in IN_TRANSACTION:
             self._open.add(transactional_id)
         if transactional_id and _ABORTABLE & set(exchange.errors):
-            # A client that has added nothing yet sends no EndTxn for its abort.
+            # A client that has added no partition yet aborts without EndTxn.
             self._abort(transactional_id, self._offered.get(transactional_id, {}), exchange)
         elif exchange.api in ENDS and transactional_id and was_taken(exchange):
             offered = self._offered.pop(transactional_id, {})
@@ -103,7 +106,7 @@ class _Positions:
                 self._beyond |= {key: offered[key]} if key in offered else {}
 
     def _owner_of(self, key: TopicPartition, aborted: str) -> str:
-        """Of several instances one that has sent no position yet may have any partition, or none."""
+        """The owner of the partition. With several ids, one that has sent no offset yet may own any partition, or none."""
         return self.owner.get(key, aborted if len(self._initialised | {aborted}) == 1 else "")
 
     def _commit(self, offered: Mapping[TopicPartition, int]) -> None:
@@ -132,9 +135,9 @@ def _fetches(exchange: Exchange) -> Iterable[tuple[TopicPartition, int]]:
 
 
 def reported_early(evidence: Evidence) -> Iterator[Lint]:
-    """After a start a job reads from further on than what was committed: it keeps positions elsewhere, and kept them early.
+    """After a start, a job reads from above the committed offset: it stores offsets elsewhere, and stored them too early.
 
-    Connections that were not there before tell a start from a producer that is initialised again.
+    A start differs from a new producer in the same process by new connections.
     """
     positions, starts = _Committed(), _Starts()
     for exchange in evidence.exchanges:
@@ -145,24 +148,24 @@ def reported_early(evidence: Evidence) -> Iterator[Lint]:
                 yield seen_at(
                     exchange,
                     "reported-early",
-                    f"after a start the job reads {topic}-{partition} from offset {offset} on, and no more than "
-                    f"{committed} was committed: it took records for done before the commit was answered. Send "
-                    "positions with the transaction, or write them down once the commit has returned",
+                    f"after a start the job reads {topic}-{partition} from offset {offset}, although only offset "
+                    f"{committed} was committed: it considered records done before the response to the commit. Send "
+                    "offsets with the transaction, or store them after the commit has returned",
                 )
 
 
 class _Starts:
-    """What a process reads first, of processes that took the place of another one."""
+    """The first Fetch of each partition by processes that replaced an earlier one."""
 
     def __init__(self) -> None:
         self._initialised: set[str] = set()
         self._fetching: set[str] = set()
         """Connections."""
         self._before: set[str] | None = None
-        """Those that fetched before the newest start."""
+        """Connections that fetched before the latest start."""
         self._begun: set[TopicPartition] = set()
         self._asked: dict[TopicPartition, int] = {}
-        """The offset of the newest Fetch."""
+        """Offset of the latest Fetch of each partition."""
         self._ids: set[str | None] = set()
 
     @property
@@ -179,7 +182,7 @@ class _Starts:
         elif exchange.api == "Fetch":
             for key, offset in _fetches(exchange):
                 is_first = self._before is not None and peer not in self._before and key not in self._begun
-                # Beside another instance a Fetch of what was asked for before may come from one that only connected again.
+                # With several instances, a Fetch from the same offset as before may come from one that only reconnected.
                 if is_first and not (self._are_several and self._asked.get(key) == offset):
                     yield key, offset
                 self._begun.add(key)
@@ -188,12 +191,12 @@ class _Starts:
 
 
 class _Committed:
-    """The positions of the groups, as the broker has them after each exchange."""
+    """The committed offsets of the groups after each exchange."""
 
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, int] = {}
         self.topics: set[str] = set()
-        """Those of which a position was ever sent."""
+        """Topics of which an offset was ever committed."""
         self._offered: dict[str, dict[TopicPartition, int]] = {}
 
     def see(self, exchange: Exchange) -> None:

@@ -1,4 +1,4 @@
-"""Which connections belong to one process, as far as a trace tells."""
+"""Assign connections to processes, as far as a trace allows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from odradek.certify.exchanges import Exchange
 
 LIFE: Final = frozenset({"Fetch", "Heartbeat", "ConsumerGroupHeartbeat"})
 GOES_ON: Final = 3
-"""So many reads and heartbeats after an error show that the process lives on."""
+"""Number of fetches and heartbeats after an error which show that the process continues."""
 
 
-class Works:
-    """Who reads what a producer writes.
+class ConnectionMap:
+    """The consumers whose records each producer processes.
 
-    An id that sends positions of a partition is in one process with the connection that had fetched that partition before.
-    Of a single id it is every connection so far.
+    A transactional id that commits offsets of a partition is in one process with the connection that last fetched that
+    partition. If there is only one id, all connections seen so far belong to it.
     """
 
     def __init__(self) -> None:
@@ -51,9 +51,9 @@ class Works:
             found |= {member} if member else set()
 
     def linked_to(self, transactional_id: str) -> frozenset[str]:
-        """The consumers whose positions its transactions have had."""
+        """The connections of the consumers whose offsets its transactions have contained."""
         return frozenset(self._of_id.get(transactional_id, ()))
 
     def readers_of(self, transactional_id: str) -> frozenset[str]:
-        """The connections that are in its process, or may be."""
+        """The connections that belong, or may belong, to the process of this id."""
         return frozenset(self._seen if len(self._of_id) < 2 else self._of_id[transactional_id])

@@ -1,4 +1,4 @@
-"""What a job writes its output with, and what it does when a producer is refused."""
+"""Lints on the producers of a job, and on how it handles fatal errors."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from typing import Any, Final
 
 from odradek.certify.exchanges import ENDS, Exchange, batches
 from odradek.certify.lints.evidence import Evidence, Lint, seen_at
-from odradek.certify.lints.processes import GOES_ON, LIFE, Works
+from odradek.certify.lints.processes import GOES_ON, LIFE, ConnectionMap
 
 _SPARK: Final = "spark-kafka-"
 _STREAMS: Final = "-StreamThread-"
 FATAL: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD", *FATAL})
-"""What becomes of a batch for good."""
+"""Errors that reject a batch finally."""
 _SINK: Final = "odradek-spark"
-"""Its driver ends the transactions of its tasks, and fences those that are left over: by design."""
+"""Prefix of ids of our Spark sink, whose driver ends the transactions of its tasks and fences old ones by design."""
 _OF_PRODUCER: Final = frozenset(
     {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"}
 )
@@ -31,7 +31,7 @@ def weak_producer(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 exchange,
                 "weak-producer",
-                f"a producer {weak} writes {topic}{beside}: what it sends again is there twice, what is lost is lost. "
+                f"a producer {weak} writes {topic}{beside}: its retries can duplicate records, or records can be lost. "
                 "Use one transactional producer",
             )
 
@@ -44,7 +44,7 @@ def second_producer(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 exchange,
                 "second-producer",
-                f"a second producer writes {topic} outside of the transaction: its records stay when the transaction aborts",
+                f"a second producer writes {topic} outside the transaction: its records stay when the transaction aborts",
             )
 
 
@@ -76,30 +76,32 @@ def known_sinks(evidence: Evidence) -> Iterator[Lint]:
 
 
 def shared_id(evidence: Evidence) -> Iterator[Lint]:
-    """Two live producers with one transactional id: a second one is initialised, and the first one lives.
+    """Two live producers use one transactional id: a second one was initialised while the first one still runs.
 
-    It asks for something still, and is told that it is fenced; or two consumers live whose positions go into the
-    transactions of the id. After a kill the first one does neither; a process that makes a new producer has one consumer.
+    Either the first one sends another request and gets a fencing error, or there are two live consumers whose offsets go
+    into the transactions of the id. Neither happens after a kill, and a process that makes a new producer has one consumer.
     """
-    works = Works()
-    lives: dict[str, _Lives] = {}
+    connections = ConnectionMap()
+    lives: dict[str, _ProducerConnections] = {}
     for exchange in evidence.exchanges:
-        works.see(exchange)
+        connections.see(exchange)
         transactional_id = exchange.transactional_id
         if transactional_id and not exchange.client_id.startswith(_SINK):
-            lives.setdefault(transactional_id, _Lives()).see(exchange, works.linked_to(transactional_id))
+            lives.setdefault(transactional_id, _ProducerConnections()).see(
+                exchange, connections.linked_to(transactional_id)
+            )
         for name, each in lives.items():
             if each.are_two_at(exchange):
                 yield seen_at(
                     exchange,
                     "shared-id",
-                    f"two instances use the transactional.id {name}, and fence each other by turns. "
-                    "Give each instance an id of its own, the same at each start",
+                    f"two instances use the transactional.id {name} and fence each other. "
+                    "Give each instance its own id, the same at each start",
                 )
 
 
-class _Lives:
-    """The connections of one id: those of the newest producer, and those from before its start."""
+class _ProducerConnections:
+    """The connections of one transactional id: those of the latest producer, and those of earlier ones."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
@@ -112,7 +114,7 @@ class _Lives:
         self._consumers = consumers
         if exchange.api not in _OF_PRODUCER or exchange.peer in self._before:
             return
-        # A client that raises its own epoch (KIP-360) names its producer.
+        # A client that raises its own epoch (KIP-360) sends its producer id in InitProducerId.
         is_start = exchange.api == "InitProducerId" and exchange.request.get("producer_id", -1) < 0
         if is_start and self._now and exchange.peer not in self._now:
             self._before |= self._now
@@ -134,17 +136,17 @@ class _Lives:
 
 
 def used_on(evidence: Evidence) -> Iterator[Lint]:
-    """After a fatal error of a producer nothing makes a new one: the job goes on reading, and writes no more."""
-    works = Works()
+    """After a fatal producer error, the job makes no new producer: it reads on but writes nothing more."""
+    connections = ConnectionMap()
     dead: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
     for exchange in evidence.exchanges:
         transactional_id = exchange.transactional_id
-        works.see(exchange)
+        connections.see(exchange)
         if exchange.api == "InitProducerId" and transactional_id and not FATAL & set(exchange.errors):
             dead.pop(transactional_id, None)
         elif transactional_id and transactional_id not in dead and FATAL & set(exchange.errors):
-            dead[transactional_id] = exchange, works.readers_of(transactional_id)
+            dead[transactional_id] = exchange, connections.readers_of(transactional_id)
             later[transactional_id] = 0
         elif exchange.api in LIFE:
             later.update(name for name, (_, readers) in dead.items() if exchange.peer in readers)
@@ -153,13 +155,13 @@ def used_on(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 exchange,
                 "fatal-error-swallowed",
-                f"after {', '.join(dict.fromkeys(exchange.errors))} the job goes on, and makes no new producer for "
-                f"{transactional_id}: it can commit nothing any more. Close the producer, and end or make a new one",
+                f"after {', '.join(dict.fromkeys(exchange.errors))} the job continues without making a new producer for "
+                f"{transactional_id}, and can commit nothing more. Close the producer, then exit or make a new one",
             )
 
 
 def unawaited(evidence: Evidence) -> Iterator[Lint]:
-    """Java's client and librdkafka refuse such a commit; aiokafka leaves it to the job."""
+    """The job commits a transaction with a rejected batch. Java's client and librdkafka prevent this, aiokafka does not."""
     refused: dict[str, Exchange] = {}
     for exchange in evidence.exchanges:
         transactional_id = exchange.transactional_id
@@ -172,13 +174,13 @@ def unawaited(evidence: Evidence) -> Iterator[Lint]:
                 yield seen_at(
                     first,
                     "send-not-awaited",
-                    f"Produce was refused with {errors}, and the transaction was committed all the same: await each "
+                    f"Produce was rejected with {errors}, and the transaction was committed nevertheless: await each "
                     "send before the commit (aiokafka: the future that send returns)",
                 )
 
 
 def short_time_out(evidence: Evidence) -> Iterator[Lint]:
-    """A transaction that takes half of its time-out in a run without faults has no room for a slow day."""
+    """A transaction takes half of its timeout in a run without faults, so a slower one is aborted."""
     if not evidence.has_times:
         return
     timeouts_ms: dict[str, int] = {}
@@ -197,24 +199,24 @@ def short_time_out(evidence: Evidence) -> Iterator[Lint]:
                     exchange,
                     "short-time-out",
                     f"a transaction of {transactional_id} took {took_ms:.0f} ms of its transaction.timeout.ms={timeout_ms}: "
-                    "a batch that takes longer is aborted under its hands",
+                    "the coordinator aborts a transaction that takes longer",
                 )
         elif exchange.api in ("AddPartitionsToTxn", "Produce", "AddOffsetsToTxn"):
             begun_us.setdefault(transactional_id, exchange.arrived_us)
 
 
 def changing_ids(one: Evidence, two: Evidence) -> Iterator[Lint]:
-    """Two starts of the same job use other transactional ids: what the first one left open, the second cannot end.
+    """Two starts of the job use different transactional ids, so the second cannot end transactions that the first left open.
 
-    Kafka Streams draws a new id for each process without a store; its members are fenced by their group (KIP-447).
+    Kafka Streams uses a random id for each process without a store; its members are fenced by their group (KIP-447).
     """
     ours, theirs = _chosen_ids(one), _chosen_ids(two)
     if ours and ours != theirs and not one.is_flink:
         first, second = sorted(ours - theirs or ours)[0], sorted(theirs - ours or theirs)[0]
         yield Lint(
             "changing-id",
-            f"the transactional.id is another one at each start ({first}, then {second}): the new producer does not fence "
-            "the old one, and its open transaction holds readers up until it times out",
+            f"the transactional.id changes with each start ({first}, then {second}): the new producer does not fence "
+            "the old one, and its open transaction holds back consumers until it times out",
         )
 
 

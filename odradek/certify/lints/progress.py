@@ -1,4 +1,4 @@
-"""Positions that move otherwise than the outputs do."""
+"""Lints on committed offsets that do not match the outputs."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ LOST_MEMBER: Final = frozenset(
         "FENCED_INSTANCE_ID",
     }
 )
-"""Who is told so has lost its partitions to another member."""
+"""Errors for a member that has lost its partitions to another one."""
 _COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 _ALIKE_MIN: Final = 2
-"""So many transactions show how many records a job writes for each that it reads."""
+"""Minimum number of transactions from which the ratio of written to read records is derived."""
 
 
 def position_back(evidence: Evidence) -> Iterator[Lint]:
-    """A position is committed that lies before the one that was committed until then."""
+    """The job commits an offset below the previously committed one."""
     for each in commits(evidence):
         if each.was_known and each.offset < each.before and not evidence.is_flink:
             topic, partition = each.key
             yield seen_at(
                 each.exchange,
                 "position-back",
-                f"the committed position of {topic}-{partition} goes back from {each.before} to {each.offset}: the next "
-                "start reads again what lies between. Commit no position of records that were read before",
+                f"the committed offset of {topic}-{partition} goes back from {each.before} to {each.offset}: the next "
+                "start reads the records in between again. Commit no offset of records that were read before",
             )
 
 
 def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
-    """A member commits what it has lost to another one; what it wrote for that is there, for no transaction has it."""
+    """A member commits offsets of a partition that it has lost; its outputs outside transactions remain."""
     written = 0
     for number, exchange in enumerate(evidence.exchanges):
         if (
@@ -56,16 +56,16 @@ def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 exchange,
                 "revoked-batch",
-                f"OffsetCommit was refused with {', '.join(dict.fromkeys(exchange.errors))}: the partitions had gone to "
-                "another member, and what was written for them is there all the same, and comes again. End the batch in "
-                "the rebalance listener, or write it in a transaction with its positions",
+                f"OffsetCommit was rejected with {', '.join(dict.fromkeys(exchange.errors))}: the partitions had moved to "
+                "another member. The outputs of this batch were written nevertheless, and the other member writes them "
+                "again. End the batch in the rebalance listener, or write it in a transaction with its offsets",
             )
 
 
 def stale_batch(evidence: Evidence) -> Iterator[Lint]:
-    """Behind a rebalance a transaction has outputs of more records than its positions: those of before it, too.
+    """After a rebalance, a transaction contains outputs of more records than its offsets cover: old ones were not dropped.
 
-    Only of a job whose other transactions write the same number of records for each that they read.
+    Only for a job that writes the same number of records per input record in its other transactions.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -84,18 +84,18 @@ def stale_batch(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 each.positions[0],
                 "revoked-batch",
-                f"behind a rebalance a transaction of {each.transactional_id} has {wrote} records and positions of {read}: "
-                "those that waited since before the rebalance are among them, and were read again since. Drop what is not "
-                "written when partitions are revoked",
+                f"after a rebalance a transaction of {each.transactional_id} has {wrote} records and offsets of {read}: "
+                "it contains records from before the rebalance, which were read again since. Drop unwritten "
+                "records when partitions are revoked",
             )
         before = numbers[id(each.end)]
 
 
 def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
-    """A transaction has positions of more records than it wrote for.
+    """A transaction commits offsets of more records than it wrote outputs for.
 
-    Only of a job whose other transactions write the same number of records for each that they read; one that filters says
-    nothing.
+    Only for a job that writes the same number of records per input record in its other transactions. A job that filters
+    shows nothing.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -104,21 +104,21 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 each.positions[0],
                 "positions-ahead",
-                f"a transaction of {each.transactional_id} commits positions of {read} records, and has {wrote} records for "
-                f"them where others have {rate * read:.0f}: what was fetched and not processed is passed over. Commit the "
-                "position behind the last record that was processed, not the position of the consumer",
+                f"a transaction of {each.transactional_id} commits offsets of {read} records and has {wrote} outputs for "
+                f"them instead of {rate * read:.0f}: fetched records that were not processed are skipped. Commit the "
+                "offset after the last processed record, not the position of the consumer",
             )
 
 
 def _rate(counted: Sequence[tuple[Transaction, int, int]]) -> float:
-    """How many records the job writes for each that it reads, by most of its transactions; 0: now so, now so."""
+    """Number of output records per input record in most transactions; 0 if it varies."""
     rates = Counter(wrote / read for _, read, wrote in counted)
     rate, alike = next(iter(rates.most_common(1)), (0.0, 0))
     return rate if alike >= _ALIKE_MIN and 2 * alike >= len(counted) else 0.0
 
 
 def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
-    """How many records a transaction read, by its positions, and how many it wrote."""
+    """Yield each transaction with the number of records that it read, by its offsets, and that it wrote."""
     wanted = _wanted(evidence)
     moved: Counter[int] = Counter()
     for each in commits(evidence):
@@ -130,8 +130,11 @@ def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
 
 
 def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
-    """OffsetCommit has positions of more records than the broker has outputs for. ``expected``: without faults there are so
-    many, and the same number for each record of the input; otherwise it is not known what an output is for."""
+    """OffsetCommit contains offsets of more records than the broker has outputs for.
+
+    ``expected`` is the number of outputs without faults. Only for a job that writes the same number of records per input
+    record, as otherwise it is unknown which outputs belong to an input record.
+    """
     wanted = _wanted(evidence)
     rate = expected / (sum(map(len, wanted.values())) or 1)
     if rate < 1 or rate != round(rate):
@@ -146,14 +149,14 @@ def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
             yield seen_at(
                 each.exchange,
                 "positions-ahead",
-                f"OffsetCommit has positions of {read} records when {there} of their {rate * read:.0f} outputs are written: "
-                "what is fetched and not processed is passed over by the next start. Commit behind the acknowledgement of "
+                f"OffsetCommit has offsets of {read} records when {there} of their {rate * read:.0f} outputs are written: "
+                "the next start skips fetched records that were not processed. Commit after the acknowledgement of "
                 "the outputs",
             )
 
 
 class _Wrote:
-    """How many records of the outputs readers have got, so far."""
+    """The number of output records visible to consumers after each exchange."""
 
     def __init__(self, evidence: Evidence) -> None:
         numbers = {id(each): number for number, each in enumerate(evidence.exchanges)}
@@ -176,7 +179,7 @@ def _count(produce: Exchange, evidence: Evidence) -> int:
 
 
 def _wanted(evidence: Evidence) -> dict[TopicPartition, list[int]]:
-    """The offsets of all records that were fetched; those of markers, and of what was aborted, are none."""
+    """The offsets of all records that were fetched, without markers and aborted records."""
     found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
     for read in reads(evidence):
         for first, last, count in read.batches:
@@ -190,7 +193,7 @@ def _between(offsets: Sequence[int], begin: int, end: int) -> int:
 
 
 def positions_elsewhere(evidence: Evidence) -> Lint | None:
-    """No fault: it says why a run that waits for a lag of 0 may come to no end."""
+    """Not a problem of the job: it explains why a run that waits for a lag of 0 may never end."""
     commit = next((each for each in evidence.exchanges if _is_commit(each, evidence)), None)
     asked = any(
         each.api == "OffsetFetch" and (not commit or each.group == commit.group)
@@ -198,14 +201,10 @@ def positions_elsewhere(evidence: Evidence) -> Lint | None:
     )
     if asked and commit is not None:
         return None
-    said = (
-        "commits no position of its input"
-        if commit is None
-        else "never asks for the positions that it commits"
-    )
+    said = "commits no offset of its input" if commit is None else "never fetches the offsets that it commits"
     return Lint(
         "positions-elsewhere",
-        f"the job {said}: it keeps them outside of Kafka, and a lag of 0 says nothing. Say with --until when it is done",
+        f"the job {said}: it keeps them outside Kafka, so its lag is meaningless. Set --until to say when the job is done",
         commit.line if commit is not None else "",
         commit,
     )

@@ -1,4 +1,4 @@
-"""From where a job reads its input, and what it reads twice."""
+"""From which offset a job reads its input, and which records it reads twice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Read:
     """One partition in a Fetch that returned records."""
 
     number: int
-    """The place of the exchange in the trace."""
+    """Index of the exchange in the trace."""
     exchange: Exchange
     key: TopicPartition
     batches: tuple[tuple[int, int, int], ...]
-    """First and last offset, and number of records; none in markers, and in what was aborted."""
+    """First offset, last offset and number of records of each batch; 0 records for markers and aborted batches."""
 
     @property
     def begin(self) -> int:
@@ -29,12 +29,12 @@ class Read:
 
     @property
     def end(self) -> int:
-        """The offset behind the last one."""
+        """The offset after the last one."""
         return self.batches[-1][1] + 1
 
 
 def reads(evidence: Evidence) -> Iterator[Read]:
-    """Of the inputs, in the order of the requests."""
+    """The reads of the inputs, in the order of the requests."""
     names: dict[str, str] = {}
     for number, exchange in enumerate(evidence.exchanges):
         if exchange.api != "Fetch":
@@ -59,7 +59,8 @@ def _of_topic(number: int, exchange: Exchange, name: str, topic: Mapping[str, An
 
 
 class _Aborted:
-    """Which batches a read_committed consumer passes over: from an offset on those of a producer, until its next marker."""
+    """The batches that a read_committed consumer skips: those of a producer from the first offset of an aborted transaction
+    to its marker."""
 
     def __init__(self, exchange: Exchange, partition: Mapping[str, Any]) -> None:
         found = partition.get("aborted_transactions") or () if exchange.request.get("isolation_level") else ()
@@ -77,11 +78,11 @@ class _Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A Fetch of records that were fetched before, by the same process or another one."""
+    """A Fetch of records that were fetched before, by any process."""
 
     read: Read
     seen: int
-    """So far, to this offset, the partition had been fetched."""
+    """The offset up to which the partition had been fetched."""
 
     @property
     def number(self) -> int:
@@ -89,7 +90,7 @@ class Again:
 
 
 def read_again(evidence: Evidence) -> list[Again]:
-    """Each time that a position goes back."""
+    """Each Fetch that went back."""
     seen: dict[TopicPartition, int] = {}
     found = []
     for read in reads(evidence):
@@ -100,9 +101,9 @@ def read_again(evidence: Evidence) -> list[Again]:
 
 
 def asked_for(evidence: Evidence) -> Iterator[tuple[int, TopicPartition, int, bool]]:
-    """(place in the trace, partition, offset, whether it is the first of its connection) of each Fetch of an input.
+    """(index in the trace, partition, offset, whether it is the first of its connection) for each Fetch of an input.
 
-    In a session of Fetch only what has changed is named.
+    In a fetch session (KIP-227) a request contains only the changed partitions.
     """
     seen: set[tuple[str, TopicPartition]] = set()
     for number, exchange in enumerate(evidence.exchanges):

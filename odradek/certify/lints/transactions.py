@@ -1,4 +1,4 @@
-"""The transactions of a run, as its trace shows them: what each of them wrote, which positions it sent, how it ended."""
+"""The transactions in a trace: which outputs each wrote, which offsets it sent, how it ended."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from odradek.certify.exchanges import ENDS, Exchange
 from odradek.certify.lints.evidence import Evidence
 
 IN_TRANSACTION: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce"})
-"""What a client sends between two ends."""
+"""APIs that a client sends within a transaction."""
 HANDLED: Final = frozenset({"answered", "answer_lost"})
-"""The outcomes of requests that the broker has handled. What was refused says so in its errors."""
+"""Outcomes of requests that the broker has handled. A rejected request has errors in its response."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """What one producer sent between two ends."""
+    """The requests of one producer from the end of a transaction to the end of the next."""
 
     transactional_id: str
     producer: tuple[int, int] | None = None
-    """Id and epoch, of the first request that names them."""
+    """Producer id and epoch, from the first request that contains them."""
     outputs: list[Exchange] = field(default_factory=list)
-    """Produce requests with a topic of the outputs that the broker has taken."""
+    """Accepted Produce requests to an output topic."""
     positions: list[Exchange] = field(default_factory=list)
-    """TxnOffsetCommit requests with a topic of the inputs that the broker has taken."""
+    """Accepted TxnOffsetCommit requests with offsets of an input topic."""
     refused: list[Exchange] = field(default_factory=list)
-    """Produce and TxnOffsetCommit requests with an error in the answer."""
+    """Produce and TxnOffsetCommit requests with an error in the response."""
     end: Exchange | None = None
-    """The EndTxn, or the InitProducerId that aborted it; None: it is open at the end of the trace."""
+    """The EndTxn, or the InitProducerId that aborted it; None if it is open at the end of the trace."""
 
     @property
     def is_committed(self) -> bool:
-        """The broker has handled its commit, also where the answer was lost."""
+        """Whether the broker has handled its commit, even if the response was lost."""
         end = self.end
         return end is not None and bool(end.request.get("committed")) and was_taken(end)
 
 
 def was_taken(exchange: Exchange) -> bool:
-    """The broker has handled it, and has refused nothing of it."""
+    """Whether the broker has handled the request without any error."""
     is_handled = exchange.outcome in HANDLED
     if exchange.api == "Produce" and exchange.request.get("acks") == 0:
         is_handled = is_handled or exchange.outcome == "unanswered"
@@ -47,7 +47,7 @@ def was_taken(exchange: Exchange) -> bool:
 
 
 def transactions(evidence: Evidence) -> Iterator[Transaction]:
-    """In the order of their ends; those that are open come last."""
+    """The transactions in the order of their ends; open ones come last."""
     under_way: dict[str, Transaction] = {}
     for exchange in evidence.exchanges:
         name = exchange.transactional_id

@@ -1,1 +1,1 @@
-"""What is tried: moments, faults, plans, and what a certificate needs."""
+"""What is tried: moments, faults, plans, and the requirements of a certificate."""

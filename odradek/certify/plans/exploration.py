@@ -1,11 +1,11 @@
-"""Which plan is tried next: breadth before depth.
+"""Select the next plan: breadth before depth.
 
-First each fault that a certificate needs, once at each decisive request (`requirements`), and again where it was not
-reached or had no effect; then the rest of the grid, pairs of faults, and plans drawn from a seed. Plans whose client waits
-for a response that never comes are a sequence of their own (`slow`), to be run beside the others.
+First, each fault that a certificate needs is tried once at each decisive request (`requirements`), and again if it was not
+reached or had no effect. Then follow the rest of the matrix, pairs of faults, and random plans from a seed. Plans in which a
+client waits for a response that never arrives form a separate sequence (`slow`), which runs in parallel.
 
-The plans come one by one, since what was learned from one run decides about the next: what fails alone is not tried in
-company, and a class whose moment was not reached is tried at another of its members.
+Plans are generated one at a time, because the result of one run influences the next: a fault that fails alone is not
+combined with others, and a class whose moment was not reached is tried at another of its members.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from odradek.certify.plans.plan import Cell, Injection, Plan, single
 from odradek.certify.plans.requirements import DECISIVE, Requirement
 
 TRIES: Final = 3
-"""Members of a class at which a fault is tried until one is reached and has an effect."""
+"""Maximum number of members of a class at which a fault is tried until it is reached and has an effect."""
 RANDOM_FAULTS_MAX: Final = 3
 INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
-"""Requests behind which a job computes, writes to a database, or commits."""
+"""Requests after whose response a job computes, writes to a database, or commits."""
 OF_ONE_MORE: Final = frozenset({"add-instance", "second-copy", "remove-instance"})
 OF_TWO: Final = OF_ONE_MORE | {"freeze"}
-"""Faults that leave two instances at work."""
+"""Faults after which two instances work at the same time."""
 DRAWS: Final = 1
 DRAWS_ELSEWHERE: Final = 4
-"""Of a job whose positions are not in Kafka: what decides lies between two statements of a database."""
+"""As above, for a job that stores its offsets outside Kafka: the decisive instant is between two database statements."""
 
 
 class Coverage(Enum):
-    """Of a cell of the matrix: what is known of it, the least first."""
+    """State of a cell of the matrix."""
 
     UNTRIED = "untried"
     NOT_REACHED = "not reached"
     NO_EFFECT = "no effect"
-    """The fault struck, and changed nothing: says nothing of the job."""
+    """The fault was injected but changed nothing, so the run says nothing about the job."""
     CLEAN = "clean"
     UNFINISHED = "unfinished"
     FAILED = "failed"
@@ -54,20 +54,20 @@ _RANK: Final = list(Coverage)
 
 @dataclass(slots=True)
 class Exploration:
-    """The plans for one job, by the moments of its reference run."""
+    """The plans for one job, derived from the moments of its reference run."""
 
     moments: Sequence[Moment]
     nodes: int = 1
     seed: int = 1
     reaches: tuple[Reach, ...] = tuple(Reach)
     left_out: frozenset[str] = frozenset()
-    """Faults that the user does not want tried."""
+    """Faults that the user has excluded."""
     is_elsewhere: bool = False
-    """The job's positions are not in Kafka."""
+    """Whether the job stores its offsets outside Kafka."""
     cells: dict[Cell, Coverage] = field(default_factory=dict)
     needed: list[Requirement] = field(default_factory=list)
     reasons: dict[Requirement, str] = field(default_factory=dict)
-    """Why the newest run for a requirement has not met it."""
+    """Why the latest run for a requirement did not meet it."""
     _tries: defaultdict[Cell, int] = field(default_factory=lambda: defaultdict(int))
     _members: Mapping[MomentClass, list[Moment]] = field(default_factory=dict)
 
@@ -83,7 +83,7 @@ class Exploration:
         )
 
     def learned(self, plan: Plan, state: Coverage, reason: str = "") -> None:
-        """What a run has shown of the cell of its plan; of several faults together it shows nothing of each."""
+        """Record the result of a run in the cell of its plan. A plan with several faults says nothing about its cells."""
         cell = plan.injections[0].cell if len(plan) == 1 else None
         if cell is not None and state is not Coverage.CLEAN:
             self.reasons[Requirement(cell[0].on, cell[1])] = (
@@ -94,14 +94,14 @@ class Exploration:
 
     @property
     def unmet(self) -> list[Requirement]:
-        """What a certificate needs, and no run has shown yet."""
+        """The requirements of a certificate that no run has met yet."""
         clean = (cell for cell, state in self.cells.items() if state is Coverage.CLEAN)
         return requirements.unmet(self.needed, clean)
 
     # -- what is tried -------------------------------------------------------------------------------------------
 
     def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """Without end; without ``is_full`` what a certificate needs, and no more. None of them is `slow`."""
+        """An endless sequence of plans; without ``is_full``, only those that a certificate needs. Excludes `slow` plans."""
         yield from self._needed(is_slow=False)
         if not is_full:
             return
@@ -113,7 +113,7 @@ class Exploration:
         yield from self._random()
 
     def slow(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """Plans whose runs wait for a response that never comes."""
+        """Plans in whose runs a response never arrives."""
         yield from self._needed(is_slow=True)
         if is_full:
             yield from self._rest(is_slow=True)
@@ -125,7 +125,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _instants(self) -> Iterator[Plan]:
-        """Kills and freezes between two requests, at several instants behind what a job does most behind."""
+        """Kills and freezes between two requests, at several instants after the requests in `INSTANTS`."""
         draws = DRAWS_ELSEWHERE if self.is_elsewhere else DRAWS
         for _ in range(draws):
             for cell, state in list(self.cells.items()):
@@ -135,7 +135,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _elsewhere_too(self) -> Iterator[Plan]:
-        """Whether two at work on the same partitions do harm hangs on where the first one is: at more than one request."""
+        """Faults with two working instances, at further requests: the effect depends on what the first instance is doing."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 is_meant = cell[1] in OF_TWO and any(each.is_met_by(cell) for each in self.needed)
@@ -143,14 +143,14 @@ class Exploration:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:
-        """Of the cells that meet it the one that was tried least; none where it has failed, or came to no end."""
+        """The least tried cell that can meet the requirement; None if one has failed or was unfinished."""
         cells = list(requirements.cells_of(requirement, self.cells))
         if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
             return None
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """The rest of the grid, fault by fault; decisive requests first: that is where records are lost and duplicated."""
+        """The rest of the matrix by faults, decisive requests first, because records are lost and duplicated there."""
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
@@ -167,9 +167,9 @@ class Exploration:
                     yield self._at(cell)
 
     def _at(self, cell: Cell) -> Plan:
-        """At the second member first: there is something before it, and something behind it.
+        """A plan for this cell, first at the second member of the class, which has work before and after it.
 
-        One more instance comes at the first one: it has the most to take over.
+        An additional instance starts at the first member, where it has most to take over.
         """
         kind, name = cell
         members = self._members[kind]
@@ -180,12 +180,12 @@ class Exploration:
         return self._drawn(chosen, BY_NAME[name], self._tries[cell])
 
     def _drawn(self, moment: Moment, fault: Fault, number: int) -> Plan:
-        """Of a fault between two requests the instant is drawn."""
+        """A plan with one fault; for a fault between two requests, with a random delay."""
         random = Random(f"{self.seed}/{moment}/{fault.name}/{number}")
         return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 
     def _pairs(self) -> Iterator[Plan]:
-        """Each two faults together, and each two classes, at least once."""
+        """Each pair of faults and each pair of classes, at least once."""
         clean = self._fast_and_clean()
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)

@@ -1,6 +1,6 @@
-"""What can go wrong at a moment: the faults, where each of them can strike, and the rule that stages it at the broker.
+"""The faults, the moments at which each applies, and the rule with which the broker injects it.
 
-A fault is staged by a rule (docs/faults.md). Of some the rule only holds the request, or keeps its answer back, while the
+A fault is injected by a rule (docs/faults.md). For some faults the rule only holds the request or its response, while the
 certifier acts on the job's processes, the clock or the cluster (`Act`).
 """
 
@@ -15,7 +15,7 @@ from odradek.certify.plans.moments import READS, Moment
 
 
 class Act(Enum):
-    """What the certifier does when the rule of a fault has been hit."""
+    """The certifier's action when the rule of a fault has been hit."""
 
     NOTHING = ""
     KILL = "SIGKILL for the instance that sent the request"
@@ -27,38 +27,38 @@ class Act(Enum):
     START_NODE = "the node that was killed starts again"
     MOVE = "another node leads the partition, or coordinates the id or the group"
     CUT = "the links of the node to all others are cut, and come back"
-    TIME_OUT_TRANSACTION = "the clock of transactions passes the transaction's time-out"
-    TIME_OUT_SESSION = "the clock of groups passes the members' session time-out"
-    ABORT_INPUT = "a transaction writes to the input, and aborts"
-    EXPIRE_IDS = "the clock of transactional ids passes their expiration"
+    TIME_OUT_TRANSACTION = "the clock of transactions is advanced past the transaction timeout"
+    TIME_OUT_SESSION = "the clock of groups is advanced past the members' session timeout"
+    ABORT_INPUT = "a transaction writes to the input and aborts"
+    EXPIRE_IDS = "the clock of transactional ids is advanced past their expiration"
 
 
 class Reach(Enum):
-    """Who stages a fault, and so where it can be staged."""
+    """What a fault requires, which decides where it can be injected."""
 
     CALL = "call"
-    """A rule on requests alone: before any cluster, by the proxy too."""
+    """Only a rule on requests: works in front of any cluster, through the proxy."""
     JOB = "job"
-    """The job's own processes, at a request."""
+    """Control of the job's processes."""
     BROKER = "broker"
-    """Nodes, steps inside the broker, or its clock."""
+    """Control of nodes, of points inside the broker, or of its clock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to fail."""
+    """One fault."""
 
     name: str
     sentence: str
     action: str
-    """Of the rule; ``{code}`` stands for an error code that fits the API (`CODES`)."""
+    """Action of the rule. ``{code}`` is replaced by an error code that fits the API (`CODES`)."""
     act: Act = Act.NOTHING
     reach: Reach = Reach.CALL
     min_nodes: int = 1
     is_slow: bool = False
-    """It lasts until the client's own time-out: tried last."""
+    """Whether it lasts until the client's own timeout. Such faults are tried last."""
     is_between: bool = False
-    """It strikes behind the response, `Injection.delay_ms` later: in the code of the job between two requests."""
+    """Whether it happens `Injection.delay_ms` after the response, in the job's code between two requests."""
 
 
 RETRIABLE: Final = {
@@ -78,14 +78,14 @@ RETRIABLE: Final = {
     "Heartbeat": "REBALANCE_IN_PROGRESS",
     "ConsumerGroupHeartbeat": "COORDINATOR_LOAD_IN_PROGRESS",
 }
-"""What a client meets in a healthy cluster while leaders and coordinators move."""
+"""Errors that clients also get in a healthy cluster, while leaders and coordinators move."""
 ABORTABLE: Final = {
     "Produce": "TOPIC_AUTHORIZATION_FAILED",
     "AddPartitionsToTxn": "TOPIC_AUTHORIZATION_FAILED",
     "AddOffsetsToTxn": "GROUP_AUTHORIZATION_FAILED",
     "TxnOffsetCommit": "ILLEGAL_GENERATION",
 }
-"""After these a transactional producer must abort, and may go on."""
+"""Errors after which a transactional producer must abort, and may then continue."""
 FATAL: Final = {
     "Produce": "INVALID_PRODUCER_EPOCH",
     "InitProducerId": "PRODUCER_FENCED",
@@ -98,7 +98,7 @@ FATAL: Final = {
     "Heartbeat": "UNKNOWN_MEMBER_ID",
     "ConsumerGroupHeartbeat": "UNKNOWN_MEMBER_ID",
 }
-"""After these the producer is another one's, or the member has lost its partitions."""
+"""Errors that mean that the producer is fenced, or that the member has lost its partitions."""
 CODES: Final = {"retriable-error": RETRIABLE, "abortable-error": ABORTABLE, "fatal-error": FATAL}
 
 WRITES: Final = frozenset(
@@ -107,19 +107,19 @@ WRITES: Final = frozenset(
         *("EndTxn", "OffsetCommit"),
     }
 )
-"""What changes something."""
+"""APIs that change something."""
 _LATE: Final = frozenset({"Produce", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "AddPartitionsToTxn"})
 IN_TRANSACTION: Final = frozenset(
     {"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}
 )
-"""What carries a transaction on."""
+"""APIs sent within a transaction."""
 _OF_GROUP: Final = frozenset({"TxnOffsetCommit", "OffsetCommit", "EndTxn", "Heartbeat", "Produce"})
 
 FAULTS: Final = (
-    Fault("lose-answer", "the broker handles the request, and its answer is lost", "lose-answer"),
+    Fault("lose-answer", "the broker handles the request, and its response is lost", "lose-answer"),
     Fault(
         "abort-input",
-        "another producer's transaction writes to the input, and aborts",
+        "a transaction of another producer writes to the input and aborts",
         "hold",
         Act.ABORT_INPUT,
         Reach.BROKER,
@@ -134,33 +134,33 @@ FAULTS: Final = (
     ),
     Fault(
         "kill-after",
-        "the instance is killed after the broker has handled the request, before the answer",
+        "the instance is killed after the broker has handled the request, before the response",
         "lose-answer silent",
         Act.KILL,
         Reach.JOB,
     ),
     Fault(
-        "abortable-error", "the broker refuses the request: the transaction must be aborted", "error {code}"
+        "abortable-error", "the broker rejects the request: the transaction must be aborted", "error {code}"
     ),
-    Fault("fatal-error", "the broker refuses the request: the producer is fenced", "error {code}"),
-    Fault("retriable-error", "the broker refuses the request: the client is to try again", "error {code}"),
+    Fault("fatal-error", "the broker rejects the request: the producer is fenced", "error {code}"),
+    Fault("retriable-error", "the broker rejects the request with a retriable error", "error {code}"),
     Fault(
         "freeze",
-        "the instance stands still past its time-outs while another one takes over, then wakes",
+        "the instance is frozen past its timeouts while another one takes over, then thawed",
         "hold",
         Act.FREEZE,
         Reach.JOB,
     ),
     Fault(
         "time-out-transaction",
-        "the transaction's time-out passes before the broker handles the request",
+        "the transaction times out before the broker handles the request",
         "hold",
         Act.TIME_OUT_TRANSACTION,
         Reach.BROKER,
     ),
     Fault(
         "time-out-session",
-        "the members' session time-out passes before the broker handles the request",
+        "the members' sessions time out before the broker handles the request",
         "hold",
         Act.TIME_OUT_SESSION,
         Reach.BROKER,
@@ -181,7 +181,7 @@ FAULTS: Final = (
     ),
     Fault(
         "kill-between",
-        "the instance is killed a moment after the response, between two requests",
+        "the instance is killed shortly after the response, between two requests",
         "hold",
         Act.KILL,
         Reach.JOB,
@@ -189,7 +189,7 @@ FAULTS: Final = (
     ),
     Fault(
         "freeze-between",
-        "the instance stands still a moment after the response, past its time-outs, then wakes",
+        "the instance is frozen shortly after the response, past its timeouts, then thawed",
         "hold",
         Act.FREEZE,
         Reach.JOB,
@@ -205,17 +205,17 @@ FAULTS: Final = (
     ),
     Fault("reset", "the connection is reset before the broker handles the request", "drop"),
     Fault("duplicate", "the broker handles the request twice", "duplicate"),
-    Fault("late", "the request arrives late, behind a later one; the client takes it for lost", "reorder"),
+    Fault("late", "the request arrives after a later one; the client considers it lost", "reorder"),
     Fault(
         "kill-node",
-        "the node dies before it handles the request, and comes back",
+        "the node is killed before it handles the request, and is started again",
         "kill",
         Act.START_NODE,
         Reach.BROKER,
     ),
     Fault(
         "move",
-        "another node leads or coordinates from before the request on",
+        "the partition or coordinator is moved to another node before the request",
         "hold",
         Act.MOVE,
         Reach.BROKER,
@@ -223,7 +223,7 @@ FAULTS: Final = (
     ),
     Fault(
         "cut-links",
-        "the node reaches no other one while it handles the request, and for a second",
+        "the node is cut off from all other nodes while it handles the request, and for one second",
         "hold",
         Act.CUT,
         Reach.BROKER,
@@ -232,7 +232,7 @@ FAULTS: Final = (
     Fault("expire-ids", "transactional ids expire before the request", "hold", Act.EXPIRE_IDS, Reach.BROKER),
     Fault(
         "silent-answer",
-        "the answer never comes, and the connection stays open",
+        "the response never arrives, and the connection stays open",
         "lose-answer silent",
         is_slow=True,
     ),
@@ -245,13 +245,13 @@ FAULTS: Final = (
 )
 BY_NAME: Final = {each.name: each for each in FAULTS}
 DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
-"""The instants behind a response from which those of faults between two requests are drawn: most of them are early, where
-the code is that handles it."""
+"""Delays after a response, from which faults between two requests are drawn. Most are short, because the code that handles
+the response runs then."""
 
 
 _WAITED_FOR: Final = WRITES | {"OffsetFetch"}
-"""Requests that clients give up after their request time-out. For JoinGroup and SyncGroup they wait as long as a rebalance
-may take: max.poll.interval.ms and more, five minutes by default."""
+"""Requests that clients give up after their request timeout. Clients wait for JoinGroup and SyncGroup as long as a rebalance
+may take: at least max.poll.interval.ms, five minutes by default."""
 _WHERE: Final[Mapping[str, Collection[str]]] = {
     **CODES,
     "duplicate": WRITES,
@@ -264,7 +264,7 @@ _OF_MEMBERS: Final = frozenset({"JoinGroup", "ConsumerGroupHeartbeat"})
 
 
 def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
-    """Whether the fault means anything at this moment of a cluster with so many nodes."""
+    """Whether the fault is meaningful at this moment, in a cluster with this many nodes."""
     if nodes < fault.min_nodes:
         return False
     if moment.is_step:
@@ -281,7 +281,7 @@ def applies(fault: Fault, moment: Moment, nodes: int = 1) -> bool:
 def _applies_by_act(fault: Fault, moment: Moment) -> bool:
     match fault.act:
         case Act.TIME_OUT_TRANSACTION:
-            # The request that opens a transaction finds none that could time out.
+            # The request that opens a transaction has no transaction that could time out.
             return moment.on in IN_TRANSACTION and moment.phase != "opens"
         case Act.TIME_OUT_SESSION:
             return moment.on in _OF_GROUP
@@ -305,28 +305,28 @@ def _is_transactional(moment: Moment) -> bool:
 
 
 def rule(fault: Fault, moment: Moment) -> str:
-    """The text of the fault rule that stages it."""
+    """The text of the fault rule that injects it."""
     return _rule(moment, moment.ordinal, _action(fault, moment))
 
 
 _SENT_BY_NODES_TOO: Final = frozenset({"AddPartitionsToTxn"})
-"""Of the APIs of moments: a node verifies by it that a transaction is open (KIP-890), which is no moment of the job."""
+"""AddPartitionsToTxn among the APIs of moments: brokers also send it to verify a transaction (KIP-890)."""
 
 
 def holding_rule(moment: Moment) -> str:
-    """The text of the rule that stops the run at the moment, before any fault."""
+    """The text of the rule that holds the run at the moment, before any fault."""
     return _rule(moment, moment.ordinal, "hold")
 
 
 def striking_rule(fault: Fault, moment: Moment) -> str:
-    """The text of the rule for the one request or step that `holding_rule` holds."""
+    """The text of the rule for the single request or step that `holding_rule` holds."""
     return _rule(moment, 1, _action(fault, moment))
 
 
 def _action(fault: Fault, moment: Moment) -> str:
     code = CODES.get(fault.name, {}).get(moment.on, "")
     if code == "CONCURRENT_TRANSACTIONS" and not _is_transactional(moment):
-        code = "COORDINATOR_LOAD_IN_PROGRESS"  # the broker has no block of producer ids yet
+        code = "COORDINATOR_LOAD_IN_PROGRESS"  # as if the broker had no block of producer ids yet
     return "kill" if moment.is_step else fault.action.format(code=code)
 
 
@@ -339,11 +339,11 @@ def _rule(moment: Moment, ordinal: int, action: str) -> str:
 
 
 def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reach)) -> list[Fault]:
-    """The faults that mean anything at a moment, in the order in which they are tried."""
+    """The faults that are meaningful at a moment, in the order in which they are tried."""
     return [each for each in FAULTS if each.reach in reaches and applies(each, moment, nodes)]
 
 
 def pointless(moments: Iterable[Moment]) -> frozenset[str]:
-    """The faults that change nothing for a job with these moments: one without a member has no session to time out."""
+    """The faults that have no effect on a job with these moments: without a group member, no session can time out."""
     is_member = any(each.on in _OF_MEMBERS for each in moments)
     return frozenset() if is_member else frozenset({"time-out-session"})

@@ -1,9 +1,9 @@
-"""The moments of a run at which a failure can strike, and which of them are alike.
+"""The moments of a run at which a fault can be injected, and their classes.
 
-A moment is a request of the job's clients, by what a fault rule can match: the API, whose it is (transactional id, group or
-topic), and which one of these in the order of their arrival. Before it lies the instant between the answer to the request
-before and this one; behind it the answer. Alike are the requests of one API in the same phase of a transaction: these form
-a class. A step inside the broker (``txn.marker``, docs/faults.md) is a moment too.
+A moment is a request of the job's clients, identified by what a fault rule can match: the API, the transactional id, group
+or topic, and its ordinal among these requests. A fault can act before the request (after the previous response) or on its
+response. Requests of one API in the same phase of a transaction are equivalent and form a class. A step inside the broker
+(``txn.marker``, docs/faults.md) is a moment too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Final
 
 from odradek.certify.exchanges import Exchange, batches
 
-# What is asked for again and again without a change of anything that lasts.
+# APIs that are called repeatedly and change nothing durable.
 READS: Final = frozenset({"Fetch", "Metadata", "ApiVersions", "ListOffsets", "Heartbeat", "FindCoordinator"})
 STEPS_OF_COMMIT: Final = ("txn.prepare.append", "txn.marker", "txn.complete.append")
 STEPS_OF_OFFSETS: Final = ("group.append",)
@@ -28,10 +28,10 @@ _LEFT_OUT: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, order=True)
 class MomentClass:
-    """Moments that are alike: the same API or step, in the same phase."""
+    """A class of equivalent moments: the same API or step, in the same phase."""
 
     on: str
-    """An API or a step, as a fault rule names it."""
+    """An API or a step, in the syntax of fault rules."""
     phase: str
 
     def __str__(self) -> str:
@@ -40,11 +40,11 @@ class MomentClass:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The ``ordinal``-th request (or step) of this API that matches, from 1."""
+    """The ``ordinal``-th matching request (or step) of this API, counted from 1."""
 
     on: str
     matchers: tuple[tuple[str, str], ...]
-    """Of the fault rule: ``("transactional_id", "payments")``."""
+    """Matchers of the fault rule: ``("transactional_id", "payments")``."""
     ordinal: int
     phase: str
 
@@ -62,9 +62,9 @@ class Moment:
 
 
 def moments(run: Sequence[Exchange], wildcards: Mapping[str, str] | None = None) -> list[Moment]:
-    """Those of a run without faults, in the order of arrival.
+    """The moments of a run without faults, in the order of arrival.
 
-    ``wildcards`` gives patterns for names that differ from run to run (`patterns`).
+    ``wildcards`` maps names that differ from run to run to patterns (`patterns`).
     """
     counts: Counter[tuple[str, tuple[tuple[str, str], ...]]] = Counter()
     phases = _Phases()
@@ -101,7 +101,7 @@ def _steps(
     phase: str,
     counts: Counter[tuple[str, tuple[tuple[str, str], ...]]],
 ) -> Iterator[Moment]:
-    """What the broker does for a request that it has handled, step by step."""
+    """Yield the steps that the broker performs for a request."""
     if not exchange.succeeded:
         return
     names: tuple[str, ...]
@@ -117,7 +117,7 @@ def _steps(
 
 
 class _Phases:
-    """Where each producer is in its transaction."""
+    """Tracks the phase of each producer's transaction."""
 
     def __init__(self) -> None:
         self._initialised: set[str] = set()
@@ -166,7 +166,7 @@ def _returned_records(exchange: Exchange) -> bool:
 
 
 def patterns(one: Iterable[Exchange], two: Iterable[Exchange]) -> dict[str, str]:
-    """Patterns for the ids that two runs of the same job do not share: ``app-1f2e-0`` and ``app-77ab-0`` are ``app-*-0``."""
+    """Patterns for ids that differ between two runs of the job: ``app-1f2e-0`` and ``app-77ab-0`` become ``app-*-0``."""
     found: dict[str, str] = {}
     for field in ("transactional_id", "group", "client_id"):
         ours, theirs = _ids(one, field), _ids(two, field)
@@ -177,9 +177,10 @@ def patterns(one: Iterable[Exchange], two: Iterable[Exchange]) -> dict[str, str]
 
 
 def roles(run: Iterable[Exchange]) -> dict[str, str]:
-    """Patterns for transactional ids of one run that differ in a number: ``copier-1`` and ``copier-2`` are ``copier-*``.
+    """Patterns for transactional ids of one run that differ only in a number: ``copier-1`` and ``copier-2`` become
+    ``copier-*``.
 
-    Which instance gets which work is a race that each run decides anew; each run has a second EndTxn of any of them.
+    Which instance gets which partitions is a race in each run. A pattern matches in every run.
     """
     shapes: defaultdict[str, set[str]] = defaultdict(set)
     for name in _ids(run, "transactional_id"):
@@ -197,7 +198,7 @@ def _ids(run: Iterable[Exchange], field: str) -> set[str]:
 
 
 def _pattern(one: str, two: str) -> str:
-    """What both begin and end with, in whole words: the next run's part between may have other letters in common."""
+    """The common prefix and suffix in whole words, with ``*`` between them; another run's middle part may share letters."""
     first, second = _WORD.findall(one), _WORD.findall(two)
     begin = _common(first, second)
     end = _common(first[begin:][::-1], second[begin:][::-1])

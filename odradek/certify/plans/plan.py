@@ -1,4 +1,4 @@
-"""A plan: which faults strike at which moments of one run. It can be written down, and tried again."""
+"""A plan: the faults of one run with their moments. It can be saved as JSON and run again."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from odradek.certify.plans.faults import rule as rule_text
 from odradek.certify.plans.moments import Moment, MomentClass
 
 Cell = tuple[MomentClass, str]
-"""A class of moments and the name of a fault: a cell of the report's matrix."""
+"""A class of moments and the name of a fault: one cell of the report's matrix."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,7 @@ class Injection:
     moment: Moment
     fault: Fault
     delay_ms: int = 0
-    """Of a fault between two requests: how long after the response it strikes."""
+    """Delay after the response, for a fault between two requests."""
 
     @property
     def cell(self) -> Cell:
@@ -59,13 +59,13 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The injections of one run; none: a reference run."""
+    """The injections of one run; none for a reference run."""
 
     injections: tuple[Injection, ...] = ()
 
     @property
     def id(self) -> str:
-        """Eight letters that name the plan, the same wherever it is written down."""
+        """Eight characters that identify the plan, derived from its content."""
         return hashlib.sha256(self.as_json().encode()).hexdigest()[:8]
 
     def __str__(self) -> str:
@@ -83,14 +83,14 @@ def single(moment: Moment, fault: Fault, delay_ms: int = 0) -> Plan:
 
 
 def from_json(text: str) -> Plan:
-    """The plan that ``as_json`` wrote. ``ValueError`` names what is wrong with the text."""
+    """Parse the output of ``as_json``. Raises ``ValueError`` for invalid text."""
     try:
         found = json.loads(text)
         if not isinstance(found, list):
             raise TypeError("a list is expected")
         return Plan(tuple(map(_injection, found)))
     except (KeyError, TypeError, AttributeError) as error:
-        raise ValueError(f"no plan: {error!r} in {text[:200]!r}") from None
+        raise ValueError(f"not a plan: {error!r} in {text[:200]!r}") from None
 
 
 def _injection(view: Mapping[str, Any]) -> Injection:
@@ -101,5 +101,5 @@ def _injection(view: Mapping[str, Any]) -> Injection:
         phase=str(view.get("phase", "")),
     )
     if view["fault"] not in BY_NAME:
-        raise ValueError(f"there is no fault {view['fault']!r}; there is {', '.join(BY_NAME)}")
+        raise ValueError(f"unknown fault: {view['fault']!r} (known: {', '.join(BY_NAME)})")
     return Injection(moment, BY_NAME[view["fault"]], int(view.get("delay_ms", 0)))

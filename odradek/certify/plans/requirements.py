@@ -1,7 +1,8 @@
-"""What a certificate needs: the decisive requests of a job, and the faults that can break each of them.
+"""The requirements of a certificate: the decisive requests of a job, and the faults that can break each of them.
 
-The table is docs/certify.md's "What a certificate needs", with the reasons. It holds for the requests that the reference run
-shows; each pair of request and fault asks for one cell of the matrix (in any phase) that was tried, effective and clean.
+The table is the one under "What a certificate needs" in docs/certify.md, which gives the reasons. It applies to the requests
+in the reference run. Each pair of request and fault requires one cell of the matrix, in any phase, that was hit with an
+effect and is clean.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "OffsetFetch": ("kill-before", "lose-answer", "retriable-error"),
     "Fetch": ("abort-input",),
 }
-"""The faults that can break a request. Both in the order in which they are tried."""
+"""The faults that can break each request. Requests and faults are in the order in which they are tried."""
 DECISIVE: Final = frozenset(NEEDED) - {"Fetch"}
 KILLS: Final = frozenset({"kill-before", "kill-after", "kill-all", "kill-between"})
 ELSEWHERE: Final = ("kill-between", "freeze-between")
-"""Needed at Fetch of a job whose positions are not in Kafka: what decides lies behind the records that it reads."""
+"""Faults required at Fetch for a job that stores its offsets outside Kafka: its decisive code follows the reads."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -69,9 +70,9 @@ def required(
     *,
     is_elsewhere: bool = False,
 ) -> list[Requirement]:
-    """What a certificate of a job with these moments needs, in the order in which it is tried: fault by fault.
+    """The requirements for a job with these moments, in the order in which they are tried: fault by fault.
 
-    Without a decisive commit in Kafka (``is_elsewhere``) the instants behind the records that the job reads are needed too.
+    Without a decisive commit in Kafka (``is_elsewhere``), faults after the reads of the job's input are required too.
     """
     kinds: dict[str, list[Moment]] = {}
     for moment in moments:
@@ -92,7 +93,7 @@ def required(
 
 
 def _order(requirement: Requirement) -> tuple[int, int]:
-    """Each fault at each request, the faults that break most first."""
+    """Sort key: each fault at each request, the faults that break most jobs first."""
     return _FAULT_ORDER.index(requirement.fault), _REQUEST_ORDER.index(requirement.on)
 
 
@@ -105,22 +106,22 @@ _FAULT_ORDER: Final = (
 
 
 def cells_of(requirement: Requirement, cells: Iterable[Cell]) -> Iterator[Cell]:
-    """The cells of the matrix that can meet it."""
+    """The cells of the matrix that can meet the requirement."""
     return (each for each in cells if requirement.is_met_by(each))
 
 
 def unmet(needed: Sequence[Requirement], clean: Iterable[Cell]) -> list[Requirement]:
-    """Those that none of these cells meets."""
+    """The requirements that none of these cells meets."""
     said = {(kind.on, fault) for kind, fault in clean}
     return [each for each in needed if (each.on, each.fault) not in said]
 
 
 def is_slow(requirement: Requirement) -> bool:
-    """A run of it lasts as long as a client waits for a response that never comes."""
+    """Whether its run lasts until a client gives up waiting for a response that never arrives."""
     return BY_NAME[requirement.fault].is_slow
 
 
-# -- clients that wait -----------------------------------------------------------------------------------------------------
+# -- clients that wait for a lost response ---------------------------------------------------------------------------------
 
 WAITS_S: Final[Mapping[str, float]] = {
     "librdkafka": 60.0,
@@ -131,21 +132,24 @@ WAITS_S: Final[Mapping[str, float]] = {
     "kafka-python": 30.0,
     "kafkajs": 30.0,
 }
-"""How long each client library waits for a response that never comes, by its defaults, measured (docs/certify.md)."""
+"""Measured time that each client library waits by default for a response that never arrives, in s (docs/certify.md)."""
 LONGEST_WAIT_S: Final = 60.0
-"""Of a client that the table does not have."""
+"""Default for a client that is not in the table."""
 
 
 def wait_s(clients: Mapping[str, str]) -> float:
-    """How long a run lasts whose response never comes, by the client libraries (name, version) that the job uses."""
+    """Estimated duration of a run in which a response never arrives, for these client libraries (name, version)."""
     found = [WAITS_S.get(_library(*each), LONGEST_WAIT_S) for each in clients.items()]
     return max(found, default=LONGEST_WAIT_S)
 
 
 def _library(name: str, version: str) -> str:
-    """Bindings of librdkafka have a name of their own, and its version in theirs (2.16.1-rdkafka-2.16.0)."""
+    """The key in the table.
+
+    Bindings of librdkafka have their own name, and its version in theirs (2.16.1-rdkafka-2.16.0).
+    """
     return "librdkafka" if "rdkafka" in f"{name} {version}" else name.lower()
 
 
 SIDE_BY_SIDE: Final = 3
-"""Runs that wait for a response that never comes, at once, beside the others: they cost no CPU."""
+"""Number of parallel runs in which a response never arrives. They use no CPU."""

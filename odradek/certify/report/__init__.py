@@ -1,1 +1,1 @@
-"""What a certificate looks like: on a terminal, as a page, as JSON, for continuous integration."""
+"""The renderings of a certificate: terminal text, HTML page, JSON, and formats for continuous integration."""

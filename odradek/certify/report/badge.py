@@ -1,4 +1,4 @@
-"""The certificate as a badge for a README: one line of SVG text, as wide as it is."""
+"""The certificate as a badge for a README: one line of text as SVG, with the width of its text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.certify.plans.exploration import Coverage
 from odradek.certify.report.rendering import rendered
 
 LABEL: Final = "exactly once"
-# White text on each of them has a contrast of 4.5 or more, as WCAG's level AA asks.
+# White text on these colours has a contrast of at least 4.5, as WCAG level AA requires.
 GREEN: Final = "#1a7f37"
 RED: Final = "#cf222e"
 GREY: Final = "#57606a"
@@ -35,12 +35,12 @@ _WIDTHS: Final = {
     **dict.fromkeys("w", 1676),
     **dict.fromkeys("m", 1992),
 }
-"""Of Verdana, in units of an em / 2048. ``textLength`` makes a text of another font as wide."""
+"""Widths of Verdana's characters, in em / 2048. ``textLength`` stretches other fonts to the same width."""
 _OTHERS: Final = 1302
 
 
 def badge(certificate: Certificate) -> str:
-    """``exactly once | 214 failures survived``, complete in itself."""
+    """``exactly once | 214 failures survived`` as a self-contained SVG."""
     message, colour = says(certificate)
     label_px, message_px = width_px(LABEL), width_px(message)
     shown = {
@@ -56,7 +56,7 @@ def badge(certificate: Certificate) -> str:
 
 
 def says(certificate: Certificate) -> tuple[str, str]:
-    """The message and its colour. Survived is each fault at each class of moments that had an effect and did no harm."""
+    """The message and its colour. It counts cells of the matrix whose fault had an effect and caused no failure."""
     verdict = certificate.verdict
     if verdict is Verdict.FAILED:
         return f"not: {failures(len(certificate.failures))}", RED
@@ -67,5 +67,5 @@ def says(certificate: Certificate) -> tuple[str, str]:
 
 
 def width_px(text: str) -> int:
-    """Of the text alone, rounded up."""
+    """Width of the text without padding, rounded up."""
     return -(-sum(_WIDTHS.get(each, _OTHERS) for each in text) * _FONT_PX // _EM)

@@ -1,4 +1,4 @@
-"""The certificate as JSON: what was run, what was covered, what failed, and what is not promised."""
+"""The certificate as JSON: the job, the coverage, the failures, and the limits of the certificate."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from odradek.certify.plans.exploration import Coverage
 from odradek.certify.workload import Workload
 
 NOT_PROMISED: Final = (
-    "Faults strike at requests that the job made in the reference run, and at instants drawn between two of them.",
-    "Cells that are not reached, without effect or not tried say nothing.",
-    "Clean means that the outputs were those of a run without faults, under the faults, seeds and versions named here.",
+    "Faults are injected at requests that the job made in the reference run, and at random instants between two of them.",
+    "Cells that are not reached, without effect or not tried show nothing.",
+    "Clean means that the outputs were those of a run without faults, under the faults, seeds and versions listed here.",
 )
 
 
 def not_promised(workload: Workload) -> list[str]:
-    """Sentences on what a clean certificate does not say."""
+    """The limits of a clean certificate, as sentences."""
     if not workload.upstream:
         return list(NOT_PROMISED)
     elsewhere = (
-        f"The job ran before {workload.upstream}, behind a proxy: faults struck requests and answers only. No instance was "
-        "killed or frozen, no node died, nothing was moved, no time-out was brought about."
+        f"The job ran against {workload.upstream} through a proxy: faults affected requests and responses only. No instance "
+        "was killed or frozen, no node was killed, nothing was moved, no timeout was triggered."
     )
     return [*NOT_PROMISED, elsewhere]
 
 
 VERSION: Final = 2
-"""Of the JSON form. 1 had the verdicts clean, failed and none, and the kinds doubled and out of order."""
+"""Version of the JSON form. Version 1 had the verdicts clean, failed and none, and the kinds repeated and unordered."""
 
 
 def as_dict(certificate: Certificate) -> dict[str, Any]:
@@ -80,7 +80,7 @@ def as_dict(certificate: Certificate) -> dict[str, Any]:
 
 
 def by_certainty(certificate: Certificate) -> list[Failure]:
-    """The failures, the most certain first."""
+    """The failures, the most certain one first."""
     return sorted(certificate.failures, key=lambda each: each.certainty, reverse=True)
 
 

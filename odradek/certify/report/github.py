@@ -1,4 +1,4 @@
-"""Notices as annotations of GitHub Actions: the runner takes these lines (workflow commands) from what a step prints.
+"""Notices as annotations of GitHub Actions: the runner parses these lines (workflow commands) in the output of a step.
 
 GitHub shows the first ten errors and the first ten warnings of a step.
 """
@@ -11,7 +11,7 @@ from odradek.certify.report.notices import Notice
 
 
 def workflow_commands(notices: Iterable[Notice], file: str | None = None) -> str:
-    """A line for each notice. ``file`` is the path of the certify.toml, from the root of the user's project."""
+    """One line per notice. ``file`` is the path of certify.toml, relative to the root of the user's project."""
     return "".join(_annotation(each, file) + "\n" for each in notices)
 
 
@@ -24,10 +24,10 @@ def _annotation(notice: Notice, file: str | None) -> str:
 
 
 def _data(text: str) -> str:
-    """The runner decodes %25 last, so the percent sign is escaped first."""
+    """Escape data. The runner decodes %25 last, so the percent sign is escaped first."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _property(text: str) -> str:
-    """A colon would end the properties, a comma this one."""
+    """Escape a property value, in which a colon would end the properties and a comma the value."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

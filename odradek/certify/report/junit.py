@@ -28,12 +28,12 @@ def junit(certificate: Certificate) -> str:
     suite.set("errors", str(len(suite.findall("testcase/error"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
     ElementTree.indent(suite)
-    # XML has no place for most control characters, which names and values of clients may hold.
+    # XML allows no control characters, but clients' names and values may contain them.
     return printable_lines(ElementTree.tostring(suite, encoding="unicode", xml_declaration=True)) + "\n"
 
 
 def _verdict(suite: ElementTree.Element, certificate: Certificate) -> None:
-    """Without it a certificate that is incomplete, or of a job that promises nothing, were a green suite."""
+    """Add the verdict as a test case: otherwise the suite would be green for an incomplete certificate or no promise."""
     case = ElementTree.SubElement(suite, "testcase", classname="certificate", name="verdict")
     if certificate.verdict not in (Verdict.CLEAN, Verdict.FAILED):
         element = ElementTree.SubElement(case, "error", message=certificate.verdict.value)
@@ -46,7 +46,7 @@ def _case(suite: ElementTree.Element, cell: Cell, state: Coverage, failure: Fail
     if failure is not None:
         _failed(case, failure)
     elif state is Coverage.FAILED:
-        ElementTree.SubElement(case, "failure", message="failed in a plan that another failure covers")
+        ElementTree.SubElement(case, "failure", message="failed in a plan that another failure includes")
     elif state is not Coverage.CLEAN:
         ElementTree.SubElement(case, "skipped", message=state.value)
 

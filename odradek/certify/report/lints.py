@@ -1,16 +1,16 @@
-"""The lints of a trace: a paragraph for each, and as JSON."""
+"""The lints of a trace, as paragraphs of text and as JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from typing import Any
 
-from odradek.certify.linting import Sight
+from odradek.certify.linting import Occurrence
 from odradek.certify.lints import Evidence
 
 
-def text(evidence: Evidence, found: Sequence[Sight]) -> str:
-    """What was looked at, and for each lint its name and client, the sentence, the exchange and the link."""
+def text(evidence: Evidence, found: Sequence[Occurrence]) -> str:
+    """A summary of the trace, and for each lint its name and client, the sentence, the exchange and the link."""
     seen = f"{len(evidence.exchanges)} exchanges, inputs {_names(evidence.inputs)}, outputs {_names(evidence.outputs)}"
     verdict = f"{len(found)} found" if found else "nothing found"
     return "\n\n".join([*map(_paragraph, found), f"{verdict} in {seen}"])
@@ -20,13 +20,13 @@ def _names(topics: Collection[str]) -> str:
     return ", ".join(sorted(topics)) or "none"
 
 
-def _paragraph(sight: Sight) -> str:
-    lint = sight.lint
+def _paragraph(occurrence: Occurrence) -> str:
+    lint = occurrence.lint
     lines = [lint.sentence, lint.example, lint.link]
-    return "\n  ".join([sight.title, *filter(None, lines)])
+    return "\n  ".join([occurrence.title, *filter(None, lines)])
 
 
-def as_dict(evidence: Evidence, found: Sequence[Sight]) -> dict[str, Any]:
+def as_dict(evidence: Evidence, found: Sequence[Occurrence]) -> dict[str, Any]:
     """``exchanges`` (how many), ``inputs``, ``outputs``, ``lints``: name, sentence, example, link, client."""
     return {
         "exchanges": len(evidence.exchanges),

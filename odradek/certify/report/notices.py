@@ -1,4 +1,4 @@
-"""What continuous integration shows of a certificate or of a trace: each finding and each lint, as one notice.
+"""The findings and lints of a certificate or a trace as notices for continuous integration.
 
 SARIF (`sarif`) and the annotations of GitHub (`github`) are written from notices.
 """
@@ -10,11 +10,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 from odradek.certify.judging.findings import Finding, Kind
-from odradek.certify.linting import Sight
+from odradek.certify.linting import Occurrence
 from odradek.certify.lints import DOCS
 
 if TYPE_CHECKING:
-    # At run time these bring packages of the extra, which the lints alone do not need.
+    # These imports need packages of the extra, which the lints alone do not need.
     from odradek.certify.certificate import Certificate, Failure
 
 ERROR: Final = "error"
@@ -25,18 +25,18 @@ _EVIDENCE_MAX: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """What notices of one kind have in common."""
+    """The common properties of notices of one kind."""
 
     id: str
     """The kind of a finding or the name of a lint, with hyphens."""
     sentence: str
     link: str
-    """To the page and section that explains it, from the root of the project."""
+    """Path of the documentation section that explains it, from the root of the project."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One thing to show."""
+    """One notice."""
 
     rule: Rule
     level: str
@@ -44,34 +44,34 @@ class Notice:
     title: str
     """One line."""
     message: str
-    """One or more lines."""
+    """One or more lines of text."""
     facts: Mapping[str, Any] = field(default_factory=dict)
-    """Of a finding: plan, plan_id, moments, faults, came_back, tried."""
+    """For a finding: plan, plan_id, moments, faults, came_back, tried."""
     identity: str = ""
-    """The same for the same thing in another run; empty where that is not known."""
+    """Equal for the same problem in different runs; empty if unknown."""
 
 
 _SENTENCES: Final = {
-    Kind.LOST: "Records that a run without faults has are missing",
-    Kind.DUPLICATED: "Records are there more than once",
+    Kind.LOST: "Records of a run without faults are missing",
+    Kind.DUPLICATED: "Records were written more than once",
     Kind.TORN: "Records are missing in one output topic, while another one has the same key complete",
-    Kind.UNEXPECTED: "Records are there that no run without faults has",
-    Kind.REORDERED: "Records of a key are in another order than without faults",
-    Kind.STUCK: "The run came to no end, or an open transaction holds up readers of the output",
-    Kind.CHANGED: "Records are there with other headers, or null in place of an empty value",
-    Kind.UNFINISHED: "All instances ended with code 0 before the input was done",
-    Kind.REDELIVERED: "Records are there more than once, which the comparison allows",
-    Kind.REFUSED: "The check refuses the outputs",
+    Kind.UNEXPECTED: "Records exist that no run without faults wrote",
+    Kind.REORDERED: "Records of a key are in a different order than without faults",
+    Kind.STUCK: "The run did not end, or an open transaction holds back consumers of the output",
+    Kind.CHANGED: "Records have other headers than without faults, or null instead of an empty value",
+    Kind.UNFINISHED: "All instances ended with code 0 before the input was processed",
+    Kind.REDELIVERED: "Records were written more than once, which the comparison allows",
+    Kind.REFUSED: "The check refused the outputs",
 }
 VERDICT: Final = Rule("verdict", "The job is neither certified nor shown to be wrong", _VERDICTS)
 KINDS: Final = {
     kind: Rule(kind.value.replace(" ", "-"), sentence, _VERDICTS) for kind, sentence in _SENTENCES.items()
 }
-"""The rule of each kind of finding."""
+"""Rules of the kinds of findings."""
 
 
 def of_certificate(certificate: Certificate) -> list[Notice]:
-    """Each finding of each failure is an error, each lint of the run without faults a warning."""
+    """An error for each finding of each failure, a warning for each lint of the runs without faults."""
     found = [
         _of_finding(failure, finding) for failure in certificate.failures for finding in failure.findings
     ]
@@ -80,11 +80,16 @@ def of_certificate(certificate: Certificate) -> list[Notice]:
         for failure in certificate.unfinished
         for finding in failure.findings
     ]
-    return [*found, *unfinished, *_of_verdict(certificate), *of_sights(map(Sight, certificate.lints))]
+    return [
+        *found,
+        *unfinished,
+        *_of_verdict(certificate),
+        *of_occurrences(map(Occurrence, certificate.lints)),
+    ]
 
 
 def _of_verdict(certificate: Certificate) -> list[Notice]:
-    """A verdict that is neither exactly once nor a failure."""
+    """A notice for a verdict other than exactly once and failed."""
     verdict = certificate.verdict.value
     if verdict in ("clean", "failed"):
         return []
@@ -93,13 +98,13 @@ def _of_verdict(certificate: Certificate) -> list[Notice]:
     return [Notice(VERDICT, WARNING, verdict, message, {}, "verdict")]
 
 
-def of_sights(sights: Iterable[Sight]) -> list[Notice]:
-    """Each lint of a trace is a warning."""
-    return [_of_sight(each) for each in sights]
+def of_occurrences(occurrences: Iterable[Occurrence]) -> list[Notice]:
+    """A warning for each lint of a trace."""
+    return [_of_occurrence(each) for each in occurrences]
 
 
 def rules(notices: Iterable[Notice]) -> list[Rule]:
-    """Those of all kinds of findings, and those of the lints among the notices."""
+    """The rules of all kinds of findings, and those of the lints among the notices."""
     return list(dict.fromkeys([*KINDS.values(), VERDICT, *(each.rule for each in notices)]))
 
 
@@ -130,9 +135,9 @@ def _some(evidence: Sequence[str]) -> list[str]:
     return [*evidence[:_EVIDENCE_MAX], *([f"and {more} more"] if more > 0 else [])]
 
 
-def _of_sight(sight: Sight) -> Notice:
-    lint = sight.lint
-    facts = {"client": sight.client} if sight.client else {}
+def _of_occurrence(occurrence: Occurrence) -> Notice:
+    lint = occurrence.lint
+    facts = {"client": occurrence.client} if occurrence.client else {}
     lines = filter(None, [lint.sentence, lint.example])
     rule = Rule(lint.name, lint.name.replace("-", " "), lint.link)
-    return Notice(rule, WARNING, sight.title, "\n".join(lines), facts, lint.name)
+    return Notice(rule, WARNING, occurrence.title, "\n".join(lines), facts, lint.name)

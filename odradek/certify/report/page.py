@@ -1,4 +1,4 @@
-"""The certificate as one HTML page: a matrix of moments and faults, and for each failure its run."""
+"""The certificate as one HTML page: the matrix of moments and faults, and the run of each failure."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CLASSES: Final = {
 
 
 def page(certificate: Certificate, refresh_s: int = 0) -> str:
-    """Complete in itself: no script, font or picture from elsewhere. With ``refresh_s`` the browser loads it again."""
+    """A self-contained page without scripts, fonts or external images. ``refresh_s`` makes the browser reload it."""
     return rendered("certificate.html.j2", _shown(certificate) | {"refresh_s": refresh_s})
 
 
@@ -70,9 +70,11 @@ def _headline(certificate: Certificate) -> str:
         case Verdict.CLEAN:
             return "Yes, under each fault that a certificate needs."
         case Verdict.INCOMPLETE:
-            return "Not known yet: no failure was found, and less was tried than a certificate needs."
+            return (
+                "Not known yet: no failure was found, but fewer faults were tried than a certificate needs."
+            )
         case Verdict.NO_PROMISE:
-            return "Nothing was seen that could keep it so. No failure was found."
+            return "No promise: no mechanism was seen that could make the job exactly once. No failure was found."
         case Verdict.NOT_JUDGED:
             return "Not judged."
         case Verdict.INTERRUPTED:
@@ -82,7 +84,7 @@ def _headline(certificate: Certificate) -> str:
 def _cell(cells: Mapping[Cell, Coverage], links: Mapping[Cell, str], cell: Cell) -> dict[str, str]:
     kind, fault = cell
     state = cells.get(cell)
-    said = state.value if state is not None else "means nothing there"
+    said = state.value if state is not None else "does not apply"
     return {
         "state": _CLASSES[state] if state is not None else "none",
         "link": links.get(cell, ""),

@@ -1,4 +1,4 @@
-"""The templates of reports, with all text escaped."""
+"""Render the templates of the reports, with all text escaped."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 
 
 def rendered(template: str, values: dict[str, Any]) -> str:
-    """The template of this name in ``templates/`` with these values; a value that is missing is an error."""
+    """Render the template ``templates/<name>`` with these values. A missing value is an error."""
     environment = Environment(
         loader=PackageLoader("odradek.certify.report"),
         autoescape=True,

@@ -1,4 +1,4 @@
-"""Notices as SARIF 2.1.0, the exchange format of static analysers (OASIS), which code hosts and editors show."""
+"""Notices as SARIF 2.1.0, the OASIS exchange format of static analysers, which code hosts and editors display."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _FINGERPRINT: Final = "odradek/v1"
 
 
 def sarif(notices: Sequence[Notice], file: str | None = None) -> str:
-    """The log as JSON. ``file`` is the path of the certify.toml, from the root of the user's project.
+    """The SARIF log as JSON. ``file`` is the path of certify.toml, relative to the root of the user's project.
 
-    Without it results have no location: a command line lies in no file.
+    Without ``file`` the results have no location, because a command line is not in a file.
     """
     known = rules(notices)
     driver = {
@@ -46,7 +46,7 @@ def _rule(rule: Rule, documentation: str) -> dict[str, Any]:
 
 
 def _documentation() -> str:
-    """Where the package says that its documentation is; a helpUri has to be absolute, so without it there is none."""
+    """URL of the package's documentation, or "". A helpUri must be absolute, so it is omitted without this URL."""
     urls = (each.partition(",") for each in metadata("odradek").get_all("Project-URL") or ())
     return next((url.strip() for label, _, url in urls if label.strip().lower() == "documentation"), "")
 
@@ -59,7 +59,7 @@ def _result(notice: Notice, rule_index: int, file: str | None) -> dict[str, Any]
         "message": {"text": _text(f"{notice.title}\n{notice.message}")},
     }
     if file is not None:
-        # Viewers want a line; a job is a matter of the whole file.
+        # Viewers require a line, although a finding concerns the whole file.
         artifact = {"uri": quote(file)}
         shown["locations"] = [
             {"physicalLocation": {"artifactLocation": artifact, "region": {"startLine": 1}}}
@@ -72,5 +72,5 @@ def _result(notice: Notice, rule_index: int, file: str | None) -> dict[str, Any]
 
 
 def _text(message: str) -> str:
-    """Braces enclose placeholders; those of a JSON value are doubled (SARIF 2.1.0, 3.11.5)."""
+    """Escape braces, which enclose placeholders, by doubling them (SARIF 2.1.0, 3.11.5)."""
     return message.replace("{", "{{").replace("}", "}}")

@@ -1,4 +1,4 @@
-"""The certificate on a terminal."""
+"""The certificate as text for a terminal."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ def progress_line(certificate: Certificate, text: str) -> str:
 
 
 def opening(certificate: Certificate, budget_s: float) -> str:
-    """What the budget is enough for, before the first fault."""
+    """The line before the first fault: the estimated time that a certificate needs, and whether the budget suffices."""
     clients = (
         ", ".join(f"{name} {version}" for name, version in certificate.clients.items()) or "unknown client"
     )
     waits = (
-        f"{clients} waits up to {certificate.wait_s:.0f} s for a response that never comes"
+        f"{clients} waits up to {certificate.wait_s:.0f} s for a response that never arrives"
         if certificate.wait_s
         else clients
     )
     needs_s = certificate.missing_s()
     enough = "enough" if needs_s <= budget_s else "not enough, so the certificate will be incomplete"
     return (
-        f"the job came to the same twice without faults, in {certificate.reference_s:.1f} s; {waits}. A certificate needs "
-        f"{len(certificate.needed)} faults at its requests, about {duration(needs_s)} at this pace; the budget of "
+        f"two runs without faults had the same outputs, in {certificate.reference_s:.1f} s; {waits}. A certificate needs "
+        f"{len(certificate.needed)} faults at the job's requests, about {duration(needs_s)} at this pace; the budget of "
         f"{duration(budget_s)} is {enough}"
     )
 
@@ -54,24 +54,24 @@ def duration(time_s: float) -> str:
 
 
 def summary(certificate: Certificate) -> str:
-    """All that a reader must know, the verdict last."""
+    """The complete result, the verdict last."""
     return "\n".join(_lines(certificate))
 
 
 def _lines(certificate: Certificate) -> Iterator[str]:
     if certificate.ignored:
-        yield f"not compared, since it differs without faults: {', '.join(sorted(certificate.ignored))}"
+        yield f"not compared, because it differs without faults: {', '.join(sorted(certificate.ignored))}"
     if certificate.workload.left_out:
-        yield f"left out, as you said: {', '.join(sorted(certificate.workload.left_out))}"
+        yield f"excluded by you: {', '.join(sorted(certificate.workload.left_out))}"
     yield from certificate.remarks
     for each in certificate.lints:
-        yield f"seen without any fault: {each.sentence} ({each.link})"
+        yield f"warning, seen without any fault: {each.sentence} ({each.link})"
     for failure in by_certainty(certificate):
         yield from failed(failure)
     for failure in certificate.unfinished:
         yield from failed(failure)
     if certificate.redelivered:
-        yield f"redelivered in {certificate.redelivered} runs: repeats, which the comparison allows"
+        yield f"redelivered in {certificate.redelivered} runs: duplicates, which the comparison allows"
     if certificate.needed:
         covered = certificate.covered()
         counts = ", ".join(f"{covered[each]} {each.value}" for each in Coverage if covered[each])
@@ -95,17 +95,17 @@ def _verdict(certificate: Certificate) -> Iterator[str]:
         case Verdict.CLEAN:
             by = ", ".join(each.name for each in certificate.mechanisms)
             yield (
-                "EXACTLY ONCE: under each fault that a certificate needs the outputs are those of a run without faults"
+                "EXACTLY ONCE: under each fault that a certificate needs, the outputs are those of a run without faults"
                 + (f" ({by})" if by else "")
             )
 
 
 def _no_promise(certificate: Certificate) -> str:
     if certificate.caps:
-        return f"something leaves no promise: {'; '.join(each.sentence for each in certificate.caps)}"
+        return f"the job's mechanism is defeated: {'; '.join(each.sentence for each in certificate.caps)}"
     return (
-        "nothing was seen that could keep the job exactly once: no positions in the transaction of the outputs, or outside "
-        "of Kafka, no check, no keyed comparison"
+        "no mechanism was seen that could make the job exactly once: no offsets in the transaction of the outputs or "
+        "outside Kafka, no check, no keyed comparison"
     )
 
 
@@ -114,7 +114,7 @@ def _missing(certificate: Certificate) -> str:
         f"{each} ({why})" if (why := certificate.why_unmet(each)) else str(each) for each in certificate.unmet
     ]
     if not unmet:
-        return "runs that come to their end" if certificate.unfinished else "a kill"
+        return "runs that finish" if certificate.unfinished else "a kill"
     more = f" and {len(unmet) - _UNMET_MAX} more" if len(unmet) > _UNMET_MAX else ""
     return (
         f"{', '.join(unmet[:_UNMET_MAX])}{more}; about {duration(certificate.missing_s())} more at this pace"
@@ -122,7 +122,7 @@ def _missing(certificate: Certificate) -> str:
 
 
 def failed(failure: Failure) -> Iterator[str]:
-    """A failure with its evidence and reason, and the command that repeats it."""
+    """A failure with its evidence and cause, and the command that runs it again."""
     often = f"{failure.came_back} of {failure.tried} times"
     yield f"{', '.join(failure.kinds).upper()}: {failure.plan} ({often}{', seldom' if failure.is_seldom else ''})"
     yield from _findings(failure.findings)
@@ -145,7 +145,7 @@ def _findings(findings: Sequence[Finding]) -> Iterator[str]:
 def attempt(
     run: Run, findings: Sequence[Finding], why: Sequence[str] = (), *, timelines: bool = False
 ) -> str:
-    """One run of a plan that is tried again."""
+    """The result of one run of ``odradek certify again``."""
     verdict = ", ".join(kinds_of(findings))
     if not verdict:
         verdict = "clean" if run.is_effective else "no effect" if run.is_reached else "not reached"

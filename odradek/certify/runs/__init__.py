@@ -1,1 +1,1 @@
-"""One run of the job: staged, waited for, and read."""
+"""One run of the job: inject faults, wait for the end, collect the outputs."""

@@ -1,7 +1,7 @@
-"""What the certifier does to the job and the broker when the rule of a fault has been hit.
+"""The certifier's actions on the job and the broker when the rule of a fault has been hit.
 
-An act returns why it had no effect, as a sentence without a full stop; an empty string if it had one. It runs in a thread of
-its own, while the rule holds the request or keeps its response back.
+An act returns why it had no effect, as a sentence without a full stop, or an empty string if it had one. It runs in a thread
+of its own, while the rule holds the request or its response.
 """
 
 from __future__ import annotations
@@ -28,38 +28,38 @@ from odradek.errors import OdradekError
 from odradek.remote import Rule
 
 HANDLED_S: Final = stretched(2.0)
-"""How long the broker may take to handle a request whose response is kept back."""
+"""How long the broker may take to handle a request whose response is held, in seconds."""
 TAKE_OVER_S: Final = stretched(10.0)
-"""How long another instance may take to do what a frozen one does not."""
+"""How long another instance may take to take over from a frozen one, in seconds."""
 READ_S: Final = stretched(3.0)
-"""How long the job may take to read an aborted transaction of its input."""
+"""How long the job may take to read an aborted transaction of its input, in seconds."""
 WAKE_S: Final = 1.0
-"""What a frozen instance gets to do its worst after it was woken."""
+"""How long a thawed instance runs before the act ends, in seconds: it may still write."""
 NODE_IS_AWAY_S: Final = 0.2
 CUT_S: Final = 1.0
 _LOOK_S: Final = 0.03
 ATTRIBUTE_S: Final = 0.1
-"""Between two looks at the connections of instances that are alive."""
+"""Interval between two queries of the connections of running instances, in seconds."""
 _STARTS: Final = 2
-"""An instance that ended so often before it asked the broker for anything will not ask."""
+"""An instance that ended this often without any request to the broker is not expected to send one."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
 _COMES_IN: Final = WRITES | JOINS | {"Fetch"}
 
 
 @dataclass(slots=True)
 class Scene:
-    """What acts work on: one run."""
+    """The objects of one run that acts use."""
 
     cluster: Cluster
     job: Job
     time: Timekeeping
     seeds: Sequence[Seed]
     is_done: Callable[[], bool]
-    """The job has done its work."""
+    """Whether the job has done its work."""
     note: Callable[[str], object]
-    """Takes a sentence on what was done."""
+    """Called with a sentence about each action."""
     ended: threading.Event = field(default_factory=threading.Event)
-    """The run has."""
+    """Set at the end of the run."""
     observation: Observation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Scene:
         return self.job.owner(exchange["peer"]) if exchange else alive[0]
 
     def wait_for(self, holds: Callable[[], bool], timeout_s: float) -> None:
-        """Until it holds, the time is over, or the run has ended."""
+        """Wait until the condition is met, the timeout passes, or the run ends."""
         wait_until(lambda: holds() or self.ended.wait(_LOOK_S), timeout_s)
 
 
@@ -91,7 +91,7 @@ class Strike:
 
 
 def perform(scene: Scene, strike: Strike) -> str:
-    """Do what the fault says; why it had no effect, or an empty string."""
+    """Perform the act of the fault. Returns why it had no effect, or an empty string."""
     act = _ACTS.get(strike.injection.fault.act)
     return act(scene, strike) if act else ""
 
@@ -132,7 +132,7 @@ def _await_handled(scene: Scene, strike: Strike) -> None:
 
 
 def _await_instant(scene: Scene, strike: Strike) -> None:
-    """The request goes on; until it has its response, and the drawn time has passed."""
+    """Let the request continue, and wait for its response and then for the drawn delay."""
     held = scene.observation.struck(strike.injection)
     strike.rule.release()
     if held is not None:
@@ -148,7 +148,7 @@ def _freeze(scene: Scene, strike: Strike) -> str:
         strike.rule.release()
         return "the instance that sent the request had ended already"
     number = instance.number
-    others = Others(scene, instance)
+    others = OtherInstances(scene, instance)
     instance.freeze()
     scene.note(f"instance {number} is frozen")
     strike.rule.release()
@@ -163,7 +163,7 @@ def _freeze(scene: Scene, strike: Strike) -> str:
 
     scene.wait_for(is_over, TAKE_OVER_S)
     did = others.did()
-    scene.note(f"while instance {number} was frozen, {did or 'no other one took over'}")
+    scene.note(f"while instance {number} was frozen, {did or 'no other instance took over'}")
     scene.note(f"instance {number} wakes")
     instance.thaw()
     scene.ended.wait(WAKE_S)
@@ -180,8 +180,8 @@ def _second_copy(scene: Scene, strike: Strike) -> str:
 
 
 def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
-    """The request is held until the new instance has asked to come in: into the group, where the job has one."""
-    others = Others(scene)
+    """Start an instance, and hold the request until it has sent one, and has joined the group if the job has one."""
+    others = OtherInstances(scene)
     ended = _ended(scene, number)
     has_group = any(each["members"] for each in scene.cluster.groups())
     others.started = scene.job.start(number)
@@ -204,12 +204,12 @@ def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
         )
     codes = _ended(scene, number)[len(ended) :]
     why = f": it ended with exit code {codes[-1]}" if codes else ""
-    scene.note(f"instance {number} never asked to come in{why}")
-    return f"the instance that was started never asked to come in{why}"
+    scene.note(f"instance {number} sent no request{why}")
+    return f"the instance that was started sent no request{why}"
 
 
 def _ended(scene: Scene, number: int) -> list[int]:
-    """The exit codes of the processes of an instance that have ended by themselves."""
+    """The exit codes of this instance's processes that have ended by themselves."""
     return [each.code for each in scene.job.exits if each.instance == number]
 
 
@@ -218,22 +218,22 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
     if instance is None or not instance.is_alive:
         strike.rule.release()
         return "the instance that sent the request had ended already"
-    scene.note(f"instance {instance.number} is asked to end")
+    scene.note(f"instance {instance.number} gets SIGTERM")
     release = threading.Timer(0.1, strike.rule.release)
     release.start()
     with scene.job.replaced():
         instance.end()
-        release.join()  # behind the run there is no such rule any more
-        scene.job.kills += 1  # it may have left its group, or not
+        release.join()  # the rule ends with the run
+        scene.job.kills += 1  # it may not have left its group
         scene.job.start(instance.number)
     return ""
 
 
-class Others:
-    """What instances do from now on that are not ``frozen`` and, if none is, those that were not alive before.
+class OtherInstances:
+    """The requests of other instances since the act began: those that are not ``frozen``, or without one, new instances.
 
-    An instance is told by its connections: those of its processes, while it lives. A new connection whose process has ended
-    is that of the instance that was ``started``, if all that were there before are alive.
+    A connection is assigned to the running instance whose process has it. A new connection whose process has ended is
+    assigned to the instance that was ``started``, if all earlier instances are still running.
     """
 
     def __init__(self, scene: Scene, frozen: Instance | None = None) -> None:
@@ -246,13 +246,13 @@ class Others:
         self._looked = 0.0
 
     def look(self) -> None:
-        """See whose connections there are, before their instances end. To be called all the time."""
+        """Assign new connections to instances before these end. The caller polls this."""
         if time.monotonic() - self._looked >= ATTRIBUTE_S:
             self.did()
             self._looked = time.monotonic()
 
     def did(self) -> str:
-        """A sentence such as ``instance 2 joined and committed``; an empty string if none has come in."""
+        """A sentence such as ``instance 2 joined and committed``; an empty string if no other instance did anything."""
         found = self._scene.observation.arrived(self._since, _COMES_IN)
         for each in found:
             peer = each["peer"]
@@ -264,12 +264,12 @@ class Others:
             if (owner := self._owners.get(each["peer"])) is not None and self._counts(owner, each)
         ]
         return "; ".join(
-            f"{name} {deeds([each for one, each in named if one == name])}"
+            f"{name} {actions_text([each for one, each in named if one == name])}"
             for name in dict.fromkeys(name for name, _ in named)
         )
 
     def joined(self) -> bool:
-        """One that came in asked to be a member of a group, or took something to do without."""
+        """Whether another instance joined a group, or did something that needs no group."""
         return any(word in self.did() for word in ("joined", "read", "wrote", "committed"))
 
     def _of_ended(self, peer: str) -> Instance | None:
@@ -283,13 +283,13 @@ class Others:
     def _counts(self, owner: Instance, entry: Entry) -> bool:
         if owner not in self._before:
             return True
-        # One that was there before goes on with its own work: it takes over only if the group gives it more.
+        # An earlier instance has its own work: it takes over only if the group rebalances.
         return self._frozen not in (None, owner) and entry["api"] in ("JoinGroup", "InitProducerId")
 
 
-def deeds(entries: Iterable[Entry]) -> str:
+def actions_text(entries: Iterable[Entry]) -> str:
     """
-    >>> deeds([{"api": "JoinGroup"}, {"api": "Fetch"}, {"api": "EndTxn"}])
+    >>> actions_text([{"api": "JoinGroup"}, {"api": "Fetch"}, {"api": "EndTxn"}])
     'joined and committed'
     """
     apis = {each["api"] for each in entries}
@@ -333,13 +333,13 @@ def _move(scene: Scene, strike: Strike) -> str:
 
 
 def _topics(scene: Scene, strike: Strike) -> Collection[str]:
-    """The topics of a Produce: those of its matcher, else those that the newest such request named."""
+    """The topics of a Produce: those of the matcher, else those of the latest Produce request."""
     named = strike.matchers.get("topic")
     return {named} if named else scene.observation.produced_topics()
 
 
 def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
-    """What was moved; an empty string if the node leads all of it already."""
+    """Move the leadership of a partition. Returns what was moved; an empty string if the node leads all of them already."""
     broker = scene.cluster.handle
     for partition in broker.partitions():
         if partition.topic in topics and partition.leader != to:
@@ -366,15 +366,15 @@ def _cut_links(scene: Scene, strike: Strike) -> str:
     exchange = scene.observation.struck(strike.injection)
     if exchange is None:
         strike.rule.release()
-        return "the request was gone before the links could be cut"
+        return "the request had ended before the links could be cut"
     broker, node = scene.cluster.handle, exchange["node"]
     cuts = [broker.faults.add(f"cut {node} {each}") for each in broker.nodes if each != node]
-    scene.note(f"node {node} reaches no other node")
+    scene.note(f"node {node} is cut off from all other nodes")
     strike.rule.release()
     scene.ended.wait(CUT_S)
     for each in cuts:
         each.remove()
-    scene.note(f"node {node} reaches all others again")
+    scene.note(f"node {node} is connected to the other nodes again")
     return ""
 
 
@@ -411,11 +411,11 @@ def _expire_ids(scene: Scene, strike: Strike) -> str:
 
 
 def _abort_input(scene: Scene, strike: Strike) -> str:
-    """The first record of each input topic is written once more, in a transaction that aborts."""
+    """Write the first record of each input topic again, in a transaction that aborts."""
     copies = {each.topic: replace(each, aborted=True) for each in reversed(scene.seeds) if not each.aborted}
     before = _ends(scene, copies)
     write(scene.cluster.bootstrap_servers, copies.values())
-    scene.note(f"a transaction has written to {', '.join(copies)}, and aborted")
+    scene.note(f"a transaction wrote to {', '.join(copies)} and aborted")
     since = scene.observation.newest()
     strike.rule.release()
     after = _ends(scene, copies)
@@ -428,11 +428,11 @@ def _abort_input(scene: Scene, strike: Strike) -> str:
         return len(read) == len(written) or not scene.job.alive
 
     scene.wait_for(is_read, READ_S)
-    return "" if read else "the job has not read as far as the aborted transaction"
+    return "" if read else "the job did not read as far as the aborted transaction"
 
 
 def _ends(scene: Scene, topics: Collection[str]) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> the high watermark."""
+    """The high watermark of each (topic, partition)."""
     found = [each for each in scene.cluster.handle.partitions() if each.topic in topics]
     return {(each.topic, each.partition): each.high_watermark or 0 for each in found}
 

@@ -1,4 +1,4 @@
-"""Which instances of a job have asked the broker for anything since they were started."""
+"""Which instances of a job have sent requests to the broker since their start."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ DEATHS: Final = 3
 
 
 class Arrivals:
-    """Of one run with so many instances. An instance is told by its connections."""
+    """Tracks the first requests of a run's instances, by their connections."""
 
     def __init__(self, job: Job, observation: Observation, instances: int) -> None:
         self._job, self._observation, self._instances = job, observation, instances
         self._arrived: set[Instance] = set()
         self._asked: set[str] = set()
-        """Connections whose instance was looked for already."""
+        """Connections whose instance was already determined."""
 
     @property
     def are_complete(self) -> bool:
-        """No instance is on its way: killed or ended, and started again, but not yet known to the broker."""
+        """Whether no instance is starting: killed or ended, started again, but without a request to the broker yet."""
         job = self._job
         if not job.exits and not job.kills:
             return True
@@ -33,7 +33,9 @@ class Arrivals:
         return not awaited or self._have_come(awaited)
 
     def _have_come(self, awaited: set[Instance]) -> bool:
-        for peer in self._observation.peers():  # the newest first: to look for an owner takes milliseconds
+        for peer in (
+            self._observation.peers()
+        ):  # the newest first: finding the owner of a connection takes milliseconds
             if peer not in self._asked:
                 self._asked.add(peer)
                 if (owner := self._job.owner(peer)) is not None:
@@ -43,5 +45,5 @@ class Arrivals:
         return False
 
     def _dies(self, number: int) -> bool:
-        """It has ended so often with an error that it will not come."""
+        """Whether it has ended with an error so often that it is not expected to send a request."""
         return sum(each.instance == number and each.code != 0 for each in self._job.exits) >= DEATHS

@@ -1,4 +1,4 @@
-"""``--until auto``: when runs of a job are done is chosen by its first run without faults."""
+"""``--until auto``: the first run without faults selects the condition under which runs are done."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 ENDS_S: Final = stretched(1.0)
-"""What a job that has committed all of its input gets to end by itself."""
+"""How long a job that has committed all its input may take to end by itself, in seconds."""
 IDLE_S: Final = stretched(3.0)
-"""A job that does nothing for so long, at least, has done its work, though it has not committed it to Kafka."""
+"""Minimum idle time after which a job that commits no offsets to Kafka counts as done, in seconds."""
 IDLE_MIN_S: Final = 2.0
 PAUSES: Final = 3.0
-"""So many times the longest pause of the run without faults is no pause any more."""
+"""A pause is the end of the work if it is this many times the longest pause before it."""
 
 
 class Choice:
-    """Looks at one run until it is clear when a run is done."""
+    """Observes one run until the condition is clear."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class Choice:
     ) -> None:
         self._progress, self._job, self._is_right, self._now_s = progress, job, is_right, now_s
         self.since: float | None = None
-        """When the run was done, where it is known only later that it was."""
+        """When the condition was met, if that became known only later."""
 
     def made(self) -> Until | None:
-        """None while it is not clear.
+        """The selected condition; None while it is not clear.
 
-        ``exit`` if all instances end with code 0; ``lag=0`` if a group commits all of the input, and the job goes on then;
-        ``check`` if the job has come to rest and the check says yes; else ``idle``, longer than any pause of the job.
+        ``exit`` if all instances end with code 0. ``lag=0`` if a group commits all the input and the job keeps running.
+        ``check`` if the job is idle and the check accepts its outputs. Otherwise ``idle``, longer than any pause of the job.
         """
         if self._job.has_ended:
             return Until("exit") if self._job.completed and not self._job.given_up else None
@@ -54,7 +54,7 @@ class Choice:
                 self.since = self._now_s()
             return Until("lag") if self._now_s() - self.since >= ENDS_S else None
         self.since = None
-        # A member that has joined is at work, though it has not asked for a change yet.
+        # A member that has just joined is working, although it has not requested a change yet.
         idle_s = min(self._progress.idle_s(), self._progress.work_idle_s)
         if idle_s < IDLE_S or idle_s < self._progress.rest_s():
             return None

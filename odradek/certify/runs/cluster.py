@@ -1,4 +1,4 @@
-"""Where a job runs: what a run asks of the broker around it, and a broker of Odradek's own, which a snapshot brings back."""
+"""The cluster of a run: its interface, and the implementation as our own broker, which is restored from a snapshot."""
 
 from __future__ import annotations
 
@@ -16,62 +16,62 @@ from odradek.words import Isolation
 
 
 class Cluster(Protocol):
-    """Each run begins with the same input, without outputs and groups."""
+    """A cluster in which each run begins with the same input, without outputs and groups."""
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
-        """Who can stage a fault there."""
+        """The kinds of faults that can be injected."""
         ...
 
     @property
     def moves_time(self) -> bool:
-        """Its clock can be moved on; elsewhere a time-out lasts as long as it lasts."""
+        """Whether the clock can be advanced. Otherwise a timeout takes real time."""
         ...
 
     @property
     def handle(self) -> Handle:
-        """Its faults, trace and transactions."""
+        """The cluster's faults, trace and transactions."""
         ...
 
     @property
     def bootstrap_servers(self) -> str:
-        """Of all nodes, as the job gets it."""
+        """The addresses of all nodes, for the job."""
         ...
 
     @property
     def control_url(self) -> str: ...
 
     def start(self) -> None:
-        """With the input written."""
+        """Start the cluster and write the input."""
         ...
 
     def close(self) -> None: ...
 
     def restore(self) -> None:
-        """Back to the state after ``start``."""
+        """Return to the state after ``start``."""
         ...
 
     def revive(self) -> None:
-        """All nodes run, those too that a fault has killed."""
+        """Start all nodes that a fault has killed."""
         ...
 
     def groups(self) -> list[dict[str, Any]]:
-        """The groups with their committed offsets, as ``GET /v1/views/groups`` has them."""
+        """The groups with their committed offsets, in the form of ``GET /v1/views/groups``."""
         ...
 
     def records(self, topics: Collection[str], isolation: Isolation = "read_committed") -> list[Record]: ...
 
     def open_transactions(self, topics: Collection[str]) -> list[str]:
-        """A sentence for each transaction that holds up readers of these topics."""
+        """A sentence for each open transaction that holds back consumers of these topics."""
         ...
 
     def reach(self, topics: Collection[str]) -> int:
-        """The sum of high watermarks and last stable offsets: higher with each record, and with each commit."""
+        """Sum of high watermarks and last stable offsets, which grows with each record and each commit."""
         ...
 
 
 class Ours:
-    """A broker of Odradek's, kept warm."""
+    """One of our own brokers, which keeps running between runs."""
 
     reaches: Final = tuple(Reach)
     moves_time: Final = True
@@ -112,7 +112,7 @@ class Ours:
         return groups_of(self.handle)
 
     def records(self, topics: Collection[str], isolation: Isolation = "read_committed") -> list[Record]:
-        """Without a warning of what is hidden: `open_transactions` says it."""
+        """Without a warning about hidden records, which `open_transactions` reports."""
         client = self.handle._control.client
         return [record for topic in topics for record in read_decided(client, topic, isolation)[0].records]
 
@@ -130,7 +130,7 @@ class Ours:
 
 
 def groups_of(handle: Handle) -> list[dict[str, Any]]:
-    """The groups that the control port of a broker or of a proxy shows, with their committed offsets."""
+    """The groups with their committed offsets, from the control port of a broker or a proxy."""
     found: list[dict[str, Any]] = handle._control.client.get("/v1/views/groups")["groups"]
     return found
 
@@ -147,4 +147,4 @@ def held_up(topic: str, partition: int, last_stable: int, transaction: dict[str,
     'out-0: readers stop at offset 7: transactional_id copier'
     """
     said = ", ".join(f"{name} {value}" for name, value in transaction.items() if value is not None)
-    return f"{topic}-{partition}: readers stop at offset {last_stable}: {said}"
+    return f"{topic}-{partition}: consumers stop at offset {last_stable}: {said}"

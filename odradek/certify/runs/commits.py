@@ -1,4 +1,4 @@
-"""When a job has committed positions: the broker tells it, by its trace, so that it is asked for lag only then."""
+"""When a job commits offsets, from the broker's trace, so that the lag is queried only then."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from odradek.errors import OdradekError
 from odradek.remote import Trace
 
 APIS: Final = ("OffsetCommit", "EndTxn")
-"""Positions of a transaction are committed with it."""
+"""EndTxn is included because offsets of a transaction are committed with it."""
 PER_SECOND: Final = 20
-"""So many of these say as much as more would."""
+"""Maximum number of these exchanges that are read at once; more would add nothing."""
 
 
 class Commits:
-    """Follows the trace of a broker, from `follow` on and until the broker ends."""
+    """Follows the trace of a broker, from `follow` until the broker ends."""
 
     def __init__(self, trace: Trace, now_s: Callable[[], float] = time.monotonic) -> None:
         self._trace, self._now_s = trace, now_s
@@ -26,7 +26,7 @@ class Commits:
         self._last_s = 0.0
 
     def follow(self) -> None:
-        """The trace has to be on. A second call does nothing."""
+        """Start to follow the trace, which must be on. A second call does nothing."""
         if not self._followed:
             for api in APIS:
                 self._followed.add(api)
@@ -34,7 +34,7 @@ class Commits:
 
     @property
     def last_s(self) -> float:
-        """When the newest one was over, by the monotonic clock; now, where that cannot be known."""
+        """When the last commit ended, by the monotonic clock; the current time if that is unknown."""
         return self._last_s if len(self._followed) == len(APIS) else self._now_s()
 
     def _follow(self, api: str) -> None:

@@ -1,9 +1,9 @@
-"""Any Kafka cluster as the place where a job runs, by a proxy before it (docs/proxy.md).
+"""Any Kafka cluster as the cluster of a run, through a proxy in front of it (docs/proxy.md).
 
-A proxy sees requests and answers only, and the cluster's time is what it is: faults strike calls, and no snapshot brings
-anything back. The certifier creates the topics, which must not exist, and before each run makes the outputs anew and
-deletes the groups that the runs have brought: those that clients of the job named to the proxy, and that were not there
-before. It touches nothing else.
+A proxy sees only requests and responses, and cannot advance the cluster's time: faults affect requests, and there are no
+snapshots. The certifier creates the topics, which must not exist. Before each run it recreates the outputs and deletes the
+groups that earlier runs created: those named in requests of the job through the proxy that did not exist before. It
+changes nothing else.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from odradek.words import Isolation
 
 TOOL_S: Final = stretched(90.0)
 GONE_S: Final = stretched(30.0)
-"""How long a deleted topic may still be named."""
+"""How long a deleted topic may still appear in listings, in seconds."""
 PAUSE_S: Final = 0.05
 _MARKERS: Final = ("COMMIT", "ABORT")
 
 
 class _Proxy(Handle):
-    """The control port of a proxy."""
+    """The control port of a proxy, with the usual methods."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process
@@ -54,7 +54,7 @@ class _Proxy(Handle):
 
 
 class Foreign:
-    """The cluster at ``workload.upstream``, for as long as it lends its topics."""
+    """The cluster at ``workload.upstream``, with the topics of this certification."""
 
     reaches: Final = (Reach.CALL,)
     moves_time: Final = False
@@ -70,9 +70,9 @@ class Foreign:
         self._topics = dict(each.partition(":")[::2] for each in workload.topics)
         self._created: list[str] = []
         self._theirs: frozenset[str] = frozenset()
-        """Groups that were there before."""
+        """Groups that existed before."""
         self._named: set[str] = set()
-        """Groups that requests of the job have named."""
+        """Groups named in requests of the job."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -82,7 +82,7 @@ class Foreign:
     def control_url(self) -> str:
         return self._process.control_url
 
-    # -- what a run begins with ----------------------------------------------------------------------------------
+    # -- preparation of a run ------------------------------------------------------------------------------------
 
     def start(self) -> None:
         self._process.start()
@@ -101,7 +101,7 @@ class Foreign:
             self._directory.cleanup()
 
     def restore(self) -> None:
-        """The input stays: no job writes to it."""
+        """Recreate the outputs and delete the job's groups. The input remains, because no job writes to it."""
         self._delete_groups()
         outputs = [each for each in self._topics if each not in self._workload.inputs]
         self._delete(outputs)
@@ -111,7 +111,7 @@ class Foreign:
         self._create(outputs)
 
     def revive(self) -> None:
-        """No fault has killed a node."""
+        """Do nothing: no fault kills a node of this cluster."""
 
     def _create(self, names: Collection[str]) -> None:
         if names:
@@ -124,14 +124,14 @@ class Foreign:
             self._tool("topic", "delete", *names)
 
     def _delete_groups(self) -> None:
-        """Those that the job has brought. If it was killed they have members."""
+        """Delete the groups that the job created. After a kill they may still have members."""
         entries = self.handle.trace.entries(limit=ENTRIES_MAX)
         self._named |= {each.group for each in exchanges(entries) if each.group}
         brought = self._named & set(self._listed("group", "group_id")) - self._theirs
         if brought:
             self._tool("group", "delete", "--with-members", *sorted(brought))
 
-    # -- what is asked of it -------------------------------------------------------------------------------------
+    # -- queries -------------------------------------------------------------------------------------------------
 
     def groups(self) -> list[dict[str, Any]]:
         return groups_of(self.handle)
@@ -164,7 +164,7 @@ class Foreign:
         return [each[name] for each in json.loads(self._tool(what, "list", "--json"))]
 
     def _tool(self, *words: str) -> str:
-        """A command of `odradek` that speaks to the cluster itself: no rule strikes it, and no trace has it."""
+        """Run an `odradek` command against the cluster itself, bypassing the proxy with its rules and trace."""
         done = subprocess.run(
             command("tool", *words, "-b", self._workload.upstream),
             capture_output=True,

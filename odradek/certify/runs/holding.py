@@ -1,4 +1,4 @@
-"""A run that stands still at a fault: what is held there, until the run may go on."""
+"""A run that is held at a fault, and the description of what is held."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ Process = tuple[int, str]
 
 @dataclass(frozen=True, slots=True)
 class HeldMoment:
-    """A request or step that a rule holds. Then the fault strikes it."""
+    """A request or step that a rule holds before the fault is injected."""
 
     injection: Injection
     bootstrap: str
-    """Addresses of the broker, as bootstrap.servers takes them."""
+    """Addresses of the broker, in the format of bootstrap.servers."""
     control: str
-    """The URL of its control port."""
+    """URL of the broker's control port."""
     instances: Sequence[tuple[int, Sequence[Process]]]
-    """Each instance of the job that is alive, with its processes."""
+    """Each running instance of the job, with its processes."""
     owner: int | None
-    """The instance that has sent the request, where it is known."""
+    """Number of the instance that sent the request; None if unknown."""
     went_on: threading.Event = field(default_factory=threading.Event)
 
     def go_on(self) -> None:
-        """Let the fault strike."""
+        """Inject the fault."""
         self.went_on.set()
 
     def __str__(self) -> str:
@@ -40,15 +40,15 @@ class HeldMoment:
                 *map(self._instance, self.instances),
                 f"  bootstrap.servers={self.bootstrap}",
                 f"  ODRADEK_CONTROL={self.control}",
-                "  time-outs of the job's clients, of sessions and of transactions go on",
+                "  timeouts of the job's clients, sessions and transactions keep running",
             ]
         )
 
     def _instance(self, instance: tuple[int, Sequence[Process]]) -> str:
         number, processes = instance
         shown = ", ".join(f"{pid} ({name})" for pid, name in processes)
-        return f"  instance {number}: {shown}{', which asks' if number == self.owner else ''}"
+        return f"  instance {number}: {shown}{', which sent the request' if number == self.owner else ''}"
 
 
 OnHold = Callable[[HeldMoment], None]
-"""Called at each fault of a run that stands still; the run goes on when it returns."""
+"""Called at each fault of a held run, which continues when the call returns."""

@@ -1,4 +1,4 @@
-"""How long nothing has happened, in real time: the stamps of a broker whose clock is moved say nothing about that."""
+"""How long nothing has happened, in real time: timestamps of a broker whose clock is advanced do not show it."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 
 class Idleness:
-    """Of something that has a number, and a higher one whenever it happens."""
+    """Idle time of something that has a number which increases with each event."""
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self.newest = 0
-        """The highest number so far; 0: none."""
+        """The highest number so far; 0 for none."""
         self._since = now_s()
         self.longest_s = 0.0
-        """The longest time between two numbers that followed each other."""
+        """The longest time between two consecutive events."""
 
     def lasts_s(self, newest: int) -> float:
-        """So long ago ``newest`` was seen to be the newest for the first time. To be asked all the time; 0 is of none."""
+        """Seconds since ``newest`` was first observed; 0 if it is 0. The caller must poll this."""
         if newest > self.newest:
             if self.newest:
                 self.longest_s = max(self.longest_s, self.since_s)
@@ -28,11 +28,11 @@ class Idleness:
 
     @property
     def since_s(self) -> float:
-        """How long ago the newest one was seen first, or `begin_again` was called."""
+        """Seconds since the last event was first observed, or since `begin_again`."""
         return self._now_s() - self._since
 
     def leave_out(self, held_s: float) -> None:
-        """So long nothing could happen."""
+        """Exclude a period during which nothing could happen."""
         self._since += held_s
 
     def begin_again(self) -> None:

@@ -1,7 +1,7 @@
-"""What the certifier reads from the broker while a run is under way: requests in the trace, and open transactions.
+"""Queries of the broker during a run: requests in the trace, and open transactions.
 
-The functions take entries of ``GET /v1/trace`` (docs/trace.md) in the order of their arrival; `Observation` asks the
-broker for them.
+The functions take entries of ``GET /v1/trace`` (docs/trace.md) in the order of arrival; `Observation` fetches them
+from the broker.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from odradek.transactions import Transaction
 
 Entry = Mapping[str, Any]
 JOINS: Final = frozenset({"InitProducerId", "JoinGroup", "ConsumerGroupHeartbeat"})
-"""How a producer or a member asks to come in."""
+"""APIs with which a producer or a group member starts."""
 STEADY: Final = frozenset({"Fetch", "Heartbeat", "ConsumerGroupHeartbeat", "Metadata", "ApiVersions"})
-"""What a client that has nothing to do sends all the same."""
+"""APIs that a client also sends when it has nothing to do."""
 _BEGUN: Final = ("Produce", "OffsetCommit", "TxnOffsetCommit")
 _NEWEST: Final = 100
-"""Requests among which the newest one of an API is looked for."""
+"""Number of the latest requests that are searched for an API."""
 _OUTCOMES: Final = {
     "hold": ("held", "in_progress"),
     "lose-answer": ("answer_lost", "held", "in_progress"),
     "lose-request": ("unanswered", "held", "in_progress"),
 }
-"""Action of a rule -> the outcomes in the trace that a request can have which the rule has hit, the likeliest first."""
+"""For each action of a rule, the possible trace outcomes of a request that it hit, the likeliest first."""
 _SESSION_MS: Final = 45_000
 """Kafka's default of session.timeout.ms and group.consumer.session.timeout.ms."""
 
@@ -38,14 +38,14 @@ _SESSION_MS: Final = 45_000
 
 
 def newest_number(entries: Iterable[Entry], apis: Collection[str]) -> int:
-    """The number of the newest request of one of these APIs; 0 if there is none."""
+    """Number of the latest request of one of these APIs; 0 if there is none."""
     return max((int(each["number"]) for each in entries if each["api"] in apis), default=0)
 
 
 def newest_of_work(entries: Iterable[Entry]) -> int:
-    """The number of the newest request that a client without work does not send; 0 if there is none.
+    """Number of the latest request that an idle client would not send; 0 if there is none.
 
-    A Fetch that returned records is work.
+    A Fetch that returned records counts as work.
     """
     return max((int(each["number"]) for each in entries if _is_work(each)), default=0)
 
@@ -57,12 +57,12 @@ def _is_work(entry: Entry) -> bool:
 
 
 def unanswered(entries: Iterable[Entry]) -> set[int]:
-    """The numbers of the requests that have no response so far."""
+    """Numbers of the requests without a response so far."""
     return {int(each["number"]) for each in entries if each["outcome"] == "in_progress"}
 
 
 def struck(entries: Sequence[Entry], action: str) -> Entry | None:
-    """The newest request to which that has happened what a rule with this action does."""
+    """The latest request with an outcome that a rule with this action causes."""
     for outcome in _OUTCOMES.get(action.partition(" ")[0], ("in_progress",)):
         for each in reversed(entries):
             if each["outcome"] == outcome:
@@ -71,24 +71,24 @@ def struck(entries: Sequence[Entry], action: str) -> Entry | None:
 
 
 def are_offsets_pending(entries: Sequence[Entry]) -> bool:
-    """The newest of these OffsetFetch requests was refused: offsets of an open transaction are pending (KIP-447)."""
+    """Whether the latest of these OffsetFetch requests was rejected because a transaction has pending offsets (KIP-447)."""
     return bool(entries) and "UNSTABLE_OFFSET_COMMIT" in entries[-1]["line"]
 
 
 def session_timeout_ms(joins: Iterable[Entry]) -> int:
-    """The longest session time-out that these JoinGroup requests name; Kafka's default if none does."""
+    """The longest session timeout in these JoinGroup requests; Kafka's default if there is none."""
     named = ((each["request"] or {}).get("session_timeout_ms", 0) for each in joins)
     return max(named, default=_SESSION_MS)
 
 
 def peers(entries: Iterable[Entry]) -> list[str]:
-    """The connections of clients (host:port) that sent these requests, the newest first."""
+    """The connections (host:port) of clients that sent these requests, the latest first."""
     found = [str(each["peer"]) for each in entries if each.get("from_node") is None]
     return list(dict.fromkeys(reversed(found)))
 
 
 def furthest_fetch(entries: Iterable[Entry], topic: str, partition: int) -> int:
-    """The highest offset from which these Fetch requests ask for records of a partition; -1 if none does."""
+    """The highest fetch offset of a partition in these Fetch requests; -1 if there is none."""
     return max(
         (
             int(each["fetch_offset"])
@@ -106,26 +106,26 @@ def furthest_fetch(entries: Iterable[Entry], topic: str, partition: int) -> int:
 
 
 class Observation:
-    """The trace and the transactions of one broker."""
+    """Queries of one broker's trace and transactions."""
 
     def __init__(self, broker: Handle) -> None:
         self._broker = broker
 
     def newest_write(self, apis: Collection[str] = WRITES) -> int:
-        """The number of the newest request with which the job asked for a change; 0 if there is none."""
+        """Number of the latest request of the job that changes something; 0 if there is none."""
         return newest_number(self._newest(), apis)
 
     def newest_in_transaction(self) -> int:
-        """The number of the newest request that carries a transaction on; 0 if there is none."""
+        """Number of the latest request within a transaction; 0 if there is none."""
         return self.newest_write(IN_TRANSACTION)
 
     def newest_writes_and_work(self) -> tuple[int, int]:
-        """As `newest_number` of what writes, and `newest_of_work`."""
+        """`newest_number` of the APIs that change something, and `newest_of_work`."""
         found = self._newest()
         return newest_number(found, WRITES), newest_of_work(found)
 
     def newest(self) -> int:
-        """The number of the newest request of any API; 0 if there is none."""
+        """Number of the latest request of any API; 0 if there is none."""
         found = self._broker.trace.entries(limit=1, bodies=False)
         return int(found[-1]["number"]) if found else 0
 
@@ -133,29 +133,29 @@ class Observation:
         return self._broker.trace.entries(limit=_NEWEST, bodies=False)
 
     def arrived(self, after: int, apis: Collection[str], *, bodies: bool = False) -> list[dict[str, Any]]:
-        """The requests of these APIs with a higher number than ``after``."""
+        """The requests of these APIs with a number above ``after``."""
         found = self._broker.trace.entries(since=after, limit=ENTRIES_MAX, bodies=bodies)
         return [each for each in found if each["api"] in apis]
 
     def peers(self) -> list[str]:
-        """The connections of the newest requests, the newest first."""
+        """The connections of the latest requests, the latest first."""
         return peers(self._newest())
 
     def has_begun(self) -> bool:
-        """The job has read a record, or asked for a change that is not only a producer's start."""
+        """Whether the job has read a record, or sent a change other than InitProducerId."""
         return any(self._broker.trace.entries(api=each, limit=1, bodies=False) for each in _BEGUN) or any(
             _is_work(each) for each in self._broker.trace.entries(api="Fetch", limit=_NEWEST, bodies=False)
         )
 
     def is_rebalancing(self) -> bool:
-        """A member waits for the others."""
+        """Whether a member waits for others in a rebalance."""
         return any(self.unanswered(each) for each in ("JoinGroup", "SyncGroup"))
 
     def unanswered(self, api: str) -> set[int]:
         return unanswered(self._broker.trace.entries(api=api, limit=_NEWEST, bodies=False))
 
     def struck(self, injection: Injection) -> Entry | None:
-        """The request that the injection's rule has hit."""
+        """The request that the injection's rule has hit; None if it cannot be found."""
         matchers = dict(injection.moment.matchers)
         names = ("transactional_id", "client_id")
         filters = {name: matchers[name] for name in names if name in matchers and "*" not in matchers[name]}
@@ -163,14 +163,14 @@ class Observation:
         return struck(entries, injection.fault.action)
 
     def is_over(self, exchange: Entry) -> bool:
-        """The request has its response, or never gets one."""
+        """Whether the request has got its response, or never gets one."""
         number = int(exchange["number"])
         found = self._broker.trace.entries(since=number - 1, api=exchange["api"], limit=_NEWEST, bodies=False)
         now = [each["outcome"] for each in found if each["number"] == number]
         return bool(now) and now[-1] not in ("held", "in_progress")
 
     def are_offsets_pending(self) -> bool:
-        """A consumer asks again and again for offsets of a transaction that is open."""
+        """Whether a consumer keeps retrying OffsetFetch because of pending offsets of an open transaction."""
         return are_offsets_pending(self._broker.trace.entries(api="OffsetFetch", limit=1, bodies=False))
 
     def session_timeout_ms(self) -> int:
@@ -180,6 +180,6 @@ class Observation:
         return [each for each in self._broker.transactions.list() if each.state == "Ongoing"]
 
     def produced_topics(self) -> Collection[str]:
-        """The topics that the newest Produce request named."""
+        """The topics of the latest Produce request."""
         newest = exchanges(self._broker.trace.entries(api="Produce", limit=20))
         return next((each.topics for each in reversed(newest) if each.topics), ())

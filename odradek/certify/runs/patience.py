@@ -1,4 +1,4 @@
-"""Whether a run has to be waited for any longer."""
+"""Whether a run should be waited for any longer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ RESTS: Final = 1 / 3
 
 
 class Patience:
-    """The deadline of a run, and how long its job may ask for no change (``patience_s``; None: until the deadline)."""
+    """The deadline of a run, and how long its job may request no change (``patience_s``; None for no limit but the
+    deadline).
+    """
 
     def __init__(
         self, deadline_s: float, patience_s: float | None, now_s: Callable[[], float] = time.monotonic
@@ -22,10 +24,10 @@ class Patience:
         self._idleness = Idleness(now_s)
         self._now_s, self._asked = now_s, now_s()
         self.held_s = 0.0
-        """How long the run stood still, which counts for nothing."""
+        """How long the run was held at faults; this time does not count."""
 
     def asks_now(self) -> bool:
-        """Not at each look: the answer costs a request."""
+        """Whether it is time for an expensive query, which is sent only at intervals."""
         now = self._now_s()
         if now - self._asked < ASK_PAUSE_S:
             return False
@@ -33,7 +35,7 @@ class Patience:
         return True
 
     def stood_still(self, held_s: float) -> None:
-        """So long the run was held: all that it waits for has so much longer."""
+        """Extend all limits by the time that the run was held."""
         self.held_s += held_s
         self._deadline += held_s
         self._idleness.leave_out(held_s)
@@ -44,19 +46,19 @@ class Patience:
         return self._now_s() > self._deadline
 
     def begins_again(self) -> None:
-        """Something has changed that the job may have waited for."""
+        """Restart the idle time, because something has changed that the job may have waited for."""
         self._idleness.begin_again()
 
     @property
     def rest_s(self) -> float | None:
-        """The part of the patience after which a job at rest is asked whether its outputs are right already."""
+        """Idle time in seconds after which the outputs are checked, as they may be correct; None without ``patience_s``."""
         return None if self._patience_s is None else self._patience_s * RESTS
 
     def over(self, newest: int) -> str:
-        """Why it is over, by the number of the job's newest request for a change; nothing while it is not."""
+        """Why the run is over, given the number of the job's latest change request; empty while it is not."""
         idle_s = self._idleness.lasts_s(newest)
         if self.has_no_time:
             return f"{self._deadline_s:.0f} s have passed"
         if self._patience_s is not None and idle_s > self._patience_s:
-            return f"the job has asked for no change in {self._patience_s:.0f} s"
+            return f"the job has requested no change for {self._patience_s:.0f} s"
         return ""

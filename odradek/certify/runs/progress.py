@@ -1,4 +1,4 @@
-"""How far the job of a run has come, by what the broker and the user's check say."""
+"""How far the job of a run has come, according to the broker and the user's check."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 IsRight = Callable[[Outputs], bool | None]
-"""Whether the outputs are right; None: not yet, ask again."""
+"""Function that decides whether the outputs are correct; None means not yet, ask again."""
 Position = tuple[str, int]
 """Topic and partition."""
 LOOK_PAUSE_S: Final = 0.1
-"""Between two looks at the trace."""
+"""Interval between two queries of the trace, in seconds."""
 LAG_PAUSE_S: Final = 0.25
 VISIBLE_S: Final = 0.2
-"""So long after the response to a commit the group may still show the position before it."""
+"""How long after the response to a commit the group may still show the previous offset, in seconds."""
 BEGINS_S: Final = stretched(30.0)
 REBALANCES_S: Final = stretched(10.0)
 RESTS_S: Final = stretched(3.0)
 ASK_PAUSE_S: Final = 0.5
-"""Between two calls of the user's check while the job does nothing."""
+"""Interval between two calls of the user's check while the job is idle, in seconds."""
 
 
 def is_lag_zero(groups: Iterable[Mapping[str, Any]], last: Mapping[Position, int]) -> bool:
-    """Each group that reads the input has committed all of it.
+    """Whether each group that reads the input has committed all of it.
 
-    ``groups`` are those of ``GET /v1/views/groups``, ``last`` the last offset of each input partition.
+    ``groups`` are those of ``GET /v1/views/groups``, ``last`` maps each input partition to its last offset.
     """
     committed = [
         {(each["topic"], each["partition"]): each["committed"] for each in group["offsets"]}
@@ -47,7 +47,7 @@ def is_lag_zero(groups: Iterable[Mapping[str, Any]], last: Mapping[Position, int
 
 
 class Progress:
-    """What one run has come to so far. ``collect`` reads its outputs."""
+    """The progress of one run. ``collect`` reads its outputs."""
 
     def __init__(
         self,
@@ -69,17 +69,17 @@ class Progress:
         self._is_lag_zero = False
         self._answer: bool | None = None
         self._counted = -1, 0
-        """How far the outputs reached when their records were counted, and how many there were."""
+        """`Cluster.reach` of the outputs when their records were last counted, and the number of records then."""
 
     # -- until -------------------------------------------------------------------------------------------------
 
     def state(self, until: Until, is_right: IsRight | None) -> tuple[bool, bool]:
-        """Whether the job has done its work, and if so, whether an open transaction holds up readers of the outputs."""
+        """Whether the job has done its work, and if so, whether an open transaction holds back consumers of the outputs."""
         try:
             is_done = self._is_done(until, is_right)
             return is_done, is_done and bool(self._cluster.open_transactions(self._outputs))
         except OdradekError:
-            return False, False  # a node is on its way
+            return False, False  # a node is restarting
 
     def _is_done(self, until: Until, is_right: IsRight | None) -> bool:
         if until.what == "exit":
@@ -94,14 +94,14 @@ class Progress:
         return self.is_lag_zero()
 
     def _records_now(self) -> int:
-        """Records of the outputs, which are read when there are more."""
+        """Number of output records; they are read again only when there are new ones."""
         self._records.lasts_s(self._cluster.reach(self._outputs))
         if self._counted[0] != self._records.newest:
             self._counted = self._records.newest, len(self._cluster.records(self._outputs))
         return self._counted[1]
 
     def is_lag_zero(self) -> bool:
-        """Asked for while positions are committed, and now and then."""
+        """Whether the lag is 0. It is queried after commits of offsets, and at intervals."""
         now = self._now_s()
         if self._commits.last_s + VISIBLE_S > self._lag_asked or now - self._lag_asked >= LAG_PAUSE_S:
             self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
@@ -109,10 +109,10 @@ class Progress:
         return self._is_lag_zero
 
     def rest_s(self) -> float:
-        """How long a job has to do nothing before it is at rest for good.
+        """How long a job must be idle before it counts as being at rest, in seconds.
 
-        Longer where it has not begun, where its group has committed a part of the input, and where members wait for each
-        other: clients learn of a rebalance with their next heartbeat, three seconds later by default.
+        Longer before its first request, after its group has committed a part of the input, and during a rebalance: clients
+        learn of a rebalance with their next heartbeat, three seconds later by default.
         """
         if not self._observation.has_begun():
             return BEGINS_S
@@ -121,7 +121,7 @@ class Progress:
         return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
 
     def says(self, is_right: IsRight) -> bool | None:
-        """The newest answer to whether the outputs are right: asked when the job has done something, and now and then."""
+        """Whether the outputs are correct, cached: evaluated after each request of the job, and at intervals."""
         if self._asked_at is not None:
             self._look()
         at = (self._work.newest, self._records.newest)
@@ -132,17 +132,19 @@ class Progress:
         return self._answer
 
     def asked(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are right now."""
+        """Whether the outputs are correct now."""
         try:
             return is_right(self._collect())
         except OdradekError:
-            return False  # a node was killed since, and is on its way
+            return False  # a node was killed and is restarting
 
-    # -- how long nothing has happened -------------------------------------------------------------------------
+    # -- idle times --------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float:
-        """How long ago the job asked for a change last, or was let go; of a job that never does, how long ago it read or
-        joined anything. 0 before the first one."""
+        """Seconds since the job's last request for a change, or since `begin_again`; 0 before the first one.
+
+        For a job that never requests a change, seconds since it last read or joined anything.
+        """
         self._look()
         if self._writes.newest:
             return self._writes.since_s
@@ -155,13 +157,13 @@ class Progress:
 
     @property
     def work_idle_s(self) -> float:
-        """How long ago the job did anything but what a client without work does."""
+        """Seconds since the last request that an idle client would not send."""
         self._look()
         return self._work.since_s
 
     @property
     def records_still_s(self) -> float:
-        """How long the outputs have been still: no record was written, none was committed."""
+        """Seconds since the outputs last changed: a record was written or committed."""
         with contextlib.suppress(OdradekError):
             self._records.lasts_s(self._cluster.reach(self._outputs))
         return self._records.since_s
@@ -175,7 +177,7 @@ class Progress:
         return self._work.newest
 
     def begin_again(self) -> None:
-        """The run stood still, and goes on."""
+        """Restart the idle times after the run was held."""
         self._writes.begin_again()
         self._work.begin_again()
 

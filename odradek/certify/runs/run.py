@@ -1,4 +1,4 @@
-"""One run: the broker brought back to the state after seeding, the job started, faults staged, outputs collected."""
+"""One run: restore the broker to the state after seeding, start the job, inject faults, collect the outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from odradek.certify.exchanges import Exchange, exchanges
 from odradek.certify.jobs.job import Grace, Job
-from odradek.certify.judging.check import asked
+from odradek.certify.judging.check import run_check
 from odradek.certify.judging.findings import Ending, Outputs
 from odradek.certify.plans.plan import Plan
 from odradek.certify.runs.arrivals import Arrivals
@@ -36,53 +36,54 @@ from odradek.remote import ENTRIES_MAX
 from odradek.topics import Record
 
 LATE_S: Final = 0.2
-"""What the broker and the job get for a request that arrives after the end."""
+"""How long the broker and the job may handle a request that arrives after the end, in seconds."""
 LOG_LINES: Final = 40
-"""Of the job's output in a run."""
+"""Maximum size of the job's output that is kept of a run."""
 
 
 @dataclass(slots=True)
 class Run:
-    """What came of one plan."""
+    """The result of running one plan."""
 
     plan: Plan
     outputs: Outputs
     hits: list[int]
-    """Of each fault of the plan."""
+    """Number of hits of each fault of the plan."""
     took_s: float
     exits: list[tuple[int, int]]
-    """(instance, exit code) of those that ended by themselves."""
+    """(instance, exit code) of the instances that ended by themselves."""
     notes: list[str]
-    """What was done to the job and the broker, in order."""
+    """The actions on the job and the broker, in order."""
     log: str
-    """The end of what the job printed."""
+    """The last lines that the job printed."""
     clock_was_moved: bool = False
-    """So the times of its trace are none of the job's."""
+    """Whether a clock was advanced, so that times in the trace do not measure the job."""
     without_effect: dict[int, str] = field(default_factory=dict)
-    """Of faults of the plan that struck and changed nothing: why, by their place in the plan."""
+    """For faults of the plan that were hit without effect: index in the plan -> reason."""
     until: Until = field(default_factory=Until)
-    """What it was waited for; of the first run without faults what was chosen, where that was left to it."""
+    """The condition that the run waited for; for the first run without faults and ``auto``, the selected one."""
     settled_s: float = 0.0
-    """How long behind the end the outputs were written to."""
+    """How long the outputs were still written to after the end, in seconds."""
     last_request: int = 0
-    """Its number in the trace, where instances were started once more when the run was over; 0: the last one there is."""
+    """Trace number of the last request before instances were started again after the end; 0 for the last one in the trace.
+    """
     trace: list[Exchange] = field(default_factory=list)
-    """With its evidence only (`Stage.add_evidence`), as are the timelines of its transactional ids."""
+    """Filled only by `Stage.add_evidence`, as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_reached(self) -> bool:
-        """All faults of the plan have struck."""
+        """Whether all faults of the plan were hit."""
         return all(self.hits)
 
     @property
     def is_effective(self) -> bool:
-        """They struck, and each of them mattered: a run without a failure says something."""
+        """Whether all faults were hit and each had an effect, so that a run without a failure is significant."""
         return self.is_reached and not self.without_effect
 
 
 class Stage:
-    """A broker that is kept warm, with the job's input in it.
+    """A broker that keeps running, with the job's input in it.
 
     with Stage(workload) as stage:
         run = stage.run(plan, deadline_s=30)
@@ -91,7 +92,7 @@ class Stage:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.until = workload.until
-        """Of the next run: what the first run has chosen, where that is left to it."""
+        """The condition of the next runs: the one that the first run has selected, if the user left it open."""
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
         self.grace = Grace(workload.grace_s)
@@ -112,7 +113,7 @@ class Stage:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _last_offsets(self) -> dict[tuple[str, int], int]:
-        """The last offset that a read_committed reader gets, by input partition."""
+        """The last offset that a read_committed consumer gets, of each input partition."""
         found = self.cluster.records(sorted(self.workload.inputs))
         return {(each.topic, each.partition): each.offset for each in found}
 
@@ -128,13 +129,15 @@ class Stage:
         *,
         may_repeat: bool = False,
     ) -> Run:
-        """``patience_s``: how long the job may ask for no change; without it only the deadline counts.
+        """Run the job under this plan.
 
-        A job that is done gets a moment more: it may write behind its commit. ``settle_s`` is how long it did so without
-        faults (`Run.settled_s`). Where its outputs are right by ``is_right`` they have to be still for so long, else for
-        longer; where ``is_right`` is None the whole moment passes. With ``on_hold`` the run stands still at each fault,
-        while that call lasts. ``tell`` gets lines about the run while it goes on. ``may_repeat``: the request that is hit is
-        sent again outside of any transaction, so that right outputs may not stay so.
+        ``patience_s`` is how long the job may request no change; without it only the deadline counts.
+
+        After its end a job may still write. ``settle_s`` is how long it did so without faults (`Run.settled_s`). The outputs
+        must be unchanged for that long if they are correct by ``is_right``, otherwise longer; if ``is_right`` is None, for
+        `settling.REFERENCE_S`. With ``on_hold`` the run is held at each fault until that call returns. ``tell`` is called
+        with lines about the progress. ``may_repeat`` means that a client may send the hit request again outside any
+        transaction, so that correct outputs may become wrong later.
         """
         self.cluster.restore()
         self._runs += 1
@@ -142,7 +145,9 @@ class Stage:
         data.mkdir()
         self.cluster.handle.trace.start()
         self.commits.follow()
-        take = _Take(self, plan, data, Patience(deadline_s, patience_s), is_right, on_hold is not None)
+        take = _RunInProgress(
+            self, plan, data, Patience(deadline_s, patience_s), is_right, on_hold is not None
+        )
         take.may_repeat = may_repeat
         try:
             run = take.performed(on_hold, settle_s, tell)
@@ -153,16 +158,17 @@ class Stage:
         return run
 
     def add_evidence(self, run: Run) -> Run:
-        """The trace and the timelines of the newest run. They cost more than the run itself, and most runs need none."""
+        """Add the trace and the timelines of the latest run. They cost more than the run itself, and most runs need none."""
         handle = self.cluster.handle
         run.trace = [
             each
             for each in exchanges(self._entries(run))
-            if each.transactional_id != SEEDER  # who writes to the input in the midst of a run is not the job
+            if each.transactional_id
+            != SEEDER  # it writes to the input during a run, and is not part of the job
         ]
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
         for each in ids:
-            with contextlib.suppress(NotFound):  # its InitProducerId was refused
+            with contextlib.suppress(NotFound):  # its InitProducerId was rejected
                 run.timelines[each] = handle.timeline(each).text
         return run
 
@@ -171,8 +177,8 @@ class Stage:
         return [each for each in found if not run.last_request or each["number"] <= run.last_request]
 
 
-class _Take:
-    """One run on a stage: its job, its faults, and what came of it."""
+class _RunInProgress:
+    """A run in progress: its job, its faults, and its result."""
 
     def __init__(
         self,
@@ -204,7 +210,7 @@ class _Take:
         self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
         self.may_repeat = False
         self._is_not_yet = False
-        """The check has asked to be asked again."""
+        """Whether the check has ended with "not yet"."""
         self._judged_by = is_right
         if is_right is None and not plan and workload.check is not None:
             self._judged_by = lambda outputs: not outputs.said
@@ -273,23 +279,25 @@ class _Take:
         self._staging.end()
         self._job.end()
 
-    # -- what came of it -----------------------------------------------------------------------------------------
+    # -- result --------------------------------------------------------------------------------------------------
 
     def _final(self, end: End, settle_s: float) -> Outputs:
-        self._job.freeze()  # what it does when it is asked to end is no part of the run
+        self._job.freeze()  # writes after SIGTERM are not part of the run
         outputs = self._read(end)
         if _may_be_unfinished(end, self._until):
             first = self._checked(replace(outputs, ending=Ending.FINISHED, why_not=""))
             return first if self._is_all_right(first) else self._once_more(first, settle_s)
-        self._job.end(self._grace)  # what it holds locked is free for the check
+        self._job.end(self._grace)  # releases locks that the check may need
         final = self._checked(outputs)
         if end.ending is not Ending.IDLE or self._until.what != "lag" or self._judged_by is None:
             return final
         finished = replace(final, ending=Ending.FINISHED, why_not="")
         if not self._is_all_right(finished):
             return final
-        # Asked before, while the job was alive, a check may have met what the job holds locked.
-        self._staging.notes.append("lag=0 has not come, but the job is at rest, and its outputs are right")
+        # An earlier call of the check, while the job was alive, may have failed because of the job's locks.
+        self._staging.notes.append(
+            "lag=0 was not reached, but the job is at rest, and its outputs are correct"
+        )
         return finished
 
     def _read(self, end: End) -> Outputs:
@@ -305,14 +313,14 @@ class _Take:
         return Outputs(committed, written, end.ending, end.why_not, open_now)
 
     def _checked(self, outputs: Outputs) -> Outputs:
-        """With what the user's check says of them, while the broker and the folder of the run are there."""
+        """Add the findings of the user's check, while the broker and the run's directory still exist."""
         if self._workload.check is None:
             return outputs
         started = {*range(1, self._workload.instances + 1), *(each.number for each in self._job.alive)}
         values = {**self._values, "instance": " ".join(map(str, sorted(started)))}
         again: list[None] = []
         folder = self._workload.command.directory
-        said = asked(self._workload.check, outputs.committed, values, lambda: again.append(None), folder)
+        said = run_check(self._workload.check, outputs.committed, values, lambda: again.append(None), folder)
         self._is_not_yet = bool(again)
         return replace(outputs, said=said)
 
@@ -320,11 +328,14 @@ class _Take:
         return self._judged_by is None or self._judged_by(outputs) is True
 
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
-        """What a supervisor would do: all instances are started again. What then comes was unfinished, and not lost."""
+        """Start all instances again, as a supervisor might.
+
+        If they complete the outputs, the run is unfinished, not lost.
+        """
         self._last_request = self._observation.newest()
         for number in range(1, self._workload.instances + 1):
             self._job.start(number)
-        self._staging.notes.append("all instances have ended with code 0; they are started once more")
+        self._staging.notes.append("all instances have ended with code 0 and are started again")
         self._patience.begins_again()
 
         def has_come(outputs: Outputs) -> bool:
@@ -334,23 +345,23 @@ class _Take:
         self._settle(Watch(*parts, Until("check"), has_come).wait(None), settle_s)
         if not has_come(self._checked(self._read(_NOT_OVER))):
             return first
-        why = f"all instances ended with code 0 before the input was done (--until {self._until})"
+        why = f"all instances ended with code 0 before the input was processed (--until {self._until})"
         return replace(first, ending=Ending.UNFINISHED, why_not=why)
 
 
 _NOT_OVER: Final = End(Ending.FINISHED, 0.0)
-"""Outputs that are looked at meanwhile are judged as if the run were over."""
+"""Outputs that are judged during a run are judged as if it were over."""
 
 
 def _may_be_unfinished(end: End, until: Until) -> bool:
-    """All instances have ended with code 0, and nothing says that the input is done."""
+    """Whether all instances have ended with code 0, without any evidence that the input was processed."""
     if end.ending is Ending.FINISHED:
         return until.what == "exit"
     return end.ending is Ending.UNFINISHED and until.what != "lag"
 
 
 def _together(first: Outputs, second: Outputs) -> Outputs:
-    """What is new in the second, behind the first: what a job that starts from the beginning writes again does not count."""
+    """The first outputs and the new records of the second; rewritten records of a job that starts over do not count."""
     known = {_row(each) for each in first.committed}
     new = [each for each in second.committed if _row(each) not in known]
     return replace(second, committed=[*first.committed, *new])

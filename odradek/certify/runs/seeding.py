@@ -1,6 +1,6 @@
-"""The input of a job: records in transactions that commit, and between them records of transactions that abort.
+"""Write the input of a job: records in committed transactions, and between them records of aborted ones.
 
-A reader with read_uncommitted takes both for input; one with read_committed gets the first only.
+A read_uncommitted consumer gets both, a read_committed consumer only the committed ones.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 SEEDER: Final = "odradek-certify-seed"
-"""The transactional id that writes the input."""
+"""The transactional id of the producer of the input."""
 RECORDS_PER_TRANSACTION: Final = 10
-"""An aborted record follows so many committed ones."""
+"""Number of committed records per aborted one."""
 _TIMEOUT_S: Final = stretched(60.0)
 
 
 def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) -> Iterator[Seed]:
-    """The same records, and behind so many of a topic an aborted copy of the last one.
+    """Insert aborted records: after every ``every`` records of a topic, an aborted copy of the last one.
 
-    What a user's input contains of aborted records already is enough.
+    Does nothing if the user's input already contains aborted records.
     """
     if any(each.aborted for each in seeds):
         yield from seeds
@@ -40,7 +40,7 @@ def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) ->
 
 
 def write(bootstrap: str, seeds: Iterable[Seed]) -> None:
-    """Write them in their order: neighbours that commit in one transaction, those that abort too."""
+    """Write the records in order, with consecutive committed ones in one transaction, and likewise the aborted ones."""
     done = subprocess.run(
         command("tool", "seed", "-x", SEEDER, "-b", bootstrap),
         input="".join(f"{json.dumps(asdict(each))}\n" for each in seeds),

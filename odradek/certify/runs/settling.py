@@ -1,4 +1,4 @@
-"""What a job gets to write behind its end: its outputs have to be still before they are judged."""
+"""Wait for records that a job writes after its end: its outputs must be unchanged for a while before they are judged."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from odradek.deadlines import stretched
 
 LOOK_PAUSE_S: Final = 0.03
 SETTLES_S: Final = stretched(0.5)
-"""So long the outputs have to be still at least, where they are not right."""
+"""Minimum time for which outputs that are not correct must be unchanged, in seconds."""
 REFERENCE_S: Final = stretched(1.0)
-"""So long they have to be still in a run without faults, which shows how long it takes."""
+"""Time for which the outputs of a run without faults must be unchanged; it shows how long later runs need."""
 LONGEST_S: Final = stretched(20.0)
-"""A job that always writes is not waited for any longer."""
+"""Maximum wait, for a job that writes permanently."""
 COMES_S: Final = stretched(15.0)
-"""What an instance that was started again gets to ask the broker for anything."""
+"""How long an instance that was started again may take to send its first request, in seconds."""
 FACTOR: Final = 3.0
-"""A run with a fault gets so many times what a run without faults takes, where its outputs are not right."""
+"""Factor on the time of a run without faults, for outputs that are not correct."""
 AT_ONCE_S: Final = 0.05
-"""A job whose last record follows its last commit that soon does not write behind it."""
+"""A job whose last record follows its last commit within this time is considered not to write after it."""
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:
-    """How long outputs have to be still. ``settle_s`` is how long the run without faults wrote behind its end.
+    """How long outputs must be unchanged, in seconds. ``settle_s`` is how long the run without faults wrote after its end.
 
     >>> stillness_s(0.02, is_right=True), stillness_s(0.4, is_right=True), stillness_s(0.4, is_right=False)
     (0.0, 0.4, 1.2000000000000002)
@@ -40,7 +40,7 @@ def stillness_s(settle_s: float, *, is_right: bool) -> float:
 
 
 class Settling:
-    """Of one run whose job has done its work."""
+    """The wait of one run whose job has done its work."""
 
     def __init__(
         self,
@@ -54,17 +54,16 @@ class Settling:
         *,
         may_repeat: bool = False,
     ) -> None:
-        """``is_right`` is None where the whole moment has to pass; ``may_repeat`` where what is sent again may come yet."""
+        """``is_right`` is None for the longest wait; ``may_repeat`` if a client may still send a request again."""
         self._may_repeat = may_repeat
         self._job, self._staging, self._progress = job, staging, progress
         self._arrivals, self._patience, self._is_right, self._now_s = arrivals, patience, is_right, now_s
         self._began = now_s()
         self._arrived_s: float | None = None
-        """When the last instance that was started again asked the broker for something."""
+        """When the last restarted instance sent its first request."""
 
     def wait(self, at_s: float, settle_s: float | None) -> float:
-        """How long after ``at_s`` the last record came, in seconds, as far as it was waited for. ``settle_s`` is None in a
-        run without faults."""
+        """Wait. Returns the seconds from ``at_s`` to the last record. ``settle_s`` is None in a run without faults."""
         while not self._is_over(settle_s):
             time.sleep(LOOK_PAUSE_S)
             self._job.supervise()
@@ -85,7 +84,9 @@ class Settling:
             return True
         enough_s = REFERENCE_S if settle_s is None else stillness_s(settle_s, is_right=is_right)
         if self._may_repeat or self._arrived_s is not None:
-            enough_s = max(enough_s, SETTLES_S)  # of right outputs too: some may be written again
+            enough_s = max(
+                enough_s, SETTLES_S
+            )  # also for correct outputs, because records may be written again
         return enough_s == 0.0 or self._still_s() >= enough_s
 
     def _still_s(self) -> float:

@@ -1,4 +1,4 @@
-"""The faults of one plan, staged while the job runs: each has a rule at the broker, and an act when the rule is hit."""
+"""Inject the faults of one plan while the job runs: each has a rule at the broker, and an act that follows its hit."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from odradek.errors import FaultNotHit, OdradekError
 from odradek.remote import Rule
 
 HIT_PAUSE_S: Final = 0.2
-"""How long one call waits for a rule to be hit: so long the end of a run may have to wait for it."""
+"""Timeout of one call that waits for a hit; the end of a run may have to wait this long."""
 
 
 class Staging:
     """The rules and acts of one run.
 
-    With ``holds`` each moment is held first, and comes out of `next_held`; the fault strikes when that goes on.
+    With ``holds``, each moment is first held and returned by `next_held`. The fault is injected when its `go_on` is called.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class Staging:
         self._rules: list[Rule] = []
         self._acting: list[tuple[Rule, threading.Thread]] = []
         self._missed: set[int] = set()
-        """Injections whose request or step was held, and gone before the fault could strike."""
+        """Indices of injections whose held request or step ended before the fault could be injected."""
         self.notes: list[str] = []
-        """What was done, in order."""
+        """The actions of the certifier, in order."""
         self.without_effect: dict[int, str] = {}
-        """Place in the plan of a fault that struck and changed nothing -> why."""
+        """Faults that were hit without effect: index in the plan -> reason."""
         self.time = Timekeeping(cluster, job, self._expelled, self.notes.append, now_s)
         self._scene = Scene(cluster, job, self.time, seeds, is_done, self.notes.append)
 
@@ -65,21 +65,21 @@ class Staging:
                 self._acting.append((rule, thread))
 
     def next_held(self) -> HeldMoment | None:
-        """A moment at which the run has come to stand still, if there is one."""
+        """A moment at which the run is held, if there is one."""
         with contextlib.suppress(queue.Empty):
             return self._held.get_nowait()
         return None
 
     @property
     def is_over(self) -> bool:
-        """Nothing is under way: each act has ended, or its rule has not been hit."""
+        """Whether no act is in progress: each has ended, or its rule has not been hit."""
         return not any(thread.is_alive() and rule.hits for rule, thread in self._acting)
 
     def hits(self) -> list[int]:
         return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
 
     def release(self) -> bool:
-        """Let go what rules still hold: a late request arrives now. True if there was any."""
+        """Release what rules still hold, so that late requests arrive now. Returns whether there was any."""
         held = False
         for rule in self._rules:
             if rule.held:
@@ -101,7 +101,7 @@ class Staging:
                 self.without_effect[at] = why
 
     def _await_hit(self, rule: Rule) -> bool:
-        """False if the run has ended before."""
+        """Wait for a hit. Returns False if the run ends first."""
         while not self._scene.ended.is_set():
             with contextlib.suppress(FaultNotHit):
                 rule.wait(timeout_s=HIT_PAUSE_S)
@@ -109,7 +109,7 @@ class Staging:
         return False
 
     def _stand_still(self, injection: Injection, at: int) -> bool:
-        """True if the fault has struck what was held: not if the run, or its connection, has ended meanwhile."""
+        """Hold the run. Returns whether the fault was then injected: not if the run or the connection ended first."""
         holding = self._rules[at]
         held = self._seen(injection)
         self._held.put(held)
@@ -119,7 +119,7 @@ class Staging:
         striking = self._broker.faults.add(injection.striking_rule)
         holding.release(to=striking)
         if not striking.hits:
-            striking.remove()  # it would strike a later request
+            striking.remove()  # otherwise it would hit a later request
             self._missed.add(at)
             return False
         self._rules[at] = striking
@@ -136,5 +136,5 @@ class Staging:
         )
 
     def _expelled(self) -> int:
-        """How many members a rule has told that they are none."""
+        """Number of members that a rule has rejected with an error saying that they are not members."""
         return sum(rule.hits for rule in self._rules if "UNKNOWN_MEMBER_ID" in rule.text)

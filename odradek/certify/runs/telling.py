@@ -1,4 +1,4 @@
-"""What a user is told of a run without faults: the first lines of the job, its ends, and what is waited for."""
+"""Progress lines for the user about a run without faults: first output lines of the job, its exits, what it waits for."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from typing import Final
 from odradek.certify.jobs.job import Exit
 
 LINES_MAX: Final = 5
-"""First lines of each instance that are passed on."""
+"""Number of first lines of each instance that are printed."""
 EVERY_S: Final = 5.0
-"""How long a user is told nothing."""
+"""Interval after which a line says what the run waits for, in seconds."""
 Tell = Callable[[str], None]
 
 
 class Telling:
-    """Of one run. `look` is to be called all the time."""
+    """The progress lines of one run. The caller polls `look`."""
 
     def __init__(
         self, tell: Tell, directory: Path, exits: Sequence[Exit], now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """The instances print to ``job-N.log`` in the directory; ``exits`` grows."""
+        """The instances print to ``job-N.log`` in the directory; ``exits`` is appended to during the run."""
         self._tell_user, self._directory, self._exits, self._now_s = tell, directory, exits, now_s
         self._read: dict[Path, int] = {}
-        """How many bytes of each log."""
+        """Number of bytes read of each log."""
         self._lines: dict[Path, int] = {}
-        """How many lines of each log were passed on."""
+        """Number of lines printed of each log."""
         self._ends = 0
         self._told = now_s()
 
     def look(self, waits_for: Callable[[], str]) -> None:
-        """``waits_for`` is asked only when nothing else was to be told for a while."""
+        """Print new lines. ``waits_for`` is called only if there was nothing else to print for a while."""
         for path in sorted(self._directory.glob("job-*.log")):
             self._pass_on(path)
         for each in self._exits[self._ends :]:

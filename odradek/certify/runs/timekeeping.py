@@ -1,4 +1,4 @@
-"""Who moves the broker's clocks in a run, and when: where a real cluster would wait for what a dead instance has left."""
+"""Advance the broker's clocks during a run, where a real cluster would wait for the timeouts of a dead instance."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from odradek.certify.runs.observation import Observation
 from odradek.words import Domain
 
 LEFT_S: Final = 0.5
-"""A transaction that no request carries on for so long was left, if there is reason to think so."""
+"""A transaction without a request for this long counts as abandoned, if there is another sign of that."""
 EXPIRES: Final = "8d"
 """Longer than transactional.id.expiration.ms."""
 _CHECKS_MS: Final = 11_000
-"""A coordinator looks for transactions that have timed out every ten seconds."""
+"""A coordinator checks for timed-out transactions every ten seconds."""
 _TRANSACTION_MS: Final = 60_000
 
 
 class Timekeeping:
-    """The clocks of one run.
+    """Advances the clocks of one run.
 
-    ``expelled``: how many members a fault has told that they are none. ``note`` takes a sentence for each move.
+    ``expelled`` returns the number of members that a fault has rejected as unknown. ``note`` is called for each advance.
     """
 
     def __init__(
@@ -39,21 +39,21 @@ class Timekeeping:
         self._observation = Observation(cluster.handle)
         self._expelled, self._note = expelled, note
         self._sessions_over = self._transactions_over = 0
-        """How many instances were gone when the clocks were moved for them."""
+        """Number of dead instances at the last advance of the clock of groups."""
         self._waits_seen: set[int] = set()
         self._idleness = Idleness(now_s)
         self._ended_once: set[tuple[str, int]] = set()
         self.was_moved = False
 
-    # -- by themselves ---------------------------------------------------------------------------------------------
+    # -- automatic advances ----------------------------------------------------------------------------------------
 
     def keep(self) -> None:
-        """What a dead instance leaves behind lasts until a time-out; the clock goes there once another one waits for it.
+        """Advance a clock past the timeouts of dead instances if another instance waits for them. The caller polls this.
 
-        A member that died, or was told that it is none, is one until its session times out: who joins waits for it, and the
-        other members wait for its partitions where none will come in its place. Offsets of its open transaction are pending
-        until that times out, unless a producer with the same id comes first: a client whose producer starts with the first
-        record only has to wait for them (KIP-447). To be called all the time.
+        A member that died, or was rejected as unknown, stays in the group until its session times out. Joining members wait
+        for it, and if no instance replaces it, the others wait for its partitions. Offsets of its open transaction stay
+        pending until the transaction times out, unless a producer with the same id is initialised first. A client that
+        initialises its producer with the first record can only wait for the timeout (KIP-447).
         """
         if not self._moves_time:
             return
@@ -68,27 +68,28 @@ class Timekeeping:
             self.time_out_transactions()
 
     def ends_rest(self) -> bool:
-        """The job asks for nothing more: the clocks go on to what a cluster would do of itself. False if there is nothing.
+        """Advance a clock for an idle job to the next timeout, as real time would. Returns False if there is none.
 
-        The group takes the partitions of a dead member from it, also where no other one comes, and where a client of a
-        living process died or was closed without a word (Kafka Streams' threads do so); the coordinator ends transactions.
+        After the session timeout the group reassigns the partitions of a dead member, also if no instance replaces it, or
+        if only a client inside a living process died (a thread of Kafka Streams). The coordinator aborts transactions.
         """
         if not self._moves_time:
             return False
         gone = self._gone
-        # A leader that died while it joined leads the generation: the others wait for its assignment.
+        # If the group leader died while joining, the others wait for its assignment.
         waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
         if gone > self._sessions_over or waits - self._waits_seen:
             self._sessions_over = gone
             self._waits_seen |= waits
             self.time_out_sessions()
             return True
-        return self.ends_open_transactions(are_left=True)  # what asks for nothing carries none on
+        return self.ends_open_transactions(are_left=True)  # an idle job continues no transaction
 
     def ends_open_transactions(self, *, are_left: bool = False) -> bool:
-        """The job has done its work. What it left open the coordinator ends: the clock goes there.
+        """Advance the clock so that the coordinator aborts transactions that a finished job left open.
 
-        False if nothing is open, if it outlived its time-out, or if a request may carry it on (not where ``are_left``).
+        Returns False if none is open, if one outlived its timeout, or if the job may still continue it (except
+        ``are_left``).
         """
         if not self._moves_time:
             return False
@@ -103,12 +104,12 @@ class Timekeeping:
 
     @property
     def owes_nothing(self) -> bool:
-        """No time-out is ahead for which the clocks would be moved: none of a dead member, none of an open transaction."""
+        """Whether no timeout is pending for which a clock would be advanced: of a dead member, or of an open transaction."""
         waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
         is_over = self._gone <= self._sessions_over
         return is_over and not waits and not self._observation.open_transactions()
 
-    # -- at once ---------------------------------------------------------------------------------------------------
+    # -- immediate advances ----------------------------------------------------------------------------------------
 
     def time_out_transactions(self) -> None:
         longest_ms = max(
@@ -122,14 +123,14 @@ class Timekeeping:
     def expire_ids(self) -> None:
         self._broker.clock.advance(EXPIRES, only=["ids"])
         self.was_moved = True
-        self._note(f"the clock of transactional ids is {EXPIRES} ahead")
+        self._note(f"the clock of transactional ids is advanced by {EXPIRES}")
 
     def _advance(self, domain: Domain, by_ms: int) -> None:
         self._broker.clock.advance(by_ms, only=[domain])
         self.was_moved = True
-        self._note(f"the clock of {domain} is moved by {by_ms} ms")
+        self._note(f"the clock of {domain} is advanced by {by_ms} ms")
 
-    # -- what is waited for ----------------------------------------------------------------------------------------
+    # -- reasons to advance ----------------------------------------------------------------------------------------
 
     @property
     def _dead(self) -> int:
@@ -143,11 +144,11 @@ class Timekeeping:
         return bool(self._observation.unanswered("JoinGroup"))
 
     def _are_partitions_waited_for(self) -> bool:
-        """Nothing starts in place of one that died, and the others have nothing to do."""
+        """Whether no instance replaces a dead one, and the others are idle."""
         return self._job.given_up > 0 and self._is_nothing_carried_on()
 
     def _are_offsets_waited_for(self) -> bool:
-        """A consumer asks again and again for offsets of a transaction that no request carries on."""
+        """Whether a consumer keeps retrying OffsetFetch because of a transaction that no request continues."""
         return self._observation.are_offsets_pending() and self._is_nothing_carried_on()
 
     def _is_nothing_carried_on(self) -> bool:

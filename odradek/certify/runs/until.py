@@ -1,4 +1,4 @@
-"""When a run is done: what the user says with ``--until``, or what a run without faults shows."""
+"""The condition under which a run is done: set by the user with ``--until``, or selected by a run without faults."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from odradek.durations import seconds
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """``lag=0``, ``exit``, ``records=N``, ``idle=TIME``, ``check``, or ``auto``: chosen by the first run without faults."""
+    """``lag=0``, ``exit``, ``records=N``, ``idle=TIME``, ``check``, or ``auto``: the first run without faults selects it."""
 
     what: str = "lag"
     number: float = 0.0
@@ -32,7 +32,7 @@ class Until:
 
     @property
     def is_chosen(self) -> bool:
-        """Not left to the first run without faults."""
+        """Whether the condition is known, i.e. not ``auto``."""
         return self.what != "auto"
 
     def __str__(self) -> str:
@@ -42,11 +42,11 @@ class Until:
 
     @property
     def words(self) -> str:
-        """What a run waits for, as a clause."""
+        """The condition as a clause."""
         return {
-            "lag": "a group has committed all of the input",
+            "lag": "a group has committed all the input",
             "exit": "the job ends by itself",
-            "records": f"the outputs hold {self.number:g} records",
-            "idle": f"the job has asked for no change in {self.number:g} s",
-            "check": "the check says yes",
-        }.get(self.what, "the first run without faults shows it")
+            "records": f"the outputs have {self.number:g} records",
+            "idle": f"the job has requested no change for {self.number:g} s",
+            "check": "the check accepts the outputs",
+        }.get(self.what, "the first run without faults has selected a condition")

@@ -1,4 +1,4 @@
-"""The wait for the end of a run: the job has done its work, has ended before, or has no patience or time left."""
+"""Wait for the end of a run: the job has done its work, has ended early, is idle for too long, or exceeds its deadline."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from odradek.certify.runs.until import Until
 
 LOOK_PAUSE_S: Final = 0.02
 CRASHES: Final = 3
-"""An instance that ends so often with an error while nothing else happens will not do its work."""
+"""An instance that ends this often with an error, while nothing else happens, is not expected to do its work."""
 
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a run ended, and when, by the monotonic clock. ``why_not`` is a sentence on a run that did not finish."""
+    """How a run ended, and when (monotonic clock). ``why_not`` is a sentence about a run that did not finish."""
 
     ending: Ending
     at_s: float
@@ -31,7 +31,7 @@ class End:
 
 
 class Watch:
-    """Of one run. ``until`` is what was chosen, once it is (``auto``)."""
+    """Waits for the end of one run. ``until`` is the selected condition, once there is one (``auto``)."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Watch:
         is_right: IsRight | None = None,
         telling: Telling | None = None,
     ) -> None:
-        """``telling`` is of a run without faults: a job that ends with an error three times alike is not waited for."""
+        """``telling`` is set in a run without faults: it ends as soon as the job has ended with three equal error codes."""
         self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right
@@ -59,7 +59,7 @@ class Watch:
                 self._telling.look(self._waits_for)
                 if self._job.died_alike >= CRASHES:
                     return self._end(Ending.OVERDUE, self._why_it_dies())
-            # Looked at twice: an act that is over by now has started what it starts.
+            # The condition is checked before and after: an act that is over now may have started an instance.
             is_over = self._may_be_over() and self._staging.is_over
             if is_over and (end := self._at_the_end()) is not None:
                 return end
@@ -89,7 +89,7 @@ class Watch:
     def _is_done(self) -> tuple[bool, bool]:
         return self._progress.state(self.until, self._is_right) if self.until.is_chosen else (False, False)
 
-    # -- the job has done its work, or has ended -------------------------------------------------------------------
+    # -- the job has done its work, or all instances have ended ----------------------------------------------------
 
     def _at_the_end(self) -> End | None:
         has_ended = self._job.has_ended
@@ -105,7 +105,7 @@ class Watch:
     def _ended(self) -> End:
         if self._job.given_up or not self._job.completed:
             codes = " and ".join(map(str, sorted({each.code for each in self._job.exits if each.code})))
-            why = f"all instances have ended before {self.until}, and none starts again"
+            why = f"all instances have ended before {self.until}, and none is restarted"
             why += f" (exit code {codes})" if codes else ""
             return self._end(Ending.OVERDUE, why)
         return self._end(Ending.UNFINISHED, f"all instances have ended with code 0 before {self.until}")
@@ -113,14 +113,14 @@ class Watch:
     def _end(self, ending: Ending, why_not: str = "") -> End:
         return End(ending, time.monotonic(), why_not)
 
-    # -- nothing happens any more ----------------------------------------------------------------------------------
+    # -- the job is idle -------------------------------------------------------------------------------------------
 
     def _at_rest(self) -> End | None:
         newest = self._progress.newest_write()
         if newest != self._changed_at:
             self._changed_at, self._exits = newest, len(self._job.exits)
         if said := self._patience.over(newest):
-            why_not = f"{self.until} has not come: {said}"
+            why_not = f"{self.until} was not reached: {said}"
             if self._patience.has_no_time:
                 return self._end(Ending.OVERDUE, why_not)
             if self._staging.time.ends_rest():
@@ -134,15 +134,13 @@ class Watch:
     def _given_up(self, why_not: str) -> End:
         crashes = [each.code for each in self._job.exits[self._exits :] if each.code]
         if len(crashes) >= CRASHES:
-            return self._end(
-                Ending.OVERDUE, f"{why_not}; instances end again and again with exit code {crashes[-1]}"
-            )
+            return self._end(Ending.OVERDUE, f"{why_not}; instances keep ending with exit code {crashes[-1]}")
         if self._is_right_already() or self._is_refused():
             return self._end(Ending.FINISHED)
         return self._end(Ending.IDLE, why_not)
 
     def _may_be_right_already(self) -> bool:
-        """The job has been at rest for a part of the patience, and no time-out is ahead that would change anything."""
+        """Whether the job has been idle for a while, and no timeout is pending that could change anything."""
         rest_s, work = self._patience.rest_s, self._progress.newest_work()
         if rest_s is None or self._progress.work_idle_s < rest_s or work == self._tried_at:
             return False
@@ -150,16 +148,18 @@ class Watch:
         return self._staging.is_over and self._staging.time.owes_nothing
 
     def _is_right_already(self) -> bool:
-        """Its positions in Kafka are only for show: it goes on from others, and its outputs are right."""
+        """Whether the outputs are correct although the lag is not 0: the job starts from offsets outside Kafka."""
         if self.until.what != "lag" or self._is_right is None or not self._job.alive:
             return False
         if self._progress.asked(self._is_right) is not True:
             return False
-        self._staging.notes.append("lag=0 has not come, but the job is at rest, and its outputs are right")
+        self._staging.notes.append(
+            "lag=0 was not reached, but the job is at rest, and its outputs are correct"
+        )
         return True
 
     def _is_refused(self) -> bool:
-        """The check has the last word, and it is no."""
+        """Whether the run waits for the check, and the check refuses the outputs."""
         return (
             self.until.what == "check"
             and self._is_right is not None

@@ -11,7 +11,7 @@ from odradek.certify.plans.faults import BY_NAME
 from odradek.certify.plans.moments import Moment
 from odradek.certify.plans.plan import Injection
 from odradek.certify.runs import acts
-from odradek.certify.runs.acts import Others, Scene, Strike, perform
+from odradek.certify.runs.acts import OtherInstances, Scene, Strike, perform
 
 COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
@@ -138,15 +138,15 @@ def test_an_added_instance_that_comes_in() -> None:
 def test_an_added_instance_that_ends_before_it_asks_for_anything() -> None:
     job = Instances(Process(1, "h:1"), exits=True)
     staged, notes = scene(job, entry("JoinGroup", "h:1"))
-    why = "the instance that was started never asked to come in: it ended with exit code 1"
+    why = "the instance that was started sent no request: it ended with exit code 1"
     assert done("add-instance", staged) == why
-    assert notes[-1] == "instance 2 never asked to come in: it ended with exit code 1"
+    assert notes[-1] == "instance 2 sent no request: it ended with exit code 1"
 
 
 def test_a_second_copy_that_does_nothing() -> None:
     job = Instances(Process(1, "h:1"), next_peers=("h:2",))
     staged, _ = scene(job, entry("Produce", "h:1"), entry("Metadata", "h:2"))
-    assert done("second-copy", staged) == "the instance that was started never asked to come in"
+    assert done("second-copy", staged) == "the instance that was started sent no request"
 
 
 @pytest.mark.parametrize(
@@ -168,7 +168,7 @@ def test_whether_another_instance_took_over(seen: list[tuple[str, str]], did: st
         assert (why, did in said) == ("", True)
     else:
         assert why == "no other instance took over while instance 1 was frozen"
-        assert said == "while instance 1 was frozen, no other one took over"
+        assert said == "while instance 1 was frozen, no other instance took over"
 
 
 def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None:
@@ -217,7 +217,7 @@ def test_nothing_can_be_moved() -> None:
 def test_a_connection_is_attributed_once() -> None:
     job = Instances(Process(1, "h:1"), next_peers=("h:2",))
     staged, _ = scene(job, entry("JoinGroup", "h:2"))
-    others = Others(staged)
+    others = OtherInstances(staged)
     job.start(2)
     assert others.did() == "instance 2 joined"
     job.alive.pop()

@@ -61,7 +61,7 @@ def refused(*words: str) -> str:
             (*JOB, *TOPICS, "--output", "out", "--seed-records", "in=absent.ndjson"),
             "--seed-records: there is no file",
         ),
-        ((*JOB, *TOPICS, "--output", "out", "--seed-records", "in=bad.ndjson"), "bad.ndjson:2: no JSON"),
+        ((*JOB, *TOPICS, "--output", "out", "--seed-records", "in=bad.ndjson"), "bad.ndjson:2: not JSON"),
         ((*JOB, *IO, "--budget", "0s"), "--budget '0s': expected a duration"),
         ((*JOB, *IO, "--until", "soon"), "--until 'soon': expected"),
         ((*JOB, *IO, "again", "12345678"), "there is no certificate in certificate/"),
@@ -81,7 +81,7 @@ def test_a_mistake_in_the_options_is_named_before_anything_starts(
     ("text", "message"),
     [
         ('job = "x\n', "certify.toml: Illegal character"),
-        ('job = "x"\noutptu = ["out"]\n', "there is no option outptu (did you mean output?)"),
+        ('job = "x"\noutptu = ["out"]\n', "unknown option outptu (did you mean output?)"),
     ],
 )
 def test_a_mistake_in_the_file_is_named(text: str, message: str, directory: Path) -> None:

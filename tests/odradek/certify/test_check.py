@@ -11,7 +11,7 @@ import pytest
 from pyarrow import parquet
 
 from odradek.certify.judging import check
-from odradek.certify.judging.check import asked, ndjson
+from odradek.certify.judging.check import ndjson, run_check
 from odradek.certify.judging.findings import Kind
 from tests.odradek.certify.test_comparison import record
 from tests.support.clients import eventually
@@ -19,8 +19,8 @@ from tests.support.clients import eventually
 
 def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> None:
     records = [record("a", "k"), record("b")]
-    assert asked("test $(wc -l) = 2", records) == []
-    (finding,) = asked("grep -c nothing; echo too few; exit 3", records)
+    assert run_check("test $(wc -l) = 2", records) == []
+    (finding,) = run_check("grep -c nothing; echo too few; exit 3", records)
     assert finding.kind is Kind.REFUSED
     assert finding.sentence.endswith("ended with exit code 3")
     assert finding.evidence == ("0", "too few")
@@ -28,7 +28,7 @@ def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> Non
 
 def test_a_check_that_asks_for_parquet_gets_the_columns_of_sparks_source(tmp_path: Path) -> None:
     records = [record("a", "k", offset=3, timestamp_ms=1_500, headers=(("h", b"\x80"),)), record("b")]
-    (finding,) = asked(f"cp {{parquet}} {tmp_path}/kept; exit 1", records)
+    (finding,) = run_check(f"cp {{parquet}} {tmp_path}/kept; exit 1", records)
     assert finding.sentence.startswith("cp {parquet} ")
     assert parquet.read_table(tmp_path / "kept").to_pylist() == [
         {
@@ -70,19 +70,19 @@ VALUES = {"bootstrap": "127.0.0.1:9092", "data": "/tmp/a b", "run": "reference",
 
 
 def test_it_gets_what_the_job_gets() -> None:
-    (finding,) = asked("printf '%s\\n' {data} {run} {bootstrap} {instance} {other}; exit 1", [], VALUES)
+    (finding,) = run_check("printf '%s\\n' {data} {run} {bootstrap} {instance} {other}; exit 1", [], VALUES)
     assert finding.evidence == ("/tmp/a b", "reference", "127.0.0.1:9092", "1", "2", "{other}")
-    (finding,) = asked('echo "$ODRADEK_DATA,$ODRADEK_RUN,$KAFKA_BOOTSTRAP_SERVERS"; exit 1', [], VALUES)
+    (finding,) = run_check('echo "$ODRADEK_DATA,$ODRADEK_RUN,$KAFKA_BOOTSTRAP_SERVERS"; exit 1', [], VALUES)
     assert finding.evidence == ("/tmp/a b,reference,127.0.0.1:9092",)
 
 
 def test_it_is_started_where_the_job_is(tmp_path: Path) -> None:
-    (finding,) = asked("pwd; exit 1", [], directory=tmp_path)
+    (finding,) = run_check("pwd; exit 1", [], directory=tmp_path)
     assert finding.evidence == (str(tmp_path),)
 
 
 def test_the_shells_own_braces_stay() -> None:
-    assert asked("""test "$(echo a b | awk '{print $2}')" = b""", [], VALUES) == []
+    assert run_check("""test "$(echo a b | awk '{print $2}')" = b""", [], VALUES) == []
 
 
 # -- its output and exit code ----------------------------------------------------------------------------------------
@@ -90,18 +90,18 @@ def test_the_shells_own_braces_stay() -> None:
 
 def test_its_lines_may_name_what_is_wrong() -> None:
     lines = "printf 'lost: row 7\\nlost: row 9\\nDuplicated: row 8\\n61 rows\\n'"
-    lost, duplicated = asked(f"{lines}; exit 1", [])
+    lost, duplicated = run_check(f"{lines}; exit 1", [])
     assert (lost.kind, lost.evidence) == (Kind.LOST, ("row 7", "row 9"))
     assert (duplicated.kind, duplicated.evidence) == (Kind.DUPLICATED, ("row 8",))
-    assert asked(lines, []) == []
+    assert run_check(lines, []) == []
 
 
 def test_not_yet_runs_the_check_again_with_new_records() -> None:
     more = iter([[record("a")], [record("a"), record("b")]])
-    assert asked("test $(wc -l) = 2 || exit 75", [], again=lambda: next(more)) == []
-    (finding,) = asked("echo too few; exit 75", [], again=lambda: next(more, None))
+    assert run_check("test $(wc -l) = 2 || exit 75", [], again=lambda: next(more)) == []
+    (finding,) = run_check("echo too few; exit 75", [], again=lambda: next(more, None))
     assert finding.kind is Kind.REFUSED
-    assert finding.sentence.endswith("exit code 75 (not yet) until there was no time any more")
+    assert finding.sentence.endswith("exit code 75 (not yet) until there was no time left")
     assert finding.evidence == ("too few",)
 
 
@@ -109,9 +109,9 @@ def test_one_that_does_not_end_is_ended_with_all_that_it_started(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(check, "TIMEOUT_S", 0.2)
-    (finding,) = asked(f"sleep 600 & echo $! > {tmp_path}/pid; wait", [])
+    (finding,) = run_check(f"sleep 600 & echo $! > {tmp_path}/pid; wait", [])
     assert finding.kind is Kind.REFUSED
-    assert "has not ended within" in finding.sentence
+    assert "did not end within" in finding.sentence
     if (pid := (tmp_path / "pid")).exists():  # on a slow machine the shell may not have started the sleeper
         sleeper = int(pid.read_text() or 0)
         eventually(lambda: not _is_alive(sleeper))

@@ -198,11 +198,11 @@ def test_the_records_in_which_two_runs_differ_are_shown() -> None:
         "in run 1 only: out: a",
         "2 times in run 1, once in run 2: out: b",
         "in run 2 only: out: c",
-        "other in run 2: out: key k, h: header x missing, run 1 has 1",
+        "changed in run 2: out: key k, h: header x missing, run 1 has 1",
     ]
     ordered = [record("1", "k"), record("2", "k")]
     assert differing(ordered, ordered[::-1], Compare.ORDERED) == [
-        "other order in run 2: out: key k: 2, run 1 has 1"
+        "reordered in run 2: out: key k: 2, run 1 has 1"
     ]
     assert differing(one, one, Compare.ROWS) == []
 

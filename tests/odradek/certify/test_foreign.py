@@ -57,7 +57,7 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
         producer.begin()
         producer.send("out", ["A"], keys=["K"])
         (waits,) = eventually(lambda: cluster.open_transactions(["out"]))
-        assert "readers stop at offset 0" in waits
+        assert "consumers stop at offset 0" in waits
         producer.commit()
         consumer = a_member(cluster.bootstrap_servers)
         assert [(each.key, each.value, each.outcome) for each in cluster.records(["out"])] == [

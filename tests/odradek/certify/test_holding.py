@@ -69,7 +69,7 @@ def test_the_time_held_counts_for_nothing() -> None:
     clock.now = 1009.0
     assert patience.over(1) == ""
     clock.now = 1011.0
-    assert patience.over(1) == "the job has asked for no change in 10 s"
+    assert patience.over(1) == "the job has requested no change for 10 s"
     clock.now = 1059.0
     assert patience.over(2) == ""
     clock.now = 1061.0
@@ -111,11 +111,11 @@ def test_the_run_stands_still_before_the_fault(stage: Stage) -> None:
     ((_, ((pid, name), *_)),) = held.instances
     assert str(held).splitlines() == [
         "held at EndTxn transactional_id=t #2 (commit)",
-        "  next lose-answer: the broker handles the request, and its answer is lost",
-        f"  instance 1: {pid} ({name}), which asks",
+        "  next lose-answer: the broker handles the request, and its response is lost",
+        f"  instance 1: {pid} ({name}), which sent the request",
         f"  bootstrap.servers={stage.cluster.bootstrap_servers}",
         f"  ODRADEK_CONTROL={stage.cluster.control_url}",
-        "  time-outs of the job's clients, of sessions and of transactions go on",
+        "  timeouts of the job's clients, sessions and transactions keep running",
     ]
     assert run.hits == [1]
     assert values(run) == ["0", "1", "2"]
@@ -199,7 +199,7 @@ def test_enter_continues_a_held_run(
     monkeypatch.setattr(sys, "stdin", terminal)
     command_module._hold("what is held")
     assert terminal.read() == "not read"
-    assert capsys.readouterr().err == "what is held\nEnter lets the fault strike\n"
+    assert capsys.readouterr().err == "what is held\npress Enter to inject the fault\n"
 
 
 def test_without_a_terminal_the_end_of_the_input_does(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,4 +221,4 @@ def test_a_plan_is_tried_again_and_held(tmp_path: Path, monkeypatch: pytest.Monk
     assert result.exit_code == 1, result.output
     assert '"reached": true' in result.stdout
     assert result.stderr.count("held at EndTxn transactional_id=t #2 (commit)") == 1
-    assert "the end of standard input lets the fault strike" in result.stderr
+    assert "close standard input to inject the fault" in result.stderr

@@ -91,9 +91,9 @@ def test_a_list_of_words_stays_as_it_is() -> None:
         ([], "is empty"),
         ("A=1", "is empty"),
         ("python '", "quotation"),
-        ("python job.py {bootstap}", r"there is no \{bootstap\}; did you mean \{bootstrap\}\?"),
+        ("python job.py {bootstap}", r"unknown placeholder \{bootstap\}; did you mean \{bootstrap\}\?"),
         ("python job.py '{Bootstrap}'", r"did you mean \{bootstrap\}\?"),
-        ("cd x && python --at={brokers}", r"there is no \{brokers\}; there is \{bootstrap\}, "),
+        ("cd x && python --at={brokers}", r"unknown placeholder \{brokers\} \(known: \{bootstrap\}, "),
         (["python", "{bootstap}"], r"did you mean \{bootstrap\}\?"),
     ],
 )
@@ -106,10 +106,10 @@ def test_a_command_that_is_none_is_refused_in_words(text: str | list[str], messa
     ("text", "message"),
     [
         ("no-such-program x", "no-such-program: command not found"),
-        ("mine", r"mine: command not found; there is \./mine in the job's folder"),
+        ("mine", r"mine: command not found; did you mean \./mine"),
         ("./mine", r"\./mine is not executable \(chmod \+x \./mine\)"),
         ("./absent $X", r"\./absent does not exist"),
-        ("./folder", r"\./folder is a folder"),
+        ("./folder", r"\./folder is a directory"),
         ("no-such-program $HOME", "no-such-program: command not found"),
         ("PATH=/absent env", "env: command not found"),
         ("cd x && (", "yntax"),
@@ -136,5 +136,5 @@ def test_what_can_be_started_passes(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"the folder .*/absent does not exist"):
+    with pytest.raises(ValueError, match=r"the directory .*/absent does not exist"):
         Command.parse("env", tmp_path / "absent").check()

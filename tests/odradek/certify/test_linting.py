@@ -13,7 +13,7 @@ from confluent_kafka import Consumer, Producer
 
 from odradek import Broker
 from odradek.certify.exchanges import read
-from odradek.certify.linting import observed, sights
+from odradek.certify.linting import observed, occurrences
 from odradek.certify.lints import DOCS
 from odradek.commands.lint import lint
 from tests.odradek.certify.traces import end, entry, fetch, init, produce, trace, transaction
@@ -37,7 +37,7 @@ def ndjson(*entries: dict[str, Any]) -> str:
 def test_inputs_are_the_topics_whose_positions_are_committed() -> None:
     found = observed(trace(fetch("in"), fetch("out", isolation=0), transaction("a", 5)))
     assert (found.inputs, found.outputs) == ({"in"}, {"out"})
-    assert sights(found) == []
+    assert occurrences(found) == []
 
 
 def test_without_a_commit_all_that_is_fetched_is_input() -> None:
@@ -48,8 +48,10 @@ def test_without_a_commit_all_that_is_fetched_is_input() -> None:
 def test_who_fills_an_input_is_no_part_of_the_job() -> None:
     weak = produce("in", producer=(-1, -1))
     found = observed(trace(weak, fetch("in"), transaction("a", 5)))
-    assert sights(found) == []
-    assert [each.lint.name for each in sights(observed(trace(weak), outputs=["in"]))] == ["weak-producer"]
+    assert occurrences(found) == []
+    assert [each.lint.name for each in occurrences(observed(trace(weak), outputs=["in"]))] == [
+        "weak-producer"
+    ]
 
 
 def test_topics_that_are_named_are_taken() -> None:
@@ -59,7 +61,7 @@ def test_topics_that_are_named_are_taken() -> None:
 
 def test_a_lint_has_the_client_that_was_seen_at_it() -> None:
     weak = entry("Produce", dict(produce("out")["request"]) | {"acks": 1}, client_id="x", peer="h:7")
-    (found,) = sights(observed(trace(weak)))
+    (found,) = occurrences(observed(trace(weak)))
     assert found.client == "x at h:7"
 
 
@@ -77,10 +79,13 @@ def test_lines_and_answers_of_the_control_port_are_read() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("{", "line 2: no JSON"),
-        ("[]", "line 2: no exchange"),
-        ('{"exchanges": [5]}', "line 2: no exchange"),
-        (json.dumps({name: value for name, value in init("a").items() if name != "request"}), "no request"),
+        ("{", "line 2: not JSON"),
+        ("[]", "line 2: not a trace exchange"),
+        ('{"exchanges": [5]}', "line 2: not a trace exchange"),
+        (
+            json.dumps({name: value for name, value in init("a").items() if name != "request"}),
+            "the field request",
+        ),
     ],
 )
 def test_what_is_no_exchange_is_named(line: str, message: str) -> None:
@@ -127,10 +132,10 @@ def test_topics_of_the_command_line_are_taken() -> None:
     ("words", "text", "message"),
     [
         (["-"], "", "the trace is empty"),
-        (["-"], "nonsense\n", "-: line 1: no JSON"),
+        (["-"], "nonsense\n", "-: line 1: not JSON"),
         (["absent.ndjson"], "", "absent.ndjson"),
         (["--control", "http://127.0.0.1:1"], "", "no control port"),
-        ([], "", "which broker?"),
+        ([], "", "no control port is set"),
     ],
 )
 def test_what_cannot_be_read_is_exit_code_2(

@@ -44,7 +44,7 @@ def test_where_two_runs_differ_the_check_alone_judges_and_a_remark_says_so() -> 
     expected, _ = _expected(certificate, ONE, OTHER)
     assert expected is None
     (remark,) = certificate.remarks
-    assert "so the check alone judges: in run 1 only: out: b" in remark
+    assert "so only the check decides: in run 1 only: out: b" in remark
 
 
 def test_what_the_user_expects_is_compared_beside_the_check() -> None:
@@ -58,7 +58,7 @@ def test_what_the_user_expects_is_compared_beside_the_check() -> None:
 @pytest.mark.parametrize(
     ("workload", "outputs", "remark"),
     [
-        (replace(JOB, check="true", compare=Compare.NONE), ONE, "compared: nothing; the check alone judges"),
+        (replace(JOB, check="true", compare=Compare.NONE), ONE, "compared: nothing; only the check decides"),
         (
             replace(JOB, check="true"),
             Outputs([], []),
@@ -120,7 +120,7 @@ def test_one_more_run_that_differs_leaves_nothing_to_compare_with() -> None:
     checked = replace(JOB, check="true")
     certificate = Certificate(checked, 1)
     assert controlled(stage_of(OTHER), certificate, judge_of(ONE, checked)).expected is None
-    assert "so the check alone judges" in certificate.remarks[0]
+    assert "so only the check decides" in certificate.remarks[0]
 
 
 def test_last_values_of_keys_may_still_come() -> None:

@@ -20,7 +20,7 @@ from odradek.certify.lints import DOCS, Lint
 from odradek.certify.report import sarif as sarif_module
 from odradek.certify.report.github import workflow_commands
 from odradek.certify.report.junit import junit
-from odradek.certify.report.notices import KINDS, Notice, Rule, of_certificate, of_sights
+from odradek.certify.report.notices import KINDS, Notice, Rule, of_certificate, of_occurrences
 from odradek.certify.report.sarif import sarif
 from odradek.commands.certify import certify
 from odradek.commands.lint import lint
@@ -52,7 +52,8 @@ def test_a_certificate_from_behind_a_proxy_says_that_faults_struck_calls_only(tm
     for name in ("certificate.html", "certificate.json"):
         text = (tmp_path / name).read_text()
         assert (
-            "The job ran before kafka:9092, behind a proxy: faults struck requests and answers only." in text
+            "The job ran against kafka:9092 through a proxy: faults affected requests and responses only."
+            in text
         )
 
 
@@ -337,7 +338,7 @@ def test_a_trace_is_shown_in_the_same_formats() -> None:
 
 
 def test_no_lint_is_no_notice() -> None:
-    assert of_sights([]) == []
+    assert of_occurrences([]) == []
     assert workflow_commands([]) == ""
 
 

@@ -76,7 +76,7 @@ def test_what_is_missing_is_lost_only_where_it_cannot_come_any_more(
     assert [each.kind for each in findings] == kinds
     assert failed(findings) == (ending is not Ending.UNFINISHED)
     if Kind.LOST not in kinds:
-        assert findings[0].evidence == ("1 record not there yet",)
+        assert findings[0].evidence == ("1 record not written yet",)
 
 
 @pytest.mark.parametrize("ending", list(Ending))

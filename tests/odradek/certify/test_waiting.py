@@ -179,19 +179,19 @@ def test_all_instances_ended_with_code_0_before_the_input_was_done(time: Time) -
 def test_instances_that_ended_with_an_error_and_are_not_started_again(time: Time) -> None:
     end = ended(time, Job(Exit(1, 3), lives=1, given_up=1), Progress())
     assert end.ending is Ending.OVERDUE
-    assert end.why_not == "all instances have ended before lag=0, and none starts again (exit code 3)"
+    assert end.why_not == "all instances have ended before lag=0, and none is restarted (exit code 3)"
 
 
 def test_a_job_that_is_alive_and_asks_for_nothing(time: Time) -> None:
     staging = Staging(owes=True)
     end = ended(time, Job(), Progress(), staging=staging)
     assert (end.ending, staging.rests) == (Ending.IDLE, 2)
-    assert end.why_not == "lag=0 has not come: the job has asked for no change in 10 s"
+    assert end.why_not == "lag=0 was not reached: the job has requested no change for 10 s"
 
 
 def test_the_deadline(time: Time) -> None:
     end = ended(time, Job(), Progress(), patience_s=None)
-    assert (end.ending, end.why_not) == (Ending.OVERDUE, "lag=0 has not come: 60 s have passed")
+    assert (end.ending, end.why_not) == (Ending.OVERDUE, "lag=0 was not reached: 60 s have passed")
 
 
 def test_instances_that_end_again_and_again_are_not_idle(time: Time) -> None:
@@ -204,14 +204,14 @@ def test_instances_that_end_again_and_again_are_not_idle(time: Time) -> None:
 
     end = ended(time, job, Crashing())
     assert end.ending is Ending.OVERDUE
-    assert end.why_not.endswith("instances end again and again with exit code 2")
+    assert end.why_not.endswith("instances keep ending with exit code 2")
 
 
 def test_positions_in_kafka_that_are_only_for_show_make_nothing_stuck(time: Time) -> None:
     staging = Staging()
     end = ended(time, Job(), Progress(right=True), staging=staging)
     assert end.ending is Ending.FINISHED
-    assert staging.notes == ["lag=0 has not come, but the job is at rest, and its outputs are right"]
+    assert staging.notes == ["lag=0 was not reached, but the job is at rest, and its outputs are correct"]
     assert time.now_s < 10.0
 
 
