@@ -1,6 +1,6 @@
-"""The main job as a demonstration: unmodified clients process a real data set exactly once while processes are killed.
+"""A demonstration: unmodified clients process a real data set exactly once while processes are killed.
 
-336,776 flights are read from a topic, turned into another record each and written to a second topic, in transactions that
-carry the read positions with them. Workers and the broker are killed on the way. In the end every flight must have its
-result once, with the right content, for a read_committed reader.
+Workers read 336,776 flights from a topic, convert each into another record and write it to a second topic, in transactions
+that also contain the committed offsets. Workers and the broker are killed meanwhile. At the end a read_committed consumer
+must get the result of each flight once, with the correct content.
 """

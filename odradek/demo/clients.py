@@ -1,4 +1,4 @@
-"""The clients around the workers: the producer of the source topic, the lag monitor, the consumer of the result."""
+"""The other clients of the demo: the producer of the source topic, the lag monitor, the consumer of the results."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from odradek.demo.worker import GROUP, PATIENCE
 
 TIMEOUT_S = stretched(60.0)
 STATE_TOPIC = "__transaction_state"
-# Of a record of the transaction log: version i16, producer id i64, epoch i16, timeout i32, then the status.
+# In a record of the transaction log: version i16, producer id i64, epoch i16, timeout i32, then the status.
 STATUS_AT = 16
 COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
 
 
 class Feeding:
-    """The flights on their way into the source topic, in a thread, by an idempotent producer."""
+    """An idempotent producer that writes the flights to the source topic, in a thread."""
 
     def __init__(self, bootstrap: str, topic: str, lines: list[str]) -> None:
         self._errors: list[str] = []
@@ -33,7 +33,7 @@ class Feeding:
     def check(self) -> None:
         self._thread.join(TIMEOUT_S)
         if self._errors or not self.done:
-            raise RuntimeError(f"feeding the flights failed: {self._errors[:1]}")
+            raise RuntimeError(f"writing the flights failed: {self._errors[:1]}")
 
     def _feed(self, bootstrap: str, topic: str, lines: list[str]) -> None:
         producer = Producer(
@@ -52,7 +52,7 @@ class Feeding:
                 except BufferError:
                     producer.poll(0.1)
         if producer.flush(TIMEOUT_S):
-            self._errors.append("not everything was acknowledged")
+            self._errors.append("not all records were acknowledged")
 
 
 def feed(bootstrap: str, topic: str, lines: list[str]) -> Feeding:
@@ -73,19 +73,19 @@ def _consumer(bootstrap: str, isolation_level: str, group: str) -> Consumer:
 
 
 def committed_rows(bootstrap: str, topic: str, partitions: int) -> int:
-    """How many source records the group has committed; 0 while no coordinator responds."""
+    """Number of source records whose offsets the group has committed; 0 while no coordinator responds."""
     watcher = _consumer(bootstrap, "read_uncommitted", GROUP)
     try:
         places = [TopicPartition(topic, partition) for partition in range(partitions)]
         return sum(max(place.offset, 0) for place in watcher.committed(places, timeout=2))
     except KafkaException:
-        return 0  # the broker is down just now
+        return 0  # the broker is restarting
     finally:
         watcher.close()
 
 
 def read_all(bootstrap: str, topic: str, isolation_level: str) -> Iterator[Message]:
-    """Every record of a topic up to its end, by a consumer without a group's help."""
+    """All records of a topic up to its end, read by a consumer that assigns all partitions to itself."""
     consumer = _consumer(bootstrap, isolation_level, "reader")
     try:
         partitions = consumer.list_topics(topic, TIMEOUT_S).topics[topic].partitions

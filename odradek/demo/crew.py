@@ -1,4 +1,4 @@
-"""The workers' processes, and what is known of each: alive or not, inside a transaction or not."""
+"""The worker processes: whether each is alive, and whether it is inside a transaction."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class _Worker:
 
 
 class Crew:
-    """Starts, kills and ends workers. Each has a file for its standard error."""
+    """Starts and kills workers. The standard error of each goes to a file."""
 
     def __init__(self, source: str, sink: str, directory: Path) -> None:
         self._source = source
@@ -34,11 +34,11 @@ class Crew:
         self._workers[number] = _Worker([*command, self._source, self._sink], log)
 
     def dead(self) -> list[int]:
-        """Workers that have ended, by a kill or by giving up."""
+        """Workers that have ended, because they were killed or gave up."""
         return [number for number, worker in self._workers.items() if not worker.child.is_running]
 
     def kill(self, number: int) -> bool:
-        """kill -9; returns whether the worker was in a transaction, by the last line that it printed."""
+        """Kill a worker with SIGKILL. Returns whether it was in a transaction, by the last line that it printed."""
         worker = self._workers[number]
         worker.child.kill()
         return worker.last_word == INSIDE

@@ -1,4 +1,4 @@
-"""A broker that is started with a crash point."""
+"""Start a broker with a crash point."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CRASH_POINTS_VARIABLE = "ODRADEK_CRASH_POINTS"
 
 
 def restart_doomed(broker: BrokerProcess, crash_points: str | None) -> None:
-    """Start the broker again with ``crash_points`` (``"txn.prepare.before:3"``), or without any (None)."""
+    """Start the broker again with ``crash_points`` (``"txn.prepare.before:3"``), or without crash points (None)."""
     environment = {} if crash_points is None else {CRASH_POINTS_VARIABLE: crash_points}
     try:
         broker.restart(environment=environment)
     except BrokerFailed:
-        # It may reach its point before it is ready: while it finishes what was decided before its last death.
+        # The broker may hit the crash point before it is ready, while it completes transactions decided before the kill.
         if crash_points is None or broker.exit_code != -signal.SIGKILL:
             raise

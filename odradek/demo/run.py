@@ -30,13 +30,13 @@ CRASH_POINTS = {
 WORKER_KILLS = 3
 PASSAGES_MAX = 6
 WORKERS_GIVING_UP_MAX = 10
-"""A worker may have to restart after the broker was killed; one that restarts again and again has a fault."""
+"""A worker may have to restart after the broker was killed; a worker that keeps restarting has a bug."""
 DEADLINE_S = stretched(110.0)
 POLL_S = 0.1
 
 
 class Demo:
-    """One run of the demo: its supervisor feeds, starts, kills, restarts and compares."""
+    """One run of the demo: writes the input, starts, kills and restarts the processes, and compares the results."""
 
     def __init__(self, directory: Path, seed: int, show: Show) -> None:
         self.rng = random.Random(seed)
@@ -50,7 +50,7 @@ class Demo:
         self.crew = Crew(SOURCE, SINK, directory)
         self.points = list(CRASH_POINTS)
         self.rng.shuffle(self.points)
-        # Worker kills at these shares of the work, in no order with the broker's deaths.
+        # Fractions of the work at which a worker is killed, independent of the broker's kills.
         self.kill_at = sorted(self.rng.uniform(0.05, 0.85) for _ in range(WORKER_KILLS))
         self.broker_kills: list[str] = []
         self.worker_kills = self.open_transactions_hit = self.gave_up = 0
@@ -72,17 +72,17 @@ class Demo:
         self._work()
         feeding.check()
         self.crew.close()
-        self.show.say("reading the result as a read_committed reader")
+        self.show.say("reading the results with a read_committed consumer")
         observed = read_results(self.broker.bootstrap, SINK)
         expected = dict(flights.expected(flights.data_file()))
         difference = compare(expected, observed)
         if not difference and not sees_planted_errors(expected, observed):
-            raise BrokerFailed("the comparison does not see a planted error: its word counts for nothing")
+            raise BrokerFailed("the comparison does not detect planted errors, so its result is worthless")
         self._report(len(observed), difference)
         return difference
 
     def _arm_and_start(self) -> None:
-        """Start the broker with the next crash point that has not been tried."""
+        """Start the broker with the next crash point that has not been hit."""
         point = f"{self.points[0]}:{self.rng.randint(2, PASSAGES_MAX)}" if self.points else None
         restart_doomed(self.broker, point)
 
@@ -102,12 +102,12 @@ class Demo:
             self.show.progress(done, total)
             if done >= total and self.points:
                 raise BrokerFailed(
-                    f"all work was done before the broker could die {CRASH_POINTS[self.points[0]]}"
+                    f"all flights were processed before the broker reached its crash point {CRASH_POINTS[self.points[0]]}"
                 )
             time.sleep(POLL_S)
 
     def _raise_broker(self) -> None:
-        """The broker has killed itself at its crash point, which lies inside a transaction."""
+        """Restart the broker after it has killed itself at its crash point, which is inside a transaction."""
         where = CRASH_POINTS[self.points.pop(0)]
         self.broker_kills.append(where)
         self.open_transactions_hit += 1
@@ -121,12 +121,12 @@ class Demo:
                 complaint = self.crew.complaints(number)
                 self.show.say(f"worker {number} gave up ({complaint}); starting it again")
                 if self.gave_up > WORKERS_GIVING_UP_MAX:
-                    raise BrokerFailed(f"workers give up again and again: {complaint}")
+                    raise BrokerFailed(f"workers keep giving up: {complaint}")
             self.killed = None
             self.crew.start(number, self.broker.bootstrap)
 
     def _kill_a_worker(self) -> None:
-        """kill -9, in the middle of a transaction where the worker is in one."""
+        """Kill a worker with SIGKILL, possibly in the middle of a transaction."""
         number = self.rng.randrange(WORKERS)
         self.kill_at.pop(0)
         was_open = self.crew.kill(number)
@@ -147,22 +147,22 @@ class Demo:
                 "broker kills": f"{len(self.broker_kills)} ({'; '.join(self.broker_kills)})",
                 "worker kills": str(self.worker_kills),
                 "kills that hit an open transaction": str(self.open_transactions_hit),
-                "planted duplicate and loss": "not tried" if difference else "seen",
+                "planted lost, duplicated and changed records": "not tried" if difference else "detected",
             },
             difference,
         )
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """``odradek demo``: exit code 0 if every flight has its result exactly once."""
+    """Run ``odradek demo``. The exit code is 0 if each flight has its result exactly once."""
     parser = argparse.ArgumentParser(prog="odradek demo", description=__doc__)
-    parser.add_argument("--seed", type=int, help="seed of the moments of the kills (default: a random one)")
+    parser.add_argument("--seed", type=int, help="seed of the times of the kills (default: random)")
     parser.add_argument("--keep", action="store_true", help="do not delete the broker's files at the end")
     options = parser.parse_args(arguments)
     seed = options.seed if options.seed is not None else random.SystemRandom().randrange(1_000_000)
     directory = Path(tempfile.mkdtemp(prefix="odradek-demo-"))
     with Show() as show:
-        show.say(f"seed {seed} (again with: odradek demo --seed {seed})")
+        show.say(f"seed {seed} (to repeat: odradek demo --seed {seed})")
         try:
             demo = Demo(directory, seed, show)
             difference = demo.run()
@@ -175,7 +175,7 @@ def main(arguments: list[str] | None = None) -> int:
             else:
                 shutil.rmtree(directory, ignore_errors=True)
     if not demo.open_transactions_hit:
-        print("no kill hit an open transaction: nothing was shown", file=sys.stderr)
+        print("no kill hit an open transaction, so the run shows nothing", file=sys.stderr)
         return 2
     return 1 if difference else 0
 

@@ -1,4 +1,4 @@
-"""Compares the results with the expected ones, by row number and by content, with the comparison of ``odradek certify``."""
+"""Compare the results with the expected ones by row number and content, with the comparison of ``odradek certify``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _TOPIC: Final = "results"
 
 
 def compare(expected: Mapping[int, str], observed: Iterable[str]) -> Difference:
-    """Judge the results that a reader saw (``row;…``) against those that there should be.
+    """Compare the records that a consumer got (``row;…``) with the expected results.
 
     >>> compare({0: "0;a", 1: "1;b", 2: "2;c"}, ["0;a", "0;a", "2;d", "3;e"]).summary
     'lost 1, duplicated 1, changed 1, unexpected 1'
@@ -24,7 +24,7 @@ def compare(expected: Mapping[int, str], observed: Iterable[str]) -> Difference:
 
 
 def sees_planted_errors(expected: Mapping[int, str], observed: list[str]) -> bool:
-    """Whether ``compare`` notices a missing, an additional and a changed record, tried on the results that were read."""
+    """Whether ``compare`` detects a duplicated, a lost and a changed record that are planted in the observed results."""
     middle = len(observed) // 2
     twice = compare(expected, [*observed, observed[middle]])
     missing = compare(expected, observed[:middle] + observed[middle + 1 :])

@@ -1,7 +1,7 @@
-"""One worker: consume, process, produce and commit the positions, all in one transaction, for ever.
+"""One worker: consumes, processes, produces and commits offsets in one transaction, in an endless loop.
 
-A program of its own, with nothing but confluent-kafka, as a user would write it. What it does it says on its standard
-output, a word and a number a line; it may be killed at any moment.
+A program that uses only confluent-kafka, as a user would write it. It prints its actions to standard output, each line with
+a word and a number. It may be killed at any moment.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from odradek.deadlines import stretched
 from odradek.demo.flights import process
 
 GROUP = "flights"
-# A broker that was killed is back in a moment. librdkafka 2.16 drops every address when the last one refuses
-# (KIP-899) and can hang in the attempt: it should rather go on asking the one that it knows.
+# A killed broker is back after a moment. librdkafka 2.16 forgets all brokers when the last one refuses the connection
+# (KIP-899) and can hang while it bootstraps again, so this setting makes it keep the address that it has.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,
@@ -34,7 +34,7 @@ def say(word: str, number: int = 0) -> None:
 
 
 def insist(call: Callable[[], None]) -> None:
-    """Repeat a call for as long as its error is retriable."""
+    """Make the call, and repeat it while its error is retriable."""
     while True:
         try:
             return call()
@@ -44,7 +44,7 @@ def insist(call: Callable[[], None]) -> None:
 
 
 def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """The group's committed offsets, the beginning where it has committed none. An error of a partition is raised."""
+    """The group's committed offsets, 0 for partitions without one. Raises the error of a partition."""
     places = consumer.committed(partitions, TIMEOUT_S) if partitions else []
     for place in places:
         if place.error is not None:
@@ -54,11 +54,11 @@ def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[Topi
 
 
 def start(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Begin with what was assigned, at positions that are known.
+    """Assign the partitions with known start offsets.
 
-    librdkafka 2.16 must not have to look one up ("earliest", by ListOffsets): if the partition is revoked while it
-    does, it goes on and fetches it all the same. When the partition is assigned again, the worker may be given those
-    records, and then the same ones once more.
+    librdkafka 2.16 must not look up an offset ("earliest", through ListOffsets): if the partition is revoked during the
+    lookup, it fetches the partition nevertheless. When the partition is assigned again, the worker may get those records,
+    and then the same ones again.
     """
     consumer.assign(positions(consumer, partitions))
 
@@ -104,7 +104,7 @@ class Worker:
                 self.recover(failure)
 
     def transact(self, messages: list[Message]) -> None:
-        """One transaction: the results, and the positions behind their sources."""
+        """Process a batch in one transaction, with the results and the offsets after their source records."""
         say("begin", len(messages))
         self.producer.begin_transaction()
         positions: dict[tuple[str, int], int] = {}
@@ -123,7 +123,7 @@ class Worker:
         say("commit", len(messages))
 
     def recover(self, failure: KafkaException) -> None:
-        """Abort, and seek to the group's committed offsets. After an error that is not abortable the process ends."""
+        """Abort, and seek to the group's committed offsets. Raises the error again if it is not abortable."""
         error = failure.args[0]
         if not error.txn_requires_abort():
             raise failure
@@ -134,7 +134,7 @@ class Worker:
 
 
 def _end_with_parent() -> None:
-    """End when the parent is gone: standard input ends, however the parent ended."""
+    """Exit when the parent process ends, which closes standard input."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(1)
