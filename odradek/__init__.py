@@ -5,7 +5,7 @@
     with odradek.Broker(topics=["orders:4"]) as broker:
         broker.faults.add("EndTxn", nth=2, do="lose-answer")
 
-Names are loaded when they are first used: the command line imports this too.
+Each name is imported on first use, because the command line imports this package too.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Reading and asserting what exactly-once means, for tests. An assertion that fails shows timelines.
+"""Read topics and assert exactly-once results in tests. A failed assertion prints the timelines of the transactions.
 
     broker.assert_exactly_once("orders", ["a", "b"])
     broker.assert_committed("payments")
     broker.assert_no_open_transactions()
 
-A client has its response to EndTxn before the markers are written, as with Kafka. So all of these first wait for the markers
-of transactions that are decided, and only for these.
+The broker responds to EndTxn before it writes the markers, as Kafka does. Each of these methods therefore first waits for
+the markers of decided transactions (PrepareCommit, PrepareAbort). None of them waits for an open transaction.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 TIMELINES_MAX: Final = 3
 TIMELINE_LINES_MAX: Final = 60
 LISTED_MAX: Final = 20
-"""How many values of a kind a message lists."""
+"""Maximum number of values of each kind that a message lists."""
 _NOT_PREPARED: Final[tuple[TransactionState, ...]] = (
     "Empty",
     "Ongoing",
@@ -54,7 +54,7 @@ Value = str | bytes | None
 
 
 class Assertions(TopicOperations, ErrorsOfABroker):
-    """What `odradek.Broker` and `odradek.connect` have for the assertions of a test."""
+    """The assertions of `odradek.Broker` and of the object that `odradek.connect` returns."""
 
     def records(
         self,
@@ -63,12 +63,13 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         partition: int | None = None,
         timeout_s: float = WAIT_S,
     ) -> list[Record]:
-        """The records of a topic as consumers of this isolation get them, by partition and offset. ``NotFound`` without it.
+        """Return the records that consumers of this isolation level read from a topic, by partition and offset.
 
-        "read_uncommitted" returns those of open and aborted transactions too; a record's ``outcome`` says which it is.
+        "read_uncommitted" also returns the records of open and aborted transactions; ``Record.outcome`` tells them apart.
 
-        Transactions that are decided are waited for, ``timeout_s`` seconds at most. ``RecordsHiddenWarning`` if decided
-        records are behind the last stable offset after that; it names the rule, the node or the transaction that holds it.
+        Waits at most ``timeout_s`` seconds for the markers of decided transactions. Warns with ``RecordsHiddenWarning`` if
+        decided records are then still above the last stable offset; the warning names the rule, the node or the transaction
+        that holds it back. Raises ``NotFound`` if the topic does not exist.
         """
         client = self._control_client()
         read, waited_s = read_decided(client, topic, isolation, partition, timeout_s)
@@ -79,10 +80,10 @@ class Assertions(TopicOperations, ErrorsOfABroker):
     def assert_exactly_once(self, topic: str, expected: Iterable[Value], timeout_s: float = WAIT_S) -> None:
         """Assert that read_committed consumers get each expected value once, in any order, and nothing else.
 
-        A value is text, bytes, or None of a record without one. ``TypeError`` for anything else.
+        A value is a str, bytes, or None for a record without a value; anything else is a ``TypeError``.
 
-        ``AssertionFailed`` lists the values that are lost, duplicated and unexpected, each with what became of its records,
-        and the timelines of the transactional ids that wrote them. It waits as ``records`` does.
+        ``AssertionFailed`` lists the lost, duplicated and unexpected values, the place and outcome of each one's records,
+        and the timelines of the transactional ids that wrote them. Waits for decided transactions as ``records`` does.
         """
         wanted = _expected(expected)
         client = self._control_client()
@@ -91,9 +92,9 @@ class Assertions(TopicOperations, ErrorsOfABroker):
             raise AssertionFailed(_exactly_once_report(client, topic, wanted, read.records))
 
     def assert_committed(self, transactional_id: str, timeout_s: float = WAIT_S) -> None:
-        """Assert that the last transaction of a transactional id is committed, with all its markers.
+        """Assert that the last transaction of a transactional id is committed and that all its markers are written.
 
-        It waits for them ``timeout_s`` seconds at most.
+        Waits at most ``timeout_s`` seconds for the markers.
         """
         client = self._control_client()
         _await_markers(client, timeout_s, transactional_id=transactional_id)
@@ -119,7 +120,7 @@ class Assertions(TopicOperations, ErrorsOfABroker):
     def assert_no_open_transactions(self, timeout_s: float = WAIT_S) -> None:
         """Assert that no coordinator has an open transaction, and that no partition waits for a marker.
 
-        It waits for the markers of decided transactions ``timeout_s`` seconds at most.
+        Waits at most ``timeout_s`` seconds for the markers of decided transactions.
         """
         client = self._control_client()
         _await_markers(client, timeout_s)
@@ -147,9 +148,9 @@ class Assertions(TopicOperations, ErrorsOfABroker):
         group: str | None = None,
         transactional_id: str | None = None,
     ) -> list[Explanation]:
-        """Why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
+        """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-        Without any of them: what is wrong anywhere. ``print(*broker.explain("orders"), sep="\\n\\n")``
+        Without arguments, every problem in the cluster. ``print(*broker.explain("orders"), sep="\\n\\n")``
         """
         return explanations(
             self._control_client(), topic, partition, group=group, transactional_id=transactional_id
@@ -168,7 +169,10 @@ def read_decided(
     partition: int | None = None,
     timeout_s: float = WAIT_S,
 ) -> tuple[ReadRecords, float | None]:
-    """Wait for the decided transactions of a topic, and read it. Also the seconds that were waited in vain, else None."""
+    """Wait for the decided transactions of a topic, then read it.
+
+    Also returns the seconds waited if the wait timed out, else None.
+    """
     waited_s = _await_markers(client, timeout_s, topic=topic)
     return read_records(client, topic, isolation, partition), waited_s
 
@@ -176,7 +180,7 @@ def read_decided(
 def _await_markers(
     client: ControlClient, timeout_s: float, *, topic: str | None = None, transactional_id: str | None = None
 ) -> float | None:
-    """Wait for decided transactions. Returns the seconds that were waited if the markers of one have not come, else None."""
+    """Wait for the markers of decided transactions. Returns the seconds waited if the wait timed out, else None."""
     transactions = Transactions(client)
     deadline = time.monotonic() + timeout_s
     for each in transactions.list():
@@ -202,7 +206,7 @@ def _places(transaction: Transaction) -> str:
     return ", ".join(transaction.partitions) or "no partition yet"
 
 
-# -- what a failure says ----------------------------------------------------------------------------------------
+# -- the texts of failed assertions ----------------------------------------------------------------------------
 
 
 def _exactly_once_report(
@@ -211,7 +215,7 @@ def _exactly_once_report(
     everything = read_records(client, topic, "read_uncommitted").records
     seen = Counter(record.value for record in found)
     lost = [value for value in wanted if not seen[value]]
-    # A value that is expected twice and comes once is not lost altogether, and must be said all the same.
+    # A value that is expected twice and arrives once counts as lost too.
     lost += [value for value in wanted if 0 < seen[value] < wanted[value]]
     duplicated = [value for value in seen if seen[value] > wanted[value] > 0]
     unexpected = [value for value in seen if not wanted[value]]
@@ -252,7 +256,9 @@ def _place(record: Record) -> tuple[int, int]:
 
 
 def _writers(client: ControlClient, topic: str, producer_ids: set[int]) -> list[str]:
-    """Those whose records these are come first; then those that have the topic in their transaction now."""
+    """Transactional ids that may have written to the topic: first the owners of these producer ids, then the ids whose
+    current transaction includes the topic.
+    """
     known = Transactions(client).list()
     wrote = [each.transactional_id for each in known if each.producer_id in producer_ids]
     writes = [
@@ -269,7 +275,7 @@ def _timelines(client: ControlClient, transactional_ids: Sequence[str]) -> list[
         try:
             text = client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline")["text"]
         except NotFound:
-            continue  # forgotten meanwhile
+            continue  # the coordinator has expired the id since
         texts += ["", _shortened(text)]
     others = transactional_ids[TIMELINES_MAX:]
     if others:
@@ -278,7 +284,7 @@ def _timelines(client: ControlClient, transactional_ids: Sequence[str]) -> list[
 
 
 def _shortened(text: str) -> str:
-    """The end is what matters: it says what happened last."""
+    """The text cut to its last lines, which show the latest events."""
     lines = text.rstrip().split("\n")
     left_out = len(lines) - TIMELINE_LINES_MAX
     if left_out > 0:
@@ -300,7 +306,7 @@ def _expected(values: Iterable[Value]) -> Counter[Value]:
 
 
 def _as_text(value: Value) -> Value:
-    """As a record's value is: text where it is UTF-8."""
+    """The value as a record's value: a str if it is UTF-8, else bytes."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, bytes):

@@ -1,12 +1,12 @@
-"""The calls that wait, for coroutines: each runs in a thread of its own while the event loop goes on.
+"""Blocking calls as coroutines: each call runs in a thread of its own, and the event loop keeps running.
 
 class Rule:
     def wait(self, hits: int = 1) -> Rule: ...
 
     wait_async = asynchronous(wait)
 
-A call that is cancelled hangs up, so that its thread ends too. What the broker does then is what it does with any caller
-that hangs up: an advance of the clock ends where it has got to, all else is carried out.
+Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then treats the call as one
+whose caller disconnected: it stops an advance of the clock where it is, and completes anything else.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class UnderWay:
-    """A call of a coroutine while its thread carries it out."""
+class CallInThread:
+    """A blocking call that a thread makes for a coroutine."""
 
     def __init__(self, caller: FrameType) -> None:
         self.caller = caller
-        """The frame that awaits it."""
+        """The stack frame that awaits the call."""
         self._connection: HTTPConnection | None = None
         self._has_hung_up = False
 
     def connected(self, connection: HTTPConnection) -> None:
-        """Called by the thread for each connection of the call."""
+        """Register the connection of the call. The thread calls this for each connection that it opens."""
         self._connection = connection
         if self._has_hung_up:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """End the call, now or when it connects. The order of the lines makes a lock needless."""
+        """Close the connection of the call now, or as soon as it connects.
+
+        The order of the lines makes a lock unnecessary.
+        """
         self._has_hung_up = True
         connection = self._connection
         if connection is not None and connection.sock is not None:
@@ -55,33 +58,33 @@ class UnderWay:
                 connection.sock.shutdown(socket.SHUT_RDWR)
 
 
-UNDER_WAY: Final[ContextVar[UnderWay | None]] = ContextVar("odradek_under_way", default=None)
-"""The call of a coroutine that this thread carries out."""
+CURRENT_CALL: Final[ContextVar[CallInThread | None]] = ContextVar("odradek_current_call", default=None)
+"""The call that the current thread makes for a coroutine; None in other threads."""
 
 
 def asynchronous(
     call: Callable[Concatenate[S, P], R],
 ) -> Callable[Concatenate[S, P], Coroutine[Any, Any, R]]:
-    """The method for coroutines, with the same parameters and result."""
+    """Return a coroutine method that runs ``call`` in a thread, with the same parameters and result."""
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        method = getattr(self, call.__name__)  # that of a subclass, if it has its own
-        return await _in_thread(UnderWay(sys._getframe(1)), lambda: method(*args, **kwargs))
+        method = getattr(self, call.__name__)  # a subclass may override it
+        return await _in_thread(CallInThread(sys._getframe(1)), lambda: method(*args, **kwargs))
 
     run.__name__ = f"{call.__name__}_async"
     run.__qualname__ = f"{call.__qualname__}_async"
-    run.__doc__ = f"``{call.__name__}`` for coroutines: the event loop goes on meanwhile."
+    run.__doc__ = f"``{call.__name__}`` as a coroutine: the event loop keeps running while it waits."
     return run
 
 
-async def _in_thread(under_way: UnderWay, work: Callable[[], R]) -> R:
-    # Not the loop's executor: it has few threads, and a loop that is closed waits for all of them.
+async def _in_thread(pending_call: CallInThread, work: Callable[[], R]) -> R:
+    # Not the loop's executor: it has few threads, and closing the loop waits for all of them.
     import asyncio
     from concurrent.futures import Future
     from threading import Thread
 
     context = copy_context()
-    context.run(UNDER_WAY.set, under_way)
+    context.run(CURRENT_CALL.set, pending_call)
     future: Future[R] = Future()
 
     def run() -> None:
@@ -97,5 +100,5 @@ async def _in_thread(under_way: UnderWay, work: Callable[[], R]) -> R:
     try:
         return await asyncio.wrap_future(future)
     except asyncio.CancelledError:
-        under_way.hang_up()
+        pending_call.hang_up()
         raise

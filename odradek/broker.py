@@ -36,15 +36,15 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 class Broker(Handle):
     """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
-    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md);
-    ``seed`` are records that a new data directory has from the start, as a file of JSON lines or a list of
-    ``{"topic": "orders", "value": "paid"}``, with ``key``, ``partition`` and ``aborted`` if wanted;
-    without ``data_dir`` the data is deleted with it; ``transaction_version`` is 0, 1 or 2 (the default). ``start``, ``with``
-    or ``async with`` starts it. Its methods raise ``OdradekError``.
+    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``. ``settings`` are Kafka's and ours (docs/configuration.md).
+    ``seed`` are records that a new data directory contains from the start: a file of JSON lines, or a list of
+    ``{"topic": "orders", "value": "paid"}``, with optional ``key``, ``partition`` and ``aborted``.
+    Without ``data_dir`` the data is temporary: it is deleted when the broker is closed. ``transaction_version`` is 0, 1 or 2
+    (the default). ``start``, ``with`` or ``async with`` starts the process. The methods raise ``OdradekError``.
 
-    ``tls`` lets it serve by TLS: True makes an authority for its certificates; a directory is that of one, which is made if
-    it is not there. ``users`` log in by SASL, ``{"alice": "secret"}``, by ``mechanism`` or by each of PLAIN, SCRAM-SHA-256
-    and SCRAM-SHA-512. ``client_config`` has the settings of a client:
+    ``tls`` makes the broker serve TLS. True creates a certificate authority for its certificates; a path is the directory of
+    an authority, which is created if it does not exist. ``users``, such as ``{"alice": "secret"}``, log in by SASL: by
+    ``mechanism``, or by each of PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512. ``client_config`` returns the settings of a client:
 
     with Broker(tls=True, users={"alice": "secret"}) as broker:
         producer = Producer(broker.client_config("alice"))
@@ -103,32 +103,32 @@ class Broker(Handle):
         self._token = (environment or {}).get(TOKEN_VARIABLE) or said or None
         self._remote: Remote | None = None
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start and end ------------------------------------------------------------------------------------------
 
     def start(self) -> Broker:
-        """Start the process, and return once it serves clients."""
+        """Start the process, and return when it serves clients."""
         self.process.start()
         return self
 
     def kill(self) -> None:
-        """Kill the whole process with SIGKILL; the data stays."""
+        """Kill the whole process with SIGKILL. The data directory is not touched."""
         self._forget()
         self.process.kill()
 
     def restart(self) -> Broker:
-        """Start the process again on the same data and ports; a running process is stopped cleanly first.
+        """Start the process again on the same data and ports; stop a running process cleanly first.
 
-        Rules, the trace and what time was moved on by are gone with the old process.
+        Rules, the trace and advances of the clock end with the old process.
         """
         self._forget()
         self.process.restart()
         return self
 
     def reset(self) -> Broker:
-        """Back to the state after the start: no topics but ``topics``, no groups, ids, rules, moved time, trace.
+        """Return the broker to the state after its start: only the topics of ``topics``, no groups, transactional ids,
+        rules, clock advances or trace, and the credentials, ACLs and quotas of the start.
 
-        Credentials, ACLs and quotas are those of the start too. All connections are reset first, and all nodes run
-        afterwards, those too that were killed or stopped.
+        Resets all connections first. Starts all nodes again, also those that were killed or stopped.
         """
         if not self.process.is_running:
             self.restart()
@@ -139,7 +139,8 @@ class Broker(Handle):
     reset_async = asynchronous(reset)
 
     def snapshot(self) -> Snapshot:
-        """Keep the state as it is now: ``restore`` of the snapshot brings it back, ``fork`` begins another broker with it.
+        """Snapshot the current state: ``Snapshot.restore`` returns the broker to it, ``Snapshot.fork`` starts another broker
+        from it.
 
         with broker.snapshot() as snapshot:
             ...
@@ -148,7 +149,7 @@ class Broker(Handle):
         return Snapshot(self._control.client, self._fork)
 
     def _fork(self, files: Path) -> Broker:
-        """Not started yet; the topics are those of the snapshot."""
+        """Return a broker that has not been started yet. Its topics are those of the snapshot."""
         other = Broker(**self._fork_options)
         shutil.copytree(files, other.process.data_dir)
         return other
@@ -169,7 +170,7 @@ class Broker(Handle):
             self._remote = None
 
     def close(self) -> None:
-        """End the process. ``BrokerFailed`` if it left a traceback in its log."""
+        """Stop the process and delete temporary data. Raises ``BrokerFailed`` if its log contains a traceback."""
         try:
             self.process.close()
         finally:
@@ -192,7 +193,7 @@ class Broker(Handle):
     async def __aexit__(self, *exc_info: object) -> None:
         await asyncio.to_thread(self.close)
 
-    # -- what there is ------------------------------------------------------------------------------------------
+    # -- addresses and log --------------------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -217,7 +218,7 @@ class Broker(Handle):
 
 
 def seed_arguments(seed: str | Path | Iterable[Mapping[str, object]], directory: Path) -> list[str]:
-    """The options of `odradek serve` for a seed; a list is written into a file of this directory."""
+    """The `odradek serve` options for a seed. A list is first written to a file in ``directory``."""
     if isinstance(seed, str | Path):
         return ["--seed", str(Path(seed).absolute())]
     lines = [json.dumps(dict(each)) for each in seed]

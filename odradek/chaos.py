@@ -1,4 +1,4 @@
-"""Random failures for a running broker, by a seed: what to do next, and what to take back.
+"""Random failures for a running broker, reproducible from a seed. Each failure is reverted after a while.
 
 chaos = Chaos(remote, seed=7, kinds=["kill", "cut", "lose"])
 for line in chaos.step(now_s):
@@ -21,9 +21,9 @@ from odradek.errors import ControlRefused, NotFound
 from odradek.remote import Remote
 
 KINDS: Final = ("kill", "stop", "cut", "lose", "drop", "refuse", "delay")
-"""Nodes are killed and stopped, links cut; responses lost, connections reset, requests refused, requests delayed."""
+"""Kill a node, stop a node, cut a link, lose a response, reset a connection, refuse a request, delay requests."""
 LASTS_S: Final = (1.0, 6.0)
-"""What is done is taken back after a time between these, in units of the pause between steps."""
+"""Minimum and maximum duration of a failure, in units of the pause between steps."""
 _WRITES: Final = (
     "Produce",
     "EndTxn",
@@ -33,7 +33,7 @@ _WRITES: Final = (
     "InitProducerId",
     "OffsetCommit",
 )
-# What a client meets in a healthy cluster too, while leaders and coordinators move.
+# Errors that clients also get in a healthy cluster, while leaders and coordinators move.
 _REFUSALS: Final = (
     ("Produce", "NOT_LEADER_OR_FOLLOWER"),
     ("EndTxn", "COORDINATOR_LOAD_IN_PROGRESS"),
@@ -43,52 +43,52 @@ _REFUSALS: Final = (
     ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
 )
 CHANGED_BY_OTHERS: Final = (404, 409)
-"""Statuses of calls on a rule that is gone, or on a node in another state."""
+"""HTTP statuses of a call on a rule that was removed (404), or on a node in another state (409)."""
 SETTLE_S: Final = stretched(30.0)
 SETTLE_PAUSE_S: Final = 0.1
 
 
 @dataclass(slots=True)
-class _Done:
-    """Something that is to be taken back."""
+class _Injected:
+    """An injected failure, with the call that reverts it and the time when it is due."""
 
     text: str
     due_s: float
     node_id: int | None
-    take_back: Callable[[], object]
+    revert: Callable[[], object]
 
 
 class Chaos:
-    """Draws from a seed: the same seed, kinds and nodes give the same steps."""
+    """A source of random failures: the same seed, kinds and nodes give the same sequence."""
 
     def __init__(self, remote: Remote, seed: int, kinds: Sequence[str] = KINDS, pause_s: float = 1.0) -> None:
         unknown = [kind for kind in kinds if kind not in KINDS]
         if unknown or not kinds:
-            raise ValueError(f"there is no {', '.join(unknown)}; there is {', '.join(KINDS)}")
+            raise ValueError(f"unknown kind: {', '.join(unknown)} (known: {', '.join(KINDS)})")
         self._remote, self._pause_s = remote, pause_s
         self._rng = Random(seed)
         self._node_ids = sorted(remote.nodes)
         self._kinds = [kind for kind in kinds if kind != "cut" or len(self._node_ids) > 1]
         if not self._kinds:
-            raise ValueError("a link is cut between two nodes, and this cluster has one")
-        self._done: list[_Done] = []
+            raise ValueError("cutting a link needs two nodes, and this cluster has one")
+        self._injected: list[_Injected] = []
 
     def step(self, now_s: float) -> Iterator[str]:
-        """Take back what is due, and do the next thing; a line for each."""
-        yield from self._take_back(now_s)
+        """Revert the failures that are due, then inject the next one. Yields one line for each."""
+        yield from self._revert(now_s)
         kind = self._rng.choice(self._kinds)
         lasts_s = self._rng.uniform(*LASTS_S) * self._pause_s
         yield getattr(self, f"_{kind}")(now_s + lasts_s)
 
     def end(self) -> Iterator[str]:
-        """Take back all."""
-        yield from self._take_back(None)
+        """Revert all failures."""
+        yield from self._revert(None)
 
-    def _take_back(self, now_s: float | None) -> Iterator[str]:
-        due = [each for each in self._done if now_s is None or each.due_s <= now_s]
+    def _revert(self, now_s: float | None) -> Iterator[str]:
+        due = [each for each in self._injected if now_s is None or each.due_s <= now_s]
         for each in due:
-            self._done.remove(each)
-            refusal = _refusal_of(each.take_back)
+            self._injected.remove(each)
+            refusal = _refusal_of(each.revert)
             yield each.text if refusal is None else f"{each.text}: refused, {refusal}"
 
     # -- nodes --------------------------------------------------------------------------------------------------
@@ -100,23 +100,23 @@ class Chaos:
         return self._end_node(due_s, "stop")
 
     def _end_node(self, due_s: float, how: str) -> str:
-        """Of several nodes the last one that runs is left alone: the others come back first."""
-        ended = {each.node_id for each in self._done if each.node_id is not None}
+        """Kill or stop a random node, unless it is the last one running in a cluster of several nodes."""
+        ended = {each.node_id for each in self._injected if each.node_id is not None}
         running = [node_id for node_id in self._node_ids if node_id not in ended]
         chosen = self._rng.choice(self._node_ids)
         if chosen in ended or (len(running) == 1 and len(self._node_ids) > 1):
-            return f"node {chosen} is left alone"
+            return f"node {chosen} is skipped"
         node = self._remote.nodes[chosen]
         refusal = _refusal_of(node.kill if how == "kill" else node.stop)
         if refusal is not None:
-            return f"node {chosen} is left alone: {refusal}"
-        self._done.append(_Done(f"node {chosen} starts", due_s, chosen, node.start))
+            return f"node {chosen} is skipped: {refusal}"
+        self._injected.append(_Injected(f"node {chosen} starts", due_s, chosen, node.start))
         return f"node {chosen} is {'killed' if how == 'kill' else 'stopped'}"
 
     def _cut(self, due_s: float) -> str:
         one, other = sorted(self._rng.sample(self._node_ids, 2))
         rule = self._remote.faults.add(do="cut", nodes=(one, other))
-        self._done.append(_Done(f"link {one}-{other} is whole", due_s, None, rule.remove))
+        self._injected.append(_Injected(f"link {one}-{other} is restored", due_s, None, rule.remove))
         return f"link {one}-{other} is cut"
 
     # -- requests -----------------------------------------------------------------------------------------------
@@ -137,12 +137,15 @@ class Chaos:
 
     def _rule(self, due_s: float, text: str) -> str:
         rule = self._remote.faults.add(text)
-        self._done.append(_Done(f"rule removed: {text}", due_s, None, rule.remove))
+        self._injected.append(_Injected(f"rule removed: {text}", due_s, None, rule.remove))
         return f"rule added: {text}"
 
 
 def _refusal_of(call: Callable[[], object]) -> str | None:
-    """Call it; the refusal if another caller has changed the broker meanwhile, by a reset for instance."""
+    """Make the call.
+
+    Returns the error text if it failed because another caller changed the broker (a reset, for instance).
+    """
     try:
         call()
     except ControlRefused as refused:
@@ -153,9 +156,9 @@ def _refusal_of(call: Callable[[], object]) -> str | None:
 
 
 def verify(remote: Remote) -> list[str]:
-    """What is wrong with a cluster that is left alone, as sentences; empty where nothing is.
+    """Problems of a cluster into which no more failures are injected, as sentences; empty if it is sound.
 
-    It waits until all nodes run and no transaction is being ended, at most for ``SETTLE_S``.
+    Waits at most ``SETTLE_S`` until all nodes run and no decided transaction lacks its markers.
     """
     deadline = time.monotonic() + SETTLE_S
     while True:
@@ -199,7 +202,7 @@ def _unsettled_transactions(remote: Remote) -> Iterator[str]:
         elif (
             each.state == "Ongoing" and each.start_ms is not None and each.start_ms + each.timeout_ms < now_ms
         ):
-            yield f"{each.transactional_id} is open beyond its time-out of {each.timeout_ms} ms"
+            yield f"{each.transactional_id} is still open after its timeout of {each.timeout_ms} ms"
 
 
 def _nodes(node_ids: set[int]) -> str:

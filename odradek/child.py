@@ -1,4 +1,4 @@
-"""A child process: started in a session of its own, heard line by line, killed with all of its process group."""
+"""A child process in a session of its own, with callbacks for its output lines, killed with its whole process group."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ Hears = Callable[[str], None]
 
 
 class Child:
-    """Runs from its construction on. A Ctrl-C at the terminal is not for it: it has a session of its own.
+    """A child process, started by the constructor. It has a session of its own, so a Ctrl-C at the terminal does not reach
+    it.
 
-    Without ``hears`` all that it writes is appended to the file ``log``. With it only its standard error is: each line of
-    its standard output, without the line's end, goes to ``hears`` on a thread of the child's, and `tell` writes to its
-    standard input. ``environment`` is the whole one; None passes on that of this process. ``holds_input``: its standard
-    input stays open until it has ended, or this process has.
+    Without ``hears``, its standard output and standard error are appended to the file ``log``. With ``hears``, only standard
+    error is: a thread passes each line of standard output, without the line end, to ``hears``, and `tell` writes to its
+    standard input. ``environment`` is the complete environment; None inherits that of this process. ``holds_input`` keeps
+    its standard input open until the child or this process ends.
     """
 
     def __init__(
@@ -53,12 +54,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """Also the id of its process group and of its session."""
+        """The process id, which is also the id of its process group and of its session."""
         return self._process.pid
 
     @property
     def exit_code(self) -> int | None:
-        """Negative for a signal; None while it runs."""
+        """The exit code, negative for a signal; None while the child runs."""
         return self._process.poll()
 
     @property
@@ -66,37 +67,37 @@ class Child:
         return self.exit_code is None
 
     def tell(self, line: object) -> None:
-        """A line on its standard input; a child that has ended does not read it."""
-        assert self._process.stdin is not None, "the child is not heard"
+        """Write a line to its standard input. Ignored if the child has ended."""
+        assert self._process.stdin is not None, "the child was started without hears"
         with suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(f"{line}\n")
             self._process.stdin.flush()
 
     def send_signal(self, number: signal.Signals) -> None:
-        """To the child alone, if it runs."""
+        """Send a signal to the child only, not to its process group, if it runs."""
         self._process.send_signal(number)
 
     def wait(self, timeout_s: float | None = None) -> int:
-        """Its exit code; ``subprocess.TimeoutExpired`` when it has not ended in time."""
+        """Wait for the child to end, and return its exit code. Raises ``subprocess.TimeoutExpired`` after the timeout."""
         code = self._process.wait(timeout_s)
         self.close_input()
         return code
 
     def kill(self) -> None:
-        """kill -9 of its process group, which may outlive it, and the end of its standard input."""
-        # A group of zombies alone is PermissionError on macOS.
+        """Send SIGKILL to its process group, which may outlive the child, and close its standard input."""
+        # On macOS, a group that contains only zombies raises PermissionError.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
     def close_input(self) -> None:
-        """What a child that reads its standard input takes for the end of its parent."""
+        """Close its standard input, which the child takes for the end of its parent process."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
 
     def complaint(self) -> str:
-        """The last line of its log that says more than where it was."""
+        """The last line of its log that is not a frame of a Java stack trace."""
         lines = [line.strip() for line in self._log.read_text("utf-8", "replace").splitlines()]
         said = (line for line in reversed(lines) if line and not line.startswith("at "))
         return next(said, "it printed nothing")

@@ -1,8 +1,8 @@
 """`odradek`: the command line.
 
-This process never loads the broker: `serve` becomes the broker's process, in an interpreter that ignores
-the user's own modules. The options pass through unchanged, and that process prints the help and the errors. `export` and
-`import` work in the same way. The commands for a running broker (`odradek.commands`) are loaded when they are called.
+This process never imports the broker. `serve` replaces it by the broker's process, in an interpreter that ignores the
+user's own modules. The options are passed on unchanged, and the broker's process prints help and errors. `export` and
+`import` work in the same way. The commands for a running broker (`odradek.commands`) are imported when they are called.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from odradek.commands.groups import CommandGroup
 
 _PASS_THROUGH = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
-# Commands that are loaded when they are called: the module, and the line in the list of commands.
+# Commands that are imported when they are called: their module, and their line in the list of commands.
 _LATE = {
     "certify": (
         "odradek.commands.certify",
-        "Run a job through every failure, and say which one it does not survive.",
+        "Run a job through every failure, and report which ones it does not survive.",
     ),
     "audit": ("odradek.commands.audit", "Audit a broker's files for violations of exactly-once."),
     "chaos": (
@@ -34,19 +34,19 @@ _LATE = {
     "clock": ("odradek.commands.clock", "Show the broker's clock, and advance it."),
     "completion": (
         "odradek.commands.completion",
-        "Complete commands and options at Tab, in bash, zsh and fish.",
+        "Install completion of commands and options by Tab, for bash, zsh and fish.",
     ),
     "fault": ("odradek.commands.fault", "Inject faults: lose, delay, hold or refuse requests, cut links."),
     "lint": (
         "odradek.commands.lint",
-        "Name what is dangerous in how a job uses Kafka, by the trace of its requests.",
+        "Report dangerous uses of Kafka by a job, from the trace of its requests.",
     ),
     "node": (
         "odradek.commands.node",
         "List the nodes and their partitions; kill, stop and start nodes, move leaders.",
     ),
     "reset": ("odradek.commands.reset", "Reset a broker to the state after its start."),
-    "snapshot": ("odradek.commands.snapshot", "Keep the state of a running broker, and bring it back."),
+    "snapshot": ("odradek.commands.snapshot", "Snapshot the state of a running broker, and restore it."),
     "spark": (
         "odradek.commands.spark",
         "Manage exactly-once sinks, run the pipeline, download Spark's jars.",
@@ -54,28 +54,29 @@ _LATE = {
     "trace": ("odradek.commands.trace", "Show the requests that clients made, and the responses."),
 }
 
-# Commands that speak Kafka's protocol, to any Kafka. They need the server's packages, and run in its interpreter (`tools`).
+# Commands that speak Kafka's protocol, also to Apache Kafka. They need the server's packages and run in its interpreter
+# (`tools`).
 _TOOLS = {
     "acl": "List, add and remove ACLs, of a cluster with an authorizer.",
-    "bench": "Measure what a broker can take and give: producing, fetching, transactions.",
+    "bench": "Measure the throughput and latency of a broker: produce, fetch, transactions.",
     "consume": "Print the records of topics, with the outcome of their transactions.",
-    "craft": "Write a partition's directory with a log made of words, to test readers.",
+    "craft": "Write the log of a partition from a short description, to test programs that read segment files.",
     "dump": "Print the batches and records of segment files, without a broker.",
     "explain": "Explain where readers of a partition stop, why a group lags, what a transaction waits for.",
     "group": "List, describe and delete consumer groups; show their lag, reset their offsets, rebalance them.",
-    "produce": "Write records, in a transaction too.",
+    "produce": "Write records, also in a transaction.",
     "seed": "Write records in transactions that commit and abort, from lines of JSON.",
     "topic": "List, create, describe, trim and delete topics; show and set their settings.",
     "txn": "List and describe transactions, find hanging ones, commit or abort one, leave one open.",
     "user": "List, add and remove users who log in by SCRAM.",
 }
 
-# These replace this process by one of the server's interpreter, which releases the signals that `odradek.program` holds.
+# These replace this process by the server's interpreter, which then unblocks the signals that `odradek.program` has blocked.
 _EXECUTED = ("serve", "proxy", "export", "import", "kafka-tool", *_TOOLS)
 
 
 class _Commands(CommandGroup):
-    """The list of commands loads none of them: it holds the line of each."""
+    """The top-level commands. It lists them without importing any, from the lines in `_LATE` and `_TOOLS`."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -87,7 +88,7 @@ class _Commands(CommandGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if name in _TOOLS and ctx.resilient_parsing:
-            # The shell asks what may follow at Tab: the command's own interpreter knows.
+            # The shell asks for completions: the command's own interpreter has the options.
             _exec("tool", (name, *rest))
         if name not in _LATE:
             return name, command, rest
@@ -126,7 +127,7 @@ def main(ctx: click.Context) -> None:
 
 
 def _exec(program: Program, arguments: tuple[str, ...]) -> None:
-    """Replace this process, so that signals and the exit code are those of the program, also as PID 1."""
+    """Replace this process by the program. Signals then reach it and the exit code is its own, also if it is PID 1."""
     sys.stdout.flush()
     os.execv(sys.executable, command(program, *arguments))
 
@@ -141,7 +142,9 @@ def serve(arguments: tuple[str, ...]) -> None:
 @main.command(context_settings=_PASS_THROUGH, add_help_option=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def proxy(arguments: tuple[str, ...]) -> None:
-    """Stand before any Kafka cluster with faults, trace and the page (`odradek proxy --help` lists the options)."""
+    """Start a proxy in front of any Kafka cluster, with faults, trace and the page (`odradek proxy --help` lists the
+    options).
+    """
     _exec("proxy", arguments)
 
 
@@ -168,7 +171,7 @@ def _tool(name: str, sentence: str, *, hidden: bool = False) -> None:
 
 for _name, _sentence in _TOOLS.items():
     _tool(_name, _sentence)
-# What the scripts `kafka-topics.sh` and the like in the image call.
+# The scripts in the image, such as `kafka-topics.sh`, call this command.
 _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hidden=True)
 
 
@@ -179,7 +182,7 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
     "--bootstrap-server",
     metavar="HOST:PORT",
     help="Address of the broker.  [default: the port in KAFKA_LISTENERS on this machine, else localhost:9092; in the image, "
-    "without other options, the container's own broker, wherever it listens]",
+    "without other options, the listener of the container's own broker]",
 )
 @click.option(
     "--timeout", default=3.0, show_default=True, metavar="SECONDS", help="How long to wait for the response."
@@ -187,12 +190,12 @@ _tool("kafka-tool", "Run one of Kafka's own tools by its name and options.", hid
 @click.option(
     "--command-config",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A properties file for the client, as Kafka's tools take it: security.protocol, ssl.*.  [default: PLAINTEXT, else "
-    "TLS with any certificate; no listener needs a login for this]",
+    help="A properties file for the client, as for Kafka's tools: security.protocol, ssl.*.  [default: PLAINTEXT, then TLS "
+    "with any certificate; no listener requires a login for ApiVersions]",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def health(bootstrap: str | None, timeout: float, command_config: Path | None, as_json: bool) -> None:
-    """Send ApiVersions to a broker; exit code 0 if it responds, else 1."""
+    """Send ApiVersions to a broker. The exit code is 0 if it responds, else 1."""
     from odradek.commands.waiting import telling_waits
     from odradek.errors import BadClientSettings, Untrusted
     from odradek.health import HealthError, ask_api_versions, local_bootstrap

@@ -1,9 +1,9 @@
-"""TLS and SASL by the settings of Kafka's clients, as `--command-config` has them.
+"""TLS and SASL from the settings of Kafka's clients, such as a `--command-config` file.
 
     security = client_security({"security.protocol": "SASL_SSL", "ssl.truststore.location": "ca.pem", ...})
     connection = security.wrap(socket, host)
 
-Mechanisms and PEM are the sink's (``odradek.spark.wire``), which is loaded for those who ask for security only.
+SASL mechanisms and PEM parsing come from the sink's client (``odradek.spark.wire``), which is imported only if needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HANDSHAKE_FAILED: Final = "TLS fails"
 
 
 class ClientSecurity:
-    """How each connection of a client is secured."""
+    """TLS and SASL for the connections of one client."""
 
     def __init__(self, settings: ClientSettings) -> None:
         from odradek.spark.wire.errors import BadSettings
@@ -47,7 +47,10 @@ class ClientSecurity:
             raise BadClientSettings(error.sentence.replace(_PREFIX, "")) from None
 
     def wrap(self, connection: Socket, host: str) -> Socket:
-        """The connection after TLS's handshake, if there is to be one; `Untrusted` if one side does not trust the other."""
+        """Run the TLS handshake if TLS is configured, and return the connection.
+
+        Raises `Untrusted` if one side rejects the other's certificate.
+        """
         if self._tls is None:
             return connection
         try:
@@ -58,12 +61,15 @@ class ClientSecurity:
             raise Untrusted(f"{_HANDSHAKE_FAILED}: {error.reason or error}") from None
 
     def login(self) -> Conversation:
-        """What the client says at its login, given what it hears."""
+        """The client's side of a SASL login: a generator of its messages, which is sent those of the broker."""
         return self._conversation(self._settings)
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
-    """None for PLAINTEXT. `BadClientSettings` for what cannot be; settings that are not about security are passed over."""
+    """The security of a client with these properties; None for PLAINTEXT. Properties of other kinds are ignored.
+
+    Raises `BadClientSettings` for invalid ones.
+    """
     if properties.get(PROTOCOL, "PLAINTEXT").strip().upper() == "PLAINTEXT":
         return None
     from odradek.spark.wire.errors import BadSettings
@@ -74,7 +80,7 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
     known = {each.metadata["name"] for each in ClientSettings.__dataclass_fields__.values()}
     options = {_PREFIX + name: value for name, value in given.items() if name in known}
     try:
-        # The addresses are not its concern.
+        # ClientSettings requires bootstrap servers, which are not used here.
         settings = ClientSettings.from_options({**options, f"{_PREFIX}bootstrap.servers": "-"})
     except BadSettings as error:
         raise BadClientSettings(error.sentence.replace(_PREFIX, "")) from None
@@ -82,7 +88,7 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
 
 
 def properties_of(path: Path) -> dict[str, str]:
-    """A properties file, as ``--command-config`` names it."""
+    """Read a properties file, such as that of ``--command-config``."""
     import javaproperties
 
     try:
@@ -93,7 +99,7 @@ def properties_of(path: Path) -> dict[str, str]:
 
 
 def _read_stores(given: dict[str, str]) -> None:
-    """Java's stores become PEM, which Python takes."""
+    """Convert Java key stores and trust stores to PEM settings, in place."""
     location = given.get("ssl.truststore.location", "")
     if location and given.get("ssl.truststore.type", "JKS").upper() != _PEM:
         given["ssl.truststore.certificates"] = trust_store_pem(

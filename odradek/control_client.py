@@ -1,4 +1,4 @@
-"""A client of the control port. It uses the standard library only, so that users' environments stay as they are."""
+"""A client of the control port. It uses only the standard library, so it adds no dependency to users' environments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 from urllib.parse import quote, urlencode, urlsplit
 
-from odradek.asynchronous import UNDER_WAY
+from odradek.asynchronous import CURRENT_CALL
 from odradek.deadlines import stretched
 from odradek.errors import HIDDEN_IN_TRACEBACKS, ControlRefused, ControlUnreachable, NotFound
 from odradek.pending import waiting_for
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     import ssl
 
 TIMEOUT_S: Final = stretched(60.0)
-"""Stopping a node may take long."""
+"""Timeout of the calls that stop a node: a controlled shutdown may take long."""
 ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
-"""All timers that fall due fire before the broker responds."""
+"""Timeout of an advance of the clock: all timers that become due fire before the broker responds."""
 ENDS_WITH_CALLER: Final = ("/v1/clock/advance",)
-"""The broker cancels these calls when the caller hangs up."""
+"""Paths of the calls that the broker cancels when the caller disconnects."""
 CA_VARIABLE: Final = "ODRADEK_CONTROL_CA"
 _JSON: Final = "application/json"
 TOKEN_VARIABLE: Final = "ODRADEK_CONTROL_TOKEN"
@@ -35,7 +35,7 @@ _UNAUTHORIZED: Final = 401
 
 
 class ControlClient:
-    """One control port, by its URL.
+    """A client of one control port.
 
     client = ControlClient("http://127.0.0.1:18092")
     client.post("/v1/faults", {"rule": "EndTxn nth=2 -> lose-answer"})
@@ -44,7 +44,7 @@ class ControlClient:
     def __init__(
         self, url: str, token: str | None = None, timeout_s: float = TIMEOUT_S, ca: str | None = None
     ) -> None:
-        """``ca`` is a PEM file of certificates to trust; None: that of ODRADEK_CONTROL_CA, or what the system trusts."""
+        """``ca`` is a PEM file of trusted certificates; None: that of ODRADEK_CONTROL_CA, or the system's trust store."""
         parts = urlsplit(url if "//" in url else f"//{url}")
         try:
             port = parts.port
@@ -63,8 +63,10 @@ class ControlClient:
         self._gone = ""
 
     def retire(self, sentence: str) -> None:
-        """The broker that it spoke to is gone. Another one at the same address must not be taken for it: rules of the two
-        have the same ids."""
+        """Make all further calls fail with this sentence, because the broker has ended.
+
+        Another broker at the same address must not get them: its rules have the same ids.
+        """
         self._gone = sentence
 
     def get(
@@ -87,7 +89,7 @@ class ControlClient:
 
     @contextmanager
     def lines(self, path: str, query: Mapping[str, object] | None = None) -> Iterator[Iterator[Any]]:
-        """The JSON lines of the response, one by one as they come, without a timeout between them."""
+        """Yield the JSON lines of the response as they arrive, without a timeout between them."""
         with closing(self._connection(None)) as connection:
             yield self._lines(self._answer(connection, "GET", _with_query(path, query), None, None))
 
@@ -96,7 +98,7 @@ class ControlClient:
             try:
                 line = answer.readline()
             except (OSError, http.client.HTTPException):
-                line = b""  # the broker has gone, as brokers here do
+                line = b""  # the broker was killed
             if not line:
                 return
             yield json.loads(line)
@@ -132,9 +134,9 @@ class ControlClient:
             connection.connect()
         except OSError as error:
             raise self._unreachable(error) from error
-        under_way = UNDER_WAY.get()
-        if under_way is not None:
-            under_way.connected(connection)
+        pending_call = CURRENT_CALL.get()
+        if pending_call is not None:
+            pending_call.connected(connection)
         try:
             data = None if body is None else json.dumps(body).encode()
             connection.request(method, path, data, headers)
@@ -157,21 +159,21 @@ class ControlClient:
         try:
             sentence = str(json.loads(text)["error"])
         except (ValueError, KeyError, TypeError):
-            sentence = f"{self.url} answered {answer.status} {answer.reason}, which no control port does"
+            sentence = f"{self.url} responded {answer.status} {answer.reason}, which no control port does"
         if answer.status == _UNAUTHORIZED and not self._token:
             sentence += f" ({TOKEN_VARIABLE}, or --token in a command)"
-        # It may name what clients have sent, and ends on a terminal or in a test's report.
+        # The text may contain names that clients have sent, and is printed on a terminal or in a test report.
         sentence = printable_lines(sentence)
         return (NotFound if answer.status == 404 else ControlRefused)(answer.status, sentence)
 
     def _late(self, method: str, path: str, timeout_s: float | None) -> ControlUnreachable:
-        """Connected, without a response in time: the broker runs."""
+        """The error for a call that the broker accepted but did not respond to in time."""
         if path in ENDS_WITH_CALLER:
-            more = "; the advance ends where it has got to"
+            more = "; the advance stops where it is"
         else:
-            more = "; it goes on with what it was asked for" if method != "GET" else ""
+            more = "; it still completes the call" if method != "GET" else ""
         return ControlUnreachable(
-            f"the broker at {self.url} has taken {method} {path} and not answered within {timeout_s or 0:g} s: "
+            f"the broker at {self.url} accepted {method} {path} but did not respond within {timeout_s or 0:g} s: "
             f"it is busy{more}"
         )
 
@@ -179,11 +181,11 @@ class ControlClient:
         verify_message = getattr(error, "verify_message", None)
         if verify_message:
             return ControlUnreachable(
-                f"the certificate of {self.url} is not trusted ({verify_message.rstrip('.')}): {CA_VARIABLE} names a PEM "
-                "file with the certificate of its authority, or with its own"
+                f"the certificate of {self.url} is not trusted ({verify_message.rstrip('.')}): set {CA_VARIABLE} to a PEM "
+                "file with the certificate, or with that of its authority"
             )
         if isinstance(error, http.client.RemoteDisconnected):
-            reason = "it closed the connection without a response, as the port of Kafka's clients does"
+            reason = "the connection was closed without a response, as the port for Kafka clients does"
         else:
             reason = (getattr(error, "strerror", None) or str(error) or type(error).__name__).rstrip(".")
         return ControlUnreachable(
@@ -192,7 +194,7 @@ class ControlClient:
 
 
 def _context(ca: str | None) -> ssl.SSLContext:
-    import ssl  # only a control port with TLS pays for the import
+    import ssl  # imported only for a control port with TLS, as the import is slow
 
     try:
         return ssl.create_default_context(cafile=ca)
@@ -202,7 +204,7 @@ def _context(ca: str | None) -> ssl.SSLContext:
 
 
 def in_path(text: object) -> str:
-    """Any text as one step of a path."""
+    """The text, quoted as one segment of a URL path."""
     return quote(str(text), safe="")
 
 

@@ -1,8 +1,8 @@
-"""How long something may take before it counts as hung: generous, and stretched on machines that are slow or busy.
+"""Deadlines after which something counts as hung: generous, and longer on slow or busy machines.
 
     ODRADEK_DEADLINE_FACTOR=4 pytest        # each deadline four times as long
 
-A deadline catches what hangs; it says nothing of how fast something is.
+A deadline detects a hang. It does not measure speed.
 """
 
 from __future__ import annotations
@@ -29,5 +29,5 @@ FACTOR: Final = _factor(os.environ.get(VARIABLE, "1"))
 
 
 def stretched(seconds: float) -> float:
-    """This deadline on this machine, in seconds."""
+    """This deadline for this machine, in seconds."""
     return seconds * FACTOR

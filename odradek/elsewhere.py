@@ -1,4 +1,4 @@
-"""Values that a topic lacks and another one has: the client may have written to a misspelt name, which created a topic."""
+"""Find missing values in other topics: the client may have misspelt the topic's name, and auto-creation made that topic."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from odradek.topics import read_records
 
 TOPICS_MAX: Final = 10
 RECORDS_MAX: Final = 1000
-"""A topic with more records is not read."""
+"""Maximum size of a topic that is searched, in offsets."""
 
 
 def found_elsewhere(
     client: ControlClient, topic: str, values: Collection[str | bytes | None]
 ) -> dict[str | bytes | None, str]:
-    """Which of these values another topic has, and where ("ordres-0 @3"): value -> the first place.
+    """The values that another topic contains, each with its first place there, such as ``"ordres-0 @3"``.
 
-    It reads a few small topics, those with the nearest names first.
+    Reads only a few small topics, beginning with those whose names are most similar.
     """
     found: dict[str | bytes | None, str] = {}
     for name in _nearest_first(client, topic) if values else []:
-        with suppress(ControlRefused):  # deleted meanwhile, or without a leader
+        with suppress(ControlRefused):  # the topic was deleted, or a partition has no leader
             for record in read_records(client, name, "read_uncommitted").records:
                 if record.value in values:
                     outcome = f" ({record.outcome})" if record.outcome in ("aborted", "open") else ""
@@ -43,5 +43,5 @@ def _nearest_first(client: ControlClient, topic: str) -> list[str]:
 
 
 def _size(topic: dict[str, Any]) -> int:
-    """Offsets, which are at least as many as its records."""
+    """The sum of the partitions' offsets, an upper bound of the number of records."""
     return sum(each["high_watermark"] - each["log_start_offset"] for each in topic["partitions"])

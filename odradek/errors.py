@@ -1,4 +1,4 @@
-"""The exceptions, all of which are ``OdradekError``."""
+"""The exceptions of this package. All are subclasses of ``OdradekError``."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from typing import Final
 
 
 class OdradekError(Exception):
-    """An error of Odradek; the text says what is wrong and what to do."""
+    """Base class of the exceptions. The text says what is wrong and what to do."""
 
 
 class BrokerFailed(OdradekError):
-    """A broker did not start, did not stop, or left a traceback; the text has the end of its log."""
+    """A broker did not start, did not stop, or logged a traceback. The text ends with the last lines of its log."""
 
 
 class ControlUnreachable(OdradekError):
-    """The control port does not respond, or not as a control port does."""
+    """There is no response from the control port, or the response is not that of a control port."""
 
 
 class ControlRefused(OdradekError):
-    """The control port refused the call; ``status`` is the HTTP status, the text its error message."""
+    """The control port rejected the call. ``status`` is the HTTP status, the text its error message."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -27,41 +27,41 @@ class ControlRefused(OdradekError):
 
 
 class BadClientSettings(OdradekError):
-    """The settings by which a command is to secure its connections cannot be."""
+    """The security settings of a command are invalid or contradictory."""
 
 
 class Untrusted(OdradekError):
-    """A broker does not trust a command, or the command the broker."""
+    """The broker rejected the client's certificate or credentials, or the client the broker's certificate."""
 
 
 class NotFound(ControlRefused):
-    """The node, rule or transaction does not exist, or not any more."""
+    """The node, rule or transaction does not exist, or no longer exists."""
 
 
 class TransactionNotReached(OdradekError):
-    """A transactional id did not come into the awaited state; the text has the state that it was in."""
+    """A transactional id did not reach the expected state in time. The text names its last state."""
 
 
 class FaultNotHit(OdradekError):
-    """A rule did not reach the awaited number of hits; the text has its number."""
+    """A rule did not have the expected number of hits in time. The text gives its number of hits."""
 
 
 class AssertionFailed(OdradekError, AssertionError):
-    """An assertion on the broker does not hold; the text lists what is wrong, with timelines."""
+    """An assertion on the broker failed. The text lists the differences and the timelines."""
 
 
 class RecordsHiddenWarning(UserWarning):
-    """Decided records were not returned, because what comes before them in the log is undecided; the text names it."""
+    """Decided records were not returned because an undecided transaction is before them in the log. The text names it."""
 
 
 HIDDEN_IN_TRACEBACKS: Final = methodcaller("errisinstance", (OdradekError, RecordsHiddenWarning))
-"""``__tracebackhide__`` of a module: pytest shows the test's own line of these errors, and not the module's."""
+"""Value for the ``__tracebackhide__`` of a module: for these errors, pytest shows the line of the test, not the module's."""
 
 
 class ErrorsOfABroker:
-    """The exceptions as attributes of a broker, as PEP 249 has them of a connection.
+    """The exception classes as attributes of a broker, as PEP 249 does for a connection.
 
-    In a test the fixture ``odradek`` hides the module of that name: ``odradek.FaultNotHit`` is the class all the same.
+    The fixture ``odradek`` shadows the module ``odradek`` in a test; ``odradek.FaultNotHit`` is the class nevertheless.
     """
 
     OdradekError = OdradekError

@@ -1,4 +1,4 @@
-"""Why readers stop, a group lags or a transaction does not end, as the broker explains it."""
+"""The broker's explanations of why readers stop, a group lags or a transaction does not end."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The explanation of one partition, group or transactional id; ``str()`` is its lines."""
+    """The explanation of one partition, group or transactional id. ``str()`` returns its lines."""
 
     subject: str
     """``orders-0``, ``group readers``, ``transactional id etl-1``"""
     cause: str
-    """By its name, such as "marker-held"; "nothing" if nothing is wrong. docs/troubleshooting.md lists them."""
+    """Name of the cause, such as "marker-held"; "nothing" if there is no problem. docs/troubleshooting.md lists them."""
     lines: tuple[str, ...]
-    """Sentences: the first says the cause, with the rule or the node that makes it."""
+    """Sentences. The first states the cause, with the rule or the node that produces it."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -33,7 +33,10 @@ def explanations(
     group: str | None = None,
     transactional_id: str | None = None,
 ) -> list[Explanation]:
-    """Those of a topic's partitions, of a group or an id; without any, of what is wrong anywhere. ``NotFound``"""
+    """Explain a topic's partitions, a group or a transactional id; without any of them, every problem in the cluster.
+
+    Raises ``NotFound`` for an unknown name.
+    """
     query = {"topic": topic, "partition": partition, "group": group, "transactional_id": transactional_id}
     found = client.get("/v1/explain", query)["explanations"]
     return [Explanation(each["subject"], each["cause"], tuple(each["lines"])) for each in found]
@@ -46,9 +49,11 @@ def causes(
     *,
     transactional_id: str | None = None,
 ) -> list[str]:
-    """What is wrong with a partition or an id, as lines below another one; none if nothing is, or if it cannot be asked."""
+    """Problems of a partition or a transactional id, as indented lines; empty if there are none or the broker cannot
+    explain.
+    """
     try:
         found = explanations(client, topic, partition, transactional_id=transactional_id)
-    except ControlRefused:  # of a broker that explains nothing; the line above is said all the same
+    except ControlRefused:  # the broker has no explanations; the caller's own line is enough
         return []
     return [f"  {each.lines[0]}" for each in found if each.cause != "nothing"]

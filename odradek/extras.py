@@ -1,4 +1,4 @@
-"""How an extra of this package is installed, for error messages."""
+"""The command that installs an extra of this package, for error messages."""
 
 from __future__ import annotations
 

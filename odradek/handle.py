@@ -1,4 +1,4 @@
-"""What `odradek.Broker` and `odradek.testcontainers.OdradekContainer` have in common: the objects of their control port."""
+"""The common base of `odradek.Broker` and `odradek.testcontainers.OdradekContainer`: the objects of their control port."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 
 class Handle(Assertions):
-    """The faults, clock, trace, transactions and nodes of a broker, by its control port; and the settings of its clients."""
+    """A broker's faults, clock, trace, transactions and nodes, through its control port, and its clients' settings."""
 
     _security: Security
 
-    if not TYPE_CHECKING:  # a type checker would take any name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
             __tracebackhide__ = True
@@ -39,8 +39,8 @@ class Handle(Assertions):
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in names:
                 text += (
-                    f": the fixture odradek hides the module of that name. Write `from odradek import {name}`, "
-                    "or take the same fixture by its other name, odradek_clean"
+                    f": the fixture odradek shadows the module of that name. Write `from odradek import {name}`, "
+                    "or use the same fixture by its other name, odradek_clean"
                 )
             raise AttributeError(text, name=name, obj=self)
 
@@ -51,9 +51,9 @@ class Handle(Assertions):
 
     @property
     def authority(self) -> Authority:
-        """The certificates of a broker with ``tls``; ``OdradekError`` without."""
+        """The files of the broker's certificate authority. Raises ``OdradekError`` for a broker without ``tls``."""
         if not self._security.tls:
-            raise OdradekError("this broker has no certificates: give it tls=True")
+            raise OdradekError("this broker has no certificates: start it with tls=True")
         return self._authority()
 
     def client_config(
@@ -68,8 +68,9 @@ class Handle(Assertions):
 
         producer = Producer({**broker.client_config("alice"), "transactional.id": "payments"})
 
-        ``library`` says whose settings: "librdkafka" (confluent-kafka), "java", "aiokafka" or "kafka-python". Without
-        ``user`` it is the first of the broker's users. ``password`` is for one that was made later, or has a new password.
+        ``library`` selects the format: "librdkafka" (confluent-kafka), "java", "aiokafka" or "kafka-python". The default
+        ``user`` is the broker's first one. ``password`` is needed for a user that was added, or whose password was changed,
+        after the start.
         """
         security = self._security
         authority = self._authority() if security.tls else None
@@ -102,7 +103,7 @@ class Handle(Assertions):
 
     @property
     def trace(self) -> Trace:
-        """Every request and its answer."""
+        """The trace: every request and its response."""
         return self._control.trace
 
     @property
@@ -124,21 +125,21 @@ class Handle(Assertions):
         return self._control.partitions(topic, internal=internal)
 
     def losses(self) -> list[Loss]:
-        """Records that were acknowledged, or may have been, and that are no longer in the log."""
+        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer."""
         return self._control.losses()
 
     def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
-        """Let another node that is in sync lead a partition."""
+        """Move the leadership of a partition to another replica in the ISR."""
         return self._control.move_leader(topic, partition, to=to)
 
     def move_coordinator(
         self, *, transactional_id: str | None = None, group: str | None = None, to: int
     ) -> Partition:
-        """Let another node coordinate a transactional id or a group, and all that share its partition."""
+        """Move a transactional id or a group to another coordinator, with all ids or groups of the same partition."""
         return self._control.move_coordinator(transactional_id=transactional_id, group=group, to=to)
 
     def snapshot(self) -> Snapshot:
-        """Keep the state of the broker as it is now; ``restore`` of the snapshot brings it back."""
+        """Snapshot the current state of the broker; ``Snapshot.restore`` returns the broker to it."""
         return self._control.snapshot()
 
     def _control_client(self) -> ControlClient:

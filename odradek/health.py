@@ -1,6 +1,6 @@
-"""One ApiVersions request over a plain socket: the smallest request to which only a working broker responds.
+"""A health check: one ApiVersions request over a plain socket.
 
-A listener with SASL responds to it before any login, and one with TLS after a handshake.
+A listener with SASL responds to ApiVersions before any login, and one with TLS after a handshake.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _ANSWER_BYTES_MAX: Final = 1 << 20
 
 
 class HealthError(Exception):
-    """The broker did not respond, or not as a broker does."""
+    """The broker did not respond, or the response is not Kafka's."""
 
 
 class _NotPlain(HealthError):
-    """What TLS does to a client without it: an alert, or the end of the connection."""
+    """A plain client got what a TLS listener sends it: an alert, or the end of the connection."""
 
 
 def local_bootstrap(environ: Mapping[str, str]) -> str:
-    """Where a broker that was configured by these variables listens, as its container's health check needs it."""
+    """The local address of a broker configured by these environment variables, for the health check of its container."""
     listeners = environ.get("KAFKA_LISTENERS") or environ.get("KAFKA_ADVERTISED_LISTENERS") or ""
     controllers = environ.get("KAFKA_CONTROLLER_LISTENER_NAMES") or "CONTROLLER"
     for listener in listeners.split(","):
@@ -38,10 +38,10 @@ def local_bootstrap(environ: Mapping[str, str]) -> str:
 
 
 def ask_api_versions(bootstrap: str, timeout_s: float = 3.0, security: ClientSecurity | None = None) -> int:
-    """How many APIs the broker at `host:port` announces.
+    """The number of APIs that the broker at `host:port` announces.
 
-    Without ``security`` TLS is tried if the broker has no answer to a plain client, and its certificate is not verified:
-    this client says nothing that others may not hear.
+    Without ``security``, a plain connection is tried first and then TLS without verification of the certificate, because
+    the request contains nothing confidential.
     """
     host, colon, port = bootstrap.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -89,10 +89,10 @@ def _connect(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> s
 
 
 class _AnyCertificate:
-    """TLS without a look at the certificate."""
+    """TLS without verification of the certificate."""
 
     is_spoken = False
-    """By the other side too."""
+    """True once a TLS handshake has succeeded: the listener uses TLS."""
 
     def wrap(self, connection: socket.socket, host: str) -> socket.socket:
         import ssl
@@ -106,11 +106,11 @@ class _AnyCertificate:
 
 
 def not_kafka(size: int) -> str:
-    """What speaks at a port whose first four bytes, which Kafka takes for a size, are no size."""
+    """Describe what listens on a port, from four bytes that cannot be the size of a Kafka response."""
     if struct.pack(">i", size) == b"HTTP":
         return "an HTTP server responds there, no Kafka broker"
     if _is_tls(size):
-        return "the listener there wants TLS (security.protocol=SSL or SASL_SSL, see --command-config)"
+        return "the listener there requires TLS (security.protocol=SSL or SASL_SSL, see --command-config)"
     return f"a response of {size} bytes is not Kafka's"
 
 
@@ -124,6 +124,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while len(chunks) < size:
         chunk = connection.recv(size - len(chunks))
         if not chunk:
-            raise _NotPlain("it closed the connection without an answer")
+            raise _NotPlain("it closed the connection without a response")
         chunks += chunk
     return bytes(chunks)

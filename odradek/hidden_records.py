@@ -1,4 +1,4 @@
-"""Records that consumers do not get although they are decided: how many, and what holds them back."""
+"""Decided records above the last stable offset, which read_committed consumers do not get: their number, and the cause."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from odradek.topics import ReadRecords, Record, read_behind
 from odradek.transactions import Transaction, Transactions
 
 EXPLAINED_MAX: Final = 3
-"""How many partitions of a topic are explained."""
+"""Maximum number of partitions of a topic that are explained."""
 
 
 def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_s: float | None) -> list[str]:
-    """Lines on the decided records behind the last stable offset; none if there are no such records.
+    """Describe the decided records above the last stable offset in lines; empty if there are none.
 
-    Decided are those of committed transactions, of transactions in PrepareCommit, and those of no transaction. Perhaps
-    decided are those whose coordinator may be on a node that does not run.
+    Decided are records of committed transactions, of transactions in PrepareCommit, and records outside transactions.
+    Perhaps decided are records whose coordinator may be on a node that is not running.
     """
     behind = read_behind(client, topic, read.held_from)
     if not behind:
@@ -43,7 +43,7 @@ def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_
 
 
 def why_hidden(client: ControlClient, topic: str, partitions: Collection[int]) -> list[str]:
-    """The causes that hold the last stable offsets of some partitions, a line each."""
+    """The causes that hold back the last stable offsets of these partitions, one line each."""
     explained = sorted(partitions)[:EXPLAINED_MAX]
     return [line for partition in explained for line in causes(client, topic, partition)]
 

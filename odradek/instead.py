@@ -1,4 +1,4 @@
-"""What came instead of the requests that a rule was to match: the end of an error about a rule without its hits."""
+"""The requests that came instead of those that a rule should have matched: the end of the error for a rule without hits."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _IN_AN_EXCHANGE: Final = ("client_id", "node", "listener", "peer", "principal", 
 
 
 def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
-    """Which requests of the rule's API the trace has, by the fields that the rule names. ``rule`` is its JSON form.
+    """List the requests in the trace that have the rule's API, by the fields that the rule matches. ``rule`` is its JSON
+    form.
 
-    With the trace off: which transactional ids there are, if no coordinator knows that of the rule. Else empty.
+    If the trace is off, list the known transactional ids, provided that no coordinator knows the rule's. Else return "".
     """
     on, match = rule.get("on"), rule.get("match", {})
     try:
@@ -24,9 +25,8 @@ def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
             query = {"api": on, "bodies": False, "limit": REQUESTS_MAX}
             return _in_the_trace(str(on), match, client.get("/v1/trace", query)["exchanges"])
         known = [each["transactional_id"] for each in client.get("/v1/transactions")["transactions"]]
-    except (
-        OdradekError
-    ):  # such as a point, which no exchange has; the error says without it how far the rule came
+    except OdradekError:
+        # For instance a point: the trace has only requests, and the error message gives the number of matches itself.
         return ""
     wanted = str(match.get("transactional_id", "*"))
     if "*" in wanted or wanted in known:

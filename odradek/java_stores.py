@@ -1,4 +1,4 @@
-"""Key stores and trust stores of Java as PEM: PKCS12, and trusted certificates of JKS."""
+"""Convert Java key stores and trust stores to PEM: PKCS12, and the trusted certificates of JKS."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _CERTIFICATE: Final = 2
 
 
 def trust_store_pem(path: Path, password: str | None) -> str:
-    """The certificates of a trust store."""
+    """The certificates of a trust store, as PEM."""
     content = _read(path)
     if content[:4] == _JKS:
         certificates = [ssl.DER_cert_to_PEM_cert(each) for each in _jks_certificates(path, content)]
@@ -38,17 +38,17 @@ def trust_store_pem(path: Path, password: str | None) -> str:
 
 
 def key_store_pem(path: Path, password: str | None) -> tuple[str, str]:
-    """The private key, not encrypted, and its certificate chain."""
+    """The private key, unencrypted, and its certificate chain, as PEM."""
     content = _read(path)
     if content[:4] == _JKS:
         raise BadClientSettings(
-            f"{path}: key stores of JKS are not supported: `keytool -importkeystore` makes PKCS12 of it"
+            f"{path}: JKS key stores are not supported: convert it to PKCS12 with `keytool -importkeystore`"
         )
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     found = _pkcs12(path, content, password)
     if found.key is None or found.cert is None:
-        raise BadClientSettings(f"{path}: it has no private key with a certificate")
+        raise BadClientSettings(f"{path}: it contains no private key with a certificate")
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     chain = [each.certificate.public_bytes(Encoding.PEM) for each in (found.cert, *found.additional_certs)]
     return key.decode(), b"".join(chain).decode()
@@ -74,7 +74,7 @@ def _pkcs12(path: Path, content: bytes, password: str | None) -> PKCS12KeyAndCer
 
 
 def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
-    """Those that are trusted, in DER; they are not encrypted."""
+    """The trusted certificates of a JKS file, in DER. JKS does not encrypt them."""
     found, position = [], _HEAD.size
     try:
         _, version, count = _HEAD.unpack_from(content)
@@ -82,7 +82,7 @@ def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
             (tag,) = _TAG.unpack_from(content, position)
             position = _after_text(content, position + _TAG.size) + _DATE_BYTES
             if tag != _CERTIFICATE:
-                raise BadClientSettings(f"{path}: it is no trust store, for it has a private key")
+                raise BadClientSettings(f"{path}: it contains a private key, so it is not a trust store")
             if version == 2:
                 position = _after_text(content, position)
             (size,) = _SIZE.unpack_from(content, position)

@@ -1,4 +1,4 @@
-"""Which known name a mistyped one most likely meant."""
+"""Suggest the known name that a mistyped name most likely means."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Final
 from odradek.printable import printable
 
 NEAR: Final = 0.82
-"""Names of a cluster that differ by one letter or two."""
+"""Similarity cutoff for names in a cluster that differ by one or two letters."""
 LISTED_MAX: Final = 10
 
 
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The known name that is nearest; None if none is near. ``cutoff`` is difflib's.
+    """The most similar known name; None if none is similar enough. ``cutoff`` is difflib's.
 
     >>> nearest("orderz", ["orders", "payments"]), nearest("x", ["orders"])
     ('orders', None)
     """
-    from difflib import get_close_matches  # only a mistake pays for the import
+    from difflib import get_close_matches  # imported only after a mistake, as the import is slow
 
     found = get_close_matches(name, list(known), 1, cutoff)
     return found[0] if found else None
 
 
 def listed(names: Collection[str]) -> str:
-    """The names in an error message, the first 10 of them; "none" without any.
+    """The first 10 names, joined for an error message; "none" if there are no names.
 
     >>> listed(["orders", "payments"]), listed([])
     ('orders, payments', 'none')
@@ -37,11 +37,11 @@ def listed(names: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about a name that a cluster does not know; empty if no other name is near.
+    """The end of an error message about an unknown name, with the most similar known one; empty if none is similar.
 
     >>> did_you_mean("orderz", ["orders", "payments"]), did_you_mean("orders", ["orders"])
     ('; did you mean orders?', '')
     """
     near = nearest(name, known, NEAR)
-    # Any client may have made a topic or an id of this name.
+    # Any client may have created a topic or a transactional id of this name.
     return f"; did you mean {printable(near)}?" if near is not None and near != name else ""

@@ -1,4 +1,4 @@
-"""The nodes of a running broker and their partitions, by its control port."""
+"""The nodes of a running broker and their partitions, through the control port."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 
 class Nodes(Mapping[int, "Node"]):
-    """The nodes of the cluster by their ids, stopped and killed ones included."""
+    """The nodes of the cluster by id, including stopped and killed ones."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
@@ -44,52 +44,52 @@ class Node:
 
     @property
     def state(self) -> NodeState:
-        """starting, running, paused, stopping, stopped or killed"""
+        """``starting``, ``running``, ``paused``, ``stopping``, ``stopped`` or ``killed``."""
         state: NodeState = self.show()["state"]
         return state
 
     @property
     def leads(self) -> dict[str, list[int]]:
-        """The partitions that it leads, by topic."""
+        """The partitions that this node leads, by topic."""
         return dict(self.show()["leads"])
 
     def kill(self) -> None:
-        """Kill the node: it resets its connections and writes nothing more; other nodes take over."""
+        """Kill the node: its connections are reset, it writes nothing more, and other nodes take over."""
         self.client.post(f"/v1/nodes/{self.node_id}/kill")
 
     def stop(self) -> None:
-        """Stop the node by a controlled shutdown: other nodes take over its leaderships first."""
+        """Stop the node with a controlled shutdown: other nodes take over its leaderships first."""
         self.client.post(f"/v1/nodes/{self.node_id}/stop")
 
     def start(self) -> None:
-        """The node recovers its logs, and follows the current leaders."""
+        """Start the node again: it recovers its logs and follows the current leaders."""
         self.client.post(f"/v1/nodes/{self.node_id}/start")
 
     def pause(self) -> None:
-        """Pause the node as SIGSTOP does: it reads and answers nothing, and connections stay open."""
+        """Pause the node as SIGSTOP does: it reads and sends nothing, and its connections stay open."""
         self.client.post(f"/v1/nodes/{self.node_id}/pause")
 
     def resume(self) -> None:
-        """The paused node goes on, and handles what its clients sent meanwhile."""
+        """Resume the paused node: it handles the requests that clients sent in the meantime."""
         self.client.post(f"/v1/nodes/{self.node_id}/resume")
 
     def lose_power(self) -> None:
-        """The node dies as by ``kill``, and its logs end where they were last synced to the disk."""
+        """Kill the node and truncate its logs to what was last flushed to disk (fsync), as a power failure would."""
         self.client.post(f"/v1/nodes/{self.node_id}/lose-power")
 
     def damage(self, topic: str, partition: int, *, offset: int, how: Damage = "flip") -> dict[str, Any]:
-        """Damage the batch with this offset in the files of the node, which must not run.
+        """Damage the batch that contains this offset in the node's files. The node must not be running.
 
-        ``flip`` changes a byte of it, ``tear`` cuts the file in the middle of it. Returns ``file``, ``position`` and
-        ``bytes`` of the batch, its ``first_offset`` and ``last_offset``.
+        ``flip`` changes one byte of the batch, ``tear`` truncates the file in the middle of the batch. Returns ``file``,
+        ``position`` and ``bytes`` of the batch, its ``first_offset`` and ``last_offset``.
         """
         body = {"topic": topic, "partition": partition, "offset": offset, "how": how}
         return dict(self.client.post(f"/v1/nodes/{self.node_id}/damage", body))
 
     def skew(self, by: str | int | timedelta) -> None:
-        """Set the node's clock ahead of the cluster's: ``"5m"``, milliseconds, or a timedelta; ``"-30s"`` sets it behind.
+        """Set the node's clock ahead of the cluster's: ``"5m"``, milliseconds, or a timedelta. ``"-30s"`` sets it behind.
 
-        0 takes the skew away, and so does a reset of the broker. It outlives a kill and a start of the node.
+        0 removes the skew, and so does a reset of the broker. The skew persists when the node is killed and started again.
         """
         if isinstance(by, timedelta):
             by = by // timedelta(milliseconds=1)
@@ -98,7 +98,7 @@ class Node:
 
     @property
     def skew_ms(self) -> int:
-        """How far the node's clock is ahead of the cluster's; negative if it is behind."""
+        """How far the node's clock is ahead of the cluster's, in ms; negative if it is behind."""
         return int(self.show()["skew_ms"])
 
     def show(self) -> dict[str, Any]:
@@ -121,10 +121,10 @@ class Replica:
 
     node: int
     state: str
-    """leading, following, offline (its files cannot be used), or the state of a node that does not run"""
+    """``leading``, ``following``, ``offline`` (its files cannot be used), or the state of a node that does not run."""
     in_sync: bool
     log_start: int | None
-    """None where the node does not run."""
+    """Log end offset; None if the node does not run."""
     log_end: int | None
     leader_epoch: int | None
     """The leader epoch of the last batch in its log; -1 in an empty log."""
@@ -132,23 +132,23 @@ class Replica:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition, and what its replicas have."""
+    """One partition with its replicas."""
 
     topic: str
     partition: int
     leader: int | None
-    """None where no replica in sync runs."""
+    """Node id of the leader; None if no replica in the ISR runs."""
     leader_epoch: int
     isr: tuple[int, ...]
     high_watermark: int | None
-    """As the leader knows it; None without a leader. So is the last stable offset."""
+    """From the leader, as the last stable offset is; both are None without a leader."""
     last_stable_offset: int | None
     replicas: tuple[Replica, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Records in a row of one producer that replicas had and their leader has not; docs/faults.md says what is known."""
+    """Consecutive records of one producer that replicas had and the leader has lost (docs/faults.md)."""
 
     time_ms: int
     topic: str
@@ -157,15 +157,15 @@ class Loss:
     last_offset: int
     records: int
     producer_id: int
-    """-1: a producer without idempotence."""
+    """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """committed, perhaps committed, or acks=1"""
+    """``committed``, ``perhaps committed`` or ``acks=1``."""
     written_epoch: int
     leader: int
     leader_epoch: int
     nodes: tuple[int, ...]
-    """The replicas that had them."""
+    """Ids of the nodes whose replicas had the records."""
 
 
 def losses(client: ControlClient) -> list[Loss]:

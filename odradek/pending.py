@@ -1,9 +1,10 @@
-"""What a command waits for: each thing that may block is a step, and nothing but a command line asks for them.
+"""Track what a command line is waiting for: each call that may block is a step.
 
     with waiting_for("Fetch", "localhost:9092"):
-        ...                                      # blocks until the response is there
+        ...                                      # blocks until the response arrives
 
-``odradek.commands.waiting`` writes them to stderr after 2 s. In a program that is no command they cost next to nothing.
+``odradek.commands.waiting`` prints the steps to stderr from 2 s on. In programs other than a command line they are not
+tracked.
 """
 
 from __future__ import annotations
@@ -19,20 +20,23 @@ from typing import Final, Literal, TypeVar
 _T = TypeVar("_T")
 Kind = Literal["group", "transactional_id"]
 QUICK_S: Final = 1.0
-"""A step that took less was no wait: the next one counts from 0. Several slow ones, one after the other, are one wait."""
+"""A shorter step does not count as waiting: the next one counts from 0. Consecutive longer steps count as one wait."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
-"""After such a wait it is told; then each ``AGAIN_S``."""
+"""A notice is printed after each of these waits; then one every ``AGAIN_S``."""
 AGAIN_S: Final = 300.0
 
 
 @dataclass(slots=True)
 class Step:
-    """``what`` was asked of ``where``; without ``where`` a sentence, without ``what`` a connection."""
+    """A request ``what`` to ``where``.
+
+    Without ``where``, ``what`` is a sentence; without ``what``, a connection is awaited.
+    """
 
     what: str
     where: str
     since: float
-    """Monotonic, in seconds."""
+    """Monotonic time of the start, in seconds."""
 
     def __str__(self) -> str:
         if not self.where:
@@ -46,79 +50,79 @@ class Step:
 
 @dataclass(slots=True)
 class Pending:
-    """The steps of a command, the outermost first, and what was retried inside of them. Times are monotonic seconds."""
+    """The steps of a command, the outermost first, with the errors that were retried inside. Times are monotonic seconds."""
 
     steps: list[Step] = field(default_factory=list)
     where: str = ""
-    """Where the last request went."""
+    """Address that the last request was sent to."""
     names: dict[str, Kind] = field(default_factory=dict)
     """The groups and transactional ids that the outermost step is about."""
     refusal: str = ""
-    """The last error that was retried, and how often one was."""
+    """The last error that was retried; ``refusals`` counts how many were."""
     refusals: int = 0
-    told: int = 0
-    """How many notices there were of this wait."""
-    hushed: bool = False
-    """Another part of the command shows its progress."""
+    notices: int = 0
+    """Number of notices printed for the current wait."""
+    is_muted: bool = False
+    """True while another part of the command shows its progress: no notices are printed."""
     progress: Callable[[], str | None] | None = None
-    """How far the command has got, if it can tell; called from another thread."""
+    """The progress of the command as text, if it has any. Called from another thread."""
     thread: int = field(default_factory=get_ident)
-    """That of the command: what others ask meanwhile is none of its steps."""
+    """The thread of the command: steps of other threads are not tracked."""
     interrupted: str = ""
-    """What was waited for when Ctrl-C came."""
+    """Text of the wait that Ctrl-C interrupted."""
     _before_s: float = 0.0
-    """How long the slow steps before this one took."""
+    """Duration of the consecutive slow steps before the current one, in seconds."""
 
     def begin(self, what: str, where: str, now: float) -> None:
-        """Another step, inside of those that have begun."""
+        """Begin a step inside the current ones."""
         self.where = where or self.where
         self.steps.append(Step(what, where, now))
 
     def end(self, now: float, *, is_interrupted: bool) -> None:
-        """The innermost step is over."""
+        """End the innermost step."""
         if is_interrupted and not self.interrupted:
             self.interrupted = self.text(now)
         step = self.steps.pop()
         if self.steps:
             return
         took = now - step.since
-        self._before_s = 0.0 if took < QUICK_S or self.told else self._before_s + took
-        self.told = 0
+        self._before_s = 0.0 if took < QUICK_S or self.notices else self._before_s + took
+        self.notices = 0
         self.names.clear()
         self.refusal, self.refusals = "", 0
 
     def refused(self, error: str) -> None:
-        """A request that will be repeated got this error."""
+        """Count an error of a request that will be retried."""
         if self.steps:
             self.refusal = error
             self.refusals += 1
 
     def waited_s(self, now: float) -> float:
-        """How long the command has been waiting; 0 where no step is under way."""
-        # The teller's thread asks too, while steps end.
+        """How long the command has been waiting; 0 without a step."""
+        # The thread that prints the notices calls this too, while steps end.
         first = self.steps[:1]
         return self._before_s + now - first[0].since if first else 0.0
 
     def due_in_s(self, now: float) -> float:
-        """When to look next: at the time of the next notice; where nothing is under way, the earliest that there can be."""
+        """Seconds until the next notice; without a step, the minimum until there can be one."""
         if not self.steps:
             return NOTICES_S[0]
         return max(0.0, self._notice_s() - self.waited_s(now))
 
     def is_due(self, now: float) -> bool:
-        """It is time for a notice."""
-        return bool(self.steps) and not self.hushed and self.waited_s(now) >= self._notice_s()
+        """Whether a notice is due now."""
+        return bool(self.steps) and not self.is_muted and self.waited_s(now) >= self._notice_s()
 
     def _notice_s(self) -> float:
-        if self.told < len(NOTICES_S):
-            return NOTICES_S[self.told]
-        return NOTICES_S[-1] + (self.told - len(NOTICES_S) + 1) * AGAIN_S
+        if self.notices < len(NOTICES_S):
+            return NOTICES_S[self.notices]
+        return NOTICES_S[-1] + (self.notices - len(NOTICES_S) + 1) * AGAIN_S
 
     def text(self, now: float) -> str:
         """``waiting for 2 s: the coordinator of etl-1: COORDINATOR_NOT_AVAILABLE, asked 14 times``"""
         steps = [each for each in self.steps if each.what or each.where]
         step = next((each for each in steps if not each.where), steps[-1] if steps else None)
-        # A retried request is pending again most of the time: the error says more, unless this response is overdue.
+        # A retried request is pending most of the time: show its error, unless the current response is overdue too.
         if self.refusal and (step is None or now - step.since < QUICK_S):
             reason = f"{self.refusal}, asked {self.refusals} time{'s' * (self.refusals != 1)}"
         else:
@@ -131,7 +135,7 @@ _of_command: list[Pending] = []
 
 @contextmanager
 def watched(pending: Pending) -> Iterator[None]:
-    """A command collects its steps in ``pending``."""
+    """Context manager: record the steps of a command in ``pending``."""
     _of_command.append(pending)
     try:
         yield
@@ -140,12 +144,12 @@ def watched(pending: Pending) -> Iterator[None]:
 
 
 def pending_now() -> Pending | None:
-    """Of the command that this thread runs; None in other threads and programs."""
+    """The ``Pending`` of the command that this thread runs; None in other threads and programs."""
     return _of_command[-1] if _of_command and _of_command[-1].thread == get_ident() else None
 
 
 class waiting_for:  # as a function
-    """A step: a response to ``what`` from ``where``, a connection to ``where``, or what a sentence says."""
+    """Context manager for a step: a response to ``what`` from ``where``, a connection to ``where``, or a sentence."""
 
     __slots__ = ("_pending", "_what", "_where")
 
@@ -164,7 +168,7 @@ class waiting_for:  # as a function
 
 
 def from_first(items: Iterable[_T], sentence: str) -> Iterator[_T]:
-    """The items as they come; until the first is there it is a step, of which the sentence is told."""
+    """Yield the items; until the first one arrives, a step with this sentence is pending."""
     rest = iter(items)
     with waiting_for(sentence):
         first = list(islice(rest, 1))
@@ -173,12 +177,12 @@ def from_first(items: Iterable[_T], sentence: str) -> Iterator[_T]:
 
 
 def refused(error: Exception) -> None:
-    """A request that will be repeated got this error."""
+    """Count an error of a request that will be retried."""
     if (pending := pending_now()) is not None:
         pending.refused(str(error))
 
 
 def about(name: str, kind: Kind) -> None:
-    """The step is about this group or transactional id."""
+    """Add the group or transactional id that the current step is about."""
     if (pending := pending_now()) is not None:
         pending.names[name] = kind

@@ -1,6 +1,6 @@
-"""Text of clients as a terminal may be given it: what comes from the broker may hold names that any client sent to it.
+"""Make text safe for a terminal: what comes from the broker may contain names that any client sent to it.
 
-The broker has the same for its log and its trace: it is another process, and none of its packages are loaded here.
+The broker has the same functions for its log and its trace. It is another process, whose packages are not imported here.
 """
 
 from __future__ import annotations
@@ -9,13 +9,14 @@ import json
 from typing import Final
 
 NAME_MAX: Final = 80
-"""So many characters of a name stand in a table: with an id of a client that has 36 of its own."""
+"""Maximum length of a name in a table. It fits a client id with a UUID of 36 characters."""
 
 
 def printable(text: str) -> str:
-    """The same text with each character that `str.isprintable` denies as Python's escape, such as ``\\x1b``.
+    """The text with each character that is not `str.isprintable` as Python's escape, such as ``\\x1b``.
 
-    It denies control characters (C0, DEL, C1), format characters (U+202E and the like), line separators, lone surrogates.
+    Not printable are control characters (C0, DEL, C1), format characters (U+202E and the like), line separators, lone
+    surrogates.
     """
     if text.isprintable():
         return text
@@ -25,17 +26,17 @@ def printable(text: str) -> str:
 
 
 def clipped(text: str) -> str:
-    """At most ``NAME_MAX`` characters: a transactional id may have 32,767."""
+    """The text cut to ``NAME_MAX`` characters: a transactional id may have 32,767."""
     return text if len(text) <= NAME_MAX else f"{text[: NAME_MAX - 1]}…"
 
 
 def printable_lines(text: str) -> str:
-    """``printable`` for text of several lines; tabs stay too."""
+    """``printable`` for text of several lines; keeps line ends and tabs."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def printable_json(value: object) -> str:
-    """JSON in one line, with JSON's escapes for the same characters: a program reads the exact names."""
+    """JSON in one line that escapes the same characters, so that programs read the exact names."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text
@@ -43,5 +44,5 @@ def printable_json(value: object) -> str:
 
 
 def _in_json(character: str) -> str:
-    # json.dumps takes DEL for a character of ASCII like others.
+    # json.dumps does not escape DEL.
     return "\\u007f" if character == "\x7f" else json.dumps(character)[1:-1]

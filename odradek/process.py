@@ -1,11 +1,11 @@
-"""A broker as a process, controlled by its command line and its log only.
+"""A broker as a process, controlled only through its command line and its log.
 
     with BrokerProcess(Path("work"), topics=["orders:4"]) as broker:
         producer = Producer({"bootstrap.servers": broker.bootstrap})
         broker.kill()
         broker.restart()
 
-Its interpreter is isolated: the user's own packages ``broker``, ``protocol`` or ``storage`` are not imported there.
+Its interpreter is isolated: it does not import the user's own packages ``broker``, ``protocol`` or ``storage``.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 __all__ = ["BrokerFailed", "BrokerProcess"]
 
 HOST: Final = "127.0.0.1"
-# Below the range from which the system gives clients their own ports: a client that asks again and again for a
-# broker that is down could otherwise be given just that port, and connect to itself.
+# Below the range from which the system assigns clients' ephemeral ports: a client that retries a connection to a broker that
+# is down could otherwise be assigned that very port, and connect to itself.
 PORTS: Final = range(15_000, 32_000)
 START_TIMEOUT_S: Final = stretched(60.0)
 STOP_TIMEOUT_S: Final = stretched(30.0)
 POLL_S: Final = 0.005
-# Settings of the type PASSWORD, by their names.
+# Names of the settings whose type is PASSWORD.
 _SECRET: Final = re.compile(
     r"(password|passphrase|jaas\.config|keystore\.key|certificate\.chain|secret(\.key)?|\.token(\.\w+)?)$"
 )
@@ -49,8 +49,8 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 class BrokerProcess:
     """One broker: its data directory, its port, and at most one process at a time.
 
-    The broker's process ends with this one, however this one ends; ``is_temporary``: so does ``directory``. With
-    ``program="proxy"`` it is a proxy, which has no data directory.
+    The broker's process ends when this process ends, however it ends. With ``is_temporary``, ``directory`` is then deleted.
+    With ``program="proxy"`` the process is a proxy, which has no data directory.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class BrokerProcess:
         self._said: dict[str, Any] | None = None
         directory.mkdir(parents=True, exist_ok=True)
 
-    # ---- what its user asks
+    # ---- state
 
     @property
     def bootstrap(self) -> str:
@@ -104,7 +104,7 @@ class BrokerProcess:
         return str(self._started()["control"])
 
     def _started(self) -> dict[str, Any]:
-        """The broker's log line ``started``."""
+        """The fields of the broker's log event ``started``."""
         if self._said is None:
             raise BrokerFailed("the broker has not been started")
         return self._said
@@ -120,23 +120,23 @@ class BrokerProcess:
 
     @property
     def exit_code(self) -> int | None:
-        """Of the last process, negative for a signal; None while it runs."""
+        """The exit code of the last process, negative for a signal; None while it runs."""
         return None if self._child is None else self._child.exit_code
 
     @property
     def log(self) -> list[str]:
-        """The log lines of all its processes."""
+        """The log lines of all processes of this broker."""
         return self._text(0).splitlines()
 
     @property
     def events(self) -> list[dict[str, Any]]:
-        """The log lines of the present process, or of the last one."""
+        """The log events of the current process, or of the last one."""
         return list(_events(self._text(self._log_begin)))
 
-    # ---- what its user does
+    # ---- start and end
 
     def start(self) -> BrokerProcess:
-        """Start the process and wait until its log says that it is ready."""
+        """Start the process, and wait until its log reports that it is ready."""
         assert not self.is_running, "the broker is running"
         if self.has_control_port and not self._control_port:
             self._control_port = _free_port()
@@ -161,7 +161,7 @@ class BrokerProcess:
         self.wait()
 
     def terminate(self, number: signal.Signals = signal.SIGTERM) -> float:
-        """Stop the process cleanly by SIGTERM; returns the seconds that it took."""
+        """Stop the process cleanly with SIGTERM. Returns the seconds that the stop took."""
         began = time.monotonic()
         self._signal(number)
         code = self.wait()
@@ -170,7 +170,7 @@ class BrokerProcess:
         return time.monotonic() - began
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait for the process to end by itself; its exit code, negative for a signal."""
+        """Wait for the process to end by itself. Returns its exit code, negative for a signal."""
         assert self._child is not None, "the broker was never started"
         try:
             return self._child.wait(timeout_s)
@@ -180,7 +180,7 @@ class BrokerProcess:
     def restart(
         self, *, environment: Mapping[str, str] | None = None, settings: Mapping[str, object] | None = None
     ) -> BrokerProcess:
-        """End the process cleanly if it runs, and start it again: same directory, same port."""
+        """Stop the process cleanly if it runs, and start it again with the same directory and port."""
         if self.is_running:
             self.terminate()
         if environment is not None:
@@ -189,7 +189,7 @@ class BrokerProcess:
         return self.start()
 
     def close(self) -> None:
-        """End the process if it runs; a traceback in its log is an error."""
+        """Stop the process if it runs. Raises ``BrokerFailed`` if its log contains a traceback."""
         if self.is_running:
             try:
                 self.terminate()
@@ -206,10 +206,10 @@ class BrokerProcess:
     def __exit__(self, *exc_info: object) -> None:
         self.close()
 
-    # ---- how
+    # ---- implementation
 
     def _set(self, settings: Mapping[str, object]) -> None:
-        """Other users can read a command line: what is secret goes by variables."""
+        """Set the settings: secrets through environment variables, because other users can read a command line."""
         for name, value in settings.items():
             if _SECRET.search(name):
                 self.environment[_variable(name)] = str(value)
@@ -222,15 +222,15 @@ class BrokerProcess:
             arguments += ["--data-dir", str(self.data_dir)]
         arguments += ["--log-format", "json", *self.arguments]
         if self.has_control_port:
-            # Chosen once, so that who was told of it finds it again after a restart.
+            # Chosen once, so that programs find the control port at the same address after a restart.
             arguments += ["--control-port", str(self._control_port)]
-        # Settings in the environment are meant for another broker, not for this one.
+        # Settings in this process's environment are meant for another broker.
         inherited = {
             k: v for k, v in os.environ.items() if not k.startswith(("KAFKA_", "ODRADEK_", "CLUSTER_ID"))
         }
         self._close_input()
         self._log_begin = self.log_file.stat().st_size if self.log_file.exists() else 0
-        # A Ctrl-C at the terminal is for the user's program: it ends its brokers in its own time.
+        # The child does not get a Ctrl-C at the terminal: the user's program ends its brokers itself.
         self._child = Child(
             command(self._program, *arguments, options=self._server_options),
             self.log_file,
@@ -271,12 +271,12 @@ class BrokerProcess:
             return file.read().decode("utf-8", "replace")
 
     def _tail(self, lines: int = 60) -> str:
-        # Tracebacks are one line of JSON each: to be read, they are unfolded.
+        # A traceback is one line of JSON in the log: unfold it.
         return "\n".join(self.log[-lines:]).replace("\\n", "\n")
 
 
 class _PortTaken(BrokerFailed):
-    """Another process took the port first."""
+    """Another process bound the port first."""
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
@@ -288,13 +288,13 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _variable(name: str) -> str:
-    """The variable of a setting, as the broker takes it."""
+    """The environment variable of a setting, in the broker's form."""
     text = re.sub("[._-]", lambda mark: {".": "_", "_": "__", "-": "___"}[mark[0]], name).upper()
     return text if name.startswith("odradek.") else f"KAFKA_{text}"
 
 
 def _free_port() -> int:
-    # Not seeded: tests that run at the same time must not all try the same ports in the same order.
+    # Not seeded: concurrent test runs must not try the same ports in the same order.
     rng = random.SystemRandom()
     while True:
         port = rng.choice(PORTS)

@@ -1,4 +1,4 @@
-"""The program `odradek`: what must come before the imports of the command line (`odradek.cli`), which take a while."""
+"""The entry point `odradek`: does what must precede the slow imports of the command line (`odradek.cli`)."""
 
 from __future__ import annotations
 

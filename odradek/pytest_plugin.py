@@ -1,11 +1,11 @@
-"""Fixtures for tests against a broker of their own. pytest finds them once Odradek is installed.
+"""pytest fixtures that start brokers for tests. pytest finds them when Odradek is installed.
 
     def test_the_lost_answer(odradek_broker, odradek_faults):
         rule = odradek_faults.add("EndTxn", nth=2, do="lose-answer")
         ...  # a client at odradek_broker.bootstrap_servers
         assert rule.wait().hits == 1
 
-docs/control.md says more. Nothing is loaded, and no broker started, before a test asks for one.
+docs/control.md describes them. No module is imported, and no broker started, before a test requests one.
 """
 
 from __future__ import annotations
@@ -33,19 +33,20 @@ _PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
 _rules_of_the_test = pytest.StashKey["list[Rule]"]()
 _OPTIONS_OF: Final = {"odradek_broker": "odradek_options", "kafka_broker": "kafka_options"}
-"""Fixtures of the session, and the fixtures by which a module or a class may want others; kafka_broker is Spark's."""
+"""The session fixtures, and the fixtures by which a module or a class can override their options; kafka_broker is Spark's.
+"""
 _options_of_brokers = pytest.StashKey["dict[str, pytest.FixtureDef[Any]]"]()
 _ends_of_brokers = pytest.StashKey["dict[str, list[Callable[[], None]]]"]()
 
 
 class UnhitRuleWarning(pytest.PytestWarning):
-    """A test has passed and one of its rules had no hit: it does not show what it was written for."""
+    """A test passed although one of its rules had no hit, so the test may not have tested what it was written for."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini(
         UNHIT,
-        "what a rule of odradek_faults without a hit does to a test that has passed: warn, fail or ignore",
+        "what to do when a test passes and one of its odradek_faults rules had no hit: warn, fail or ignore",
         default=_UNHIT_VALUES[0],
     )
 
@@ -57,9 +58,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def odradek_options() -> dict[str, Any]:
-    """The arguments of the brokers of these fixtures; a conftest.py, a module or a class overrides it.
+    """The arguments of the brokers that these fixtures start. Override it in a conftest.py, a module or a class.
 
-    It returns arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users, mechanism.
+    Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users,
+    mechanism.
 
     @pytest.fixture(scope="session")
     def odradek_options():
@@ -72,7 +74,7 @@ def odradek_options() -> dict[str, Any]:
 
 
 class _SessionBroker:
-    """The broker of the options that were asked for last: one process at a time."""
+    """The session's broker, for the options requested last: one process at a time."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -80,7 +82,7 @@ class _SessionBroker:
         self._broker: Broker | None = None
 
     def of(self, options: dict[str, Any]) -> Broker:
-        """The running broker, reset, if it has these options. Else it is closed, and one that has them is started."""
+        """Reset and return the running broker if it has these options. Otherwise close it and start one that has them."""
         if self._broker is not None and self._options == options:
             return self._broker.reset()
         self.close()
@@ -103,9 +105,9 @@ def _odradek_session_broker() -> Iterator[_SessionBroker]:
 
 @pytest.fixture(scope="session")
 def odradek_broker(odradek_options: dict[str, Any], _odradek_session_broker: _SessionBroker) -> Broker:
-    """One broker for all tests of the session: each test uses topics and ids of its own.
+    """One broker for all tests of the session: each test uses its own topics and ids.
 
-    Tests of a module or a class with other ``odradek_options`` have another one, which takes the place of the one before.
+    A module or class that overrides ``odradek_options`` gets another broker, which replaces the previous one.
     """
     return _odradek_session_broker.of(odradek_options)
 
@@ -117,14 +119,15 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Ge
         ends.setdefault(fixturedef.argname, []).append(partial(fixturedef.finish, request))
     return (yield)
 
+    """Close a session broker before a test with other options: pytest itself would reuse the first one."""
 
-@pytest.hookimpl(tryfirst=True)
+
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """End a broker of the session before a test with other options: pytest itself keeps the first of a session."""
+    """Close a session broker before a test with other options: pytest itself would reuse the first one."""
     fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     last = item.session.stash.setdefault(_options_of_brokers, {})
     for broker, name in _OPTIONS_OF.items():
-        if broker not in fixtures or name not in fixtures:  # such as a suite's own odradek_broker
+        if broker not in fixtures or name not in fixtures:  # the suite defines its own odradek_broker
             continue
         options = fixtures[name][-1]
         ends = item.session.stash.get(_ends_of_brokers, {}).get(broker, [])
@@ -135,7 +138,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.fixture
 def odradek(odradek_broker: Broker) -> Broker:
-    """The broker of the session, reset for this test: nothing is left of the tests before, nor of their clients."""
+    """The session's broker, reset for this test: no topics, groups or connections of earlier tests remain."""
     return odradek_broker.reset()
 
 
@@ -147,13 +150,13 @@ def odradek_clean(odradek: Broker) -> Broker:
 
 @pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
-    """The rules of ``odradek_broker``. The fixture removes those of a test at its end; a failed test's report shows them."""
+    """The rules of ``odradek_broker``. Rules of a test are removed at its end; the report of a failed test lists them."""
     from odradek.errors import ControlUnreachable
     from odradek.remote import Faults
 
     class FaultsOfThisTest(Faults):
         def __init__(self) -> None:
-            """Each call gets the client again: the broker may have been restarted."""
+            """The client is looked up at each call, because the broker may have been restarted."""
 
         @property
         def client(self) -> ControlClient:
@@ -174,15 +177,15 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
     if odradek_broker.process.is_running:
         request.node.stash[_rules_at_the_end] = _listed(odradek_broker)
         for rule in added:
-            with suppress(ControlUnreachable):  # of a process before a restart
+            with suppress(ControlUnreachable):  # the rule was added before a restart of the broker
                 rule.remove()
 
 
 @pytest.fixture
 def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Callable[..., str]:
-    """Create a topic for this test alone and return its name: ``odradek_topic(partitions=4, cleanup_policy="compact")``.
+    """Create a topic for this test only and return its name: ``odradek_topic(partitions=4, cleanup_policy="compact")``.
 
-    No other test has its name, not even in another process. It begins with the name of the test.
+    The name begins with the test's name and is unique, also across processes.
     """
     prefix = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_PREFIX_CHARACTERS_MAX]
 
@@ -194,7 +197,7 @@ def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Cal
 
 @pytest.fixture
 def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., Broker]]:
-    """Start brokers for this test alone: ``odradek_cluster(nodes=3, topics=["orders:4"])``."""
+    """Start brokers for this test only: ``odradek_cluster(nodes=3, topics=["orders:4"])``."""
     from odradek.broker import Broker
 
     with ExitStack() as stack:
@@ -207,7 +210,7 @@ def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., B
 
 @pytest.fixture
 def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
-    """The clock of a broker for this test alone, ``odradek_clock.broker``."""
+    """The clock of a broker that is started for this test only, ``odradek_clock.broker``."""
     from odradek.remote import Clock
 
     class ClockOfABroker(Clock):
@@ -220,7 +223,7 @@ def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
 def odradek_certify(tmp_path: Path) -> Callable[..., Certificate]:
     """Certify a job: ``odradek_certify(job, records={"in": ["a", "b"]}, output="out", budget="30s")``.
 
-    `odradek.certify.testing.certify` says what it takes. The reports are in the test's ``tmp_path``.
+    `odradek.certify.testing.certify` documents the arguments. The reports are written to the test's ``tmp_path``.
     """
     try:
         from odradek.certify.testing import certify
@@ -235,7 +238,7 @@ def odradek_certify(tmp_path: Path) -> Callable[..., Certificate]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """A client that waits for a held request fails by a timeout, which does not name the rule: the report does."""
+    """Add the rules to the report of a failed test: a client that waits for a held request fails with a mere timeout."""
     report = yield
     if report.failed and "odradek_faults" in getattr(item, "fixturenames", ()):
         text = _rules_of(item)
@@ -255,14 +258,14 @@ def _look_for_unhit_rules(item: pytest.Item, report: pytest.TestReport) -> None:
     if wanted == "warn":
         try:
             item.warn(UnhitRuleWarning(text))
-        except UnhitRuleWarning:  # the project's filters make an error of it
+        except UnhitRuleWarning:  # the project's warning filters turn it into an error
             wanted = "fail"
     if wanted == "fail":
-        report.outcome, report.longrepr = "failed", f"the test has passed, with {text}"
+        report.outcome, report.longrepr = "failed", f"the test passed, with {text}"
 
 
 def _unhit(rules: list[Rule]) -> list[str]:
-    """Rules of which it is known. One that went with a reset or a restart may have had hits."""
+    """The rules without hits. Rules that ended with a reset or a restart are left out, as they may have had hits."""
     from odradek.errors import OdradekError
     from odradek.printable import printable_lines
 
@@ -278,7 +281,7 @@ def _unhit(rules: list[Rule]) -> list[str]:
 
 
 def _rules_of(item: pytest.Item) -> str:
-    """As they are now, or as they were when the test was over."""
+    """The rules as they are now, or as they were at the end of the test."""
     if _rules_at_the_end in item.stash:
         return item.stash[_rules_at_the_end]
     broker = getattr(item, "funcargs", {}).get("odradek_broker")

@@ -1,4 +1,4 @@
-"""The control of a running broker, as Python objects. Their methods are calls of the control port.
+"""The control of a running broker as Python objects. Each of their methods is a call of the control port.
 
 remote = connect("http://127.0.0.1:18092")
 with remote.faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer") as rule:
@@ -35,37 +35,38 @@ PORT_VARIABLE: Final = "ODRADEK_CONTROL_PORT"
 CERTIFICATE_VARIABLE: Final = "ODRADEK_CONTROL_TLS_CERTIFICATE"
 
 ENTRIES_MAX: Final = 10_000
-"""The control port returns so many exchanges of a trace at once, the newest."""
+"""Maximum number of exchanges that the control port returns at once: the newest ones."""
 MATCH: Final = frozenset(MatchWords.__annotations__)
 WHEN: Final = frozenset(WhenWords.__annotations__)
 ACTION: Final = frozenset(ActionWords.__annotations__)
-"""The words of a rule, by their place in its JSON form. A test compares them with the broker's."""
+"""The words of a rule, by their section in the rule's JSON form. A test compares them with the broker's."""
 
 
 def connect(url: str | None = None, token: str | None = None, ca: str | None = None) -> Remote:
-    """Connect to a running broker by the URL of its control port; the default is the variable ODRADEK_CONTROL.
+    """Connect to a running broker by the URL of its control port; the default is the environment variable ODRADEK_CONTROL.
 
-    Without it, ODRADEK_CONTROL_PORT is a port of this machine: it is the variable that opened the broker's own. For https
-    ``ca`` is a PEM file with the certificates to trust; the default is ODRADEK_CONTROL_CA, and then what the system trusts.
+    Without ODRADEK_CONTROL, ODRADEK_CONTROL_PORT is used as a port of this machine: the variable that opens the control port
+    of a broker. For https, ``ca`` is a PEM file of trusted certificates; the default is ODRADEK_CONTROL_CA, and then the
+    system's trust store.
     """
     url = url or os.environ.get(CONTROL_VARIABLE) or _url_of_port(os.environ.get(PORT_VARIABLE))
     if not url:
         raise ControlUnreachable(
-            f"which broker? Give the URL of its control port (--control), or set {CONTROL_VARIABLE}: a broker that was "
+            f"no control port is set: give its URL (--control), or set {CONTROL_VARIABLE}; a broker that was "
             "started with --control-port prints it as control=http://..."
         )
     return Remote(ControlClient(url, token or os.environ.get(TOKEN_VARIABLE), ca=ca))
 
 
 def _url_of_port(port: str | None) -> str | None:
-    # Of a Service by the name of odradek-control, Kubernetes sets this variable to tcp://10.96.0.1:18092 in each pod.
+    # For a Service named odradek-control, Kubernetes sets this variable to tcp://10.96.0.1:18092 in each pod.
     if not port or "://" in port:
         return None
     return f"https://localhost:{port}" if os.environ.get(CERTIFICATE_VARIABLE) else f"http://127.0.0.1:{port}"
 
 
 class Remote(Assertions):
-    """A broker, by its control port."""
+    """A running broker, through its control port."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
@@ -77,7 +78,7 @@ class Remote(Assertions):
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of the running nodes."""
+        """The advertised addresses of the running nodes."""
         return str(self.client.get("/v1/cluster")["bootstrap_servers"])
 
     @property
@@ -94,54 +95,61 @@ class Remote(Assertions):
         mechanism: Mechanism | None = None,
         ca: str | Path | None = None,
     ) -> dict[str, Any]:
-        """The settings with which a client connects to the first listener, as ``client_config`` of a `Broker` has them.
+        """The settings with which a client connects to the first listener, as ``odradek.Broker.client_config`` returns them.
 
-        The broker tells no passwords: a listener with SASL needs ``user`` and ``password``. ``ca`` is a PEM file with the
-        certificates to trust; the default is the broker's own with --tls, which is of use on its machine only.
+        The control port reveals no passwords, so a listener with SASL requires ``user`` and ``password``. ``ca`` is a PEM
+        file of trusted certificates; the default is the file of the broker's --tls, which exists only on the broker's
+        machine.
         """
         from odradek.security import config_of_cluster
 
         return config_of_cluster(self.client.get("/v1/cluster"), user, password, library, mechanism, ca)
 
     def reset(self) -> None:
-        """Back to the state after the start: no topics but those of the start, no groups, ids, rules, moved time, trace.
+        """Return the broker to the state after its start: only the topics of the start, no groups, transactional ids, rules,
+        clock advances or trace.
 
-        All connections are reset first, and all nodes run afterwards. Producer ids and topic ids are never issued twice.
+        Resets all connections first. All nodes run afterwards. Producer ids and topic ids are never issued again.
         """
         self.client.post("/v1/reset")
 
     reset_async = asynchronous(reset)
 
     def snapshot(self) -> Snapshot:
-        """Keep the state of the broker as it is now; ``restore`` of the snapshot brings it back."""
+        """Snapshot the current state of the broker; ``Snapshot.restore`` returns the broker to it."""
         return Snapshot(self.client)
 
     def _control_client(self) -> ControlClient:
         return self.client
 
     def timeline(self, transactional_id: str) -> Timeline:
-        """The timeline of a transactional id across all nodes. ``NotFound`` if no running node knows it."""
+        """The timeline of a transactional id across all nodes. Raises ``NotFound`` if no running node knows the id."""
         return Timeline(**self.client.get(f"/v1/transactions/{in_path(transactional_id)}/timeline"))
 
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
-        """The partitions with their leaders, leader epochs, replicas in sync and log ends; of one topic, or of all.
+        """The partitions of one topic, or of all topics, with leaders, leader epochs, ISRs and log end offsets.
 
-        ``internal``: also those of ``__transaction_state`` and ``__consumer_offsets``.
+        ``internal`` includes those of ``__transaction_state`` and ``__consumer_offsets``.
         """
         return partitions(self.client, topic, internal=internal)
 
     def losses(self) -> list[Loss]:
-        """Records that were acknowledged, or may have been, and that are no longer in the log, the oldest first."""
+        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer; oldest
+        first.
+        """
         return losses(self.client)
 
     def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:
-        """Let another node that is in sync lead a partition; ``ControlRefused`` says why it cannot."""
+        """Move the leadership of a partition to another replica in the ISR.
+
+        Raises ``ControlRefused`` if that is impossible.
+        """
         return move_leader(self.client, topic, partition, to)
 
     def move_coordinator(
         self, *, transactional_id: str | None = None, group: str | None = None, to: int
     ) -> Partition:
-        """Let another node coordinate a transactional id or a group, and all that share its partition."""
+        """Move a transactional id or a group to another coordinator, with all ids or groups of the same partition."""
         return move_coordinator(self.client, transactional_id, group, to)
 
 
@@ -149,13 +157,13 @@ class Remote(Assertions):
 
 
 class Faults:
-    """The rules of a broker. docs/faults.md has their language."""
+    """The fault rules of a broker. docs/faults.md describes their language."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
 
     def add(self, on: str | None = None, **words: Unpack[RuleWords]) -> Rule:
-        """Add a rule, in words or as its text::
+        """Add a rule, as keywords or as text::
 
         faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer")
         faults.add("EndTxn transactional_id=payments nth=2 -> lose-answer")
@@ -178,7 +186,7 @@ class Faults:
         return Rule(self.client, self.client.get(f"/v1/faults/{in_path(fault_id)}"))
 
     def clear(self) -> int:
-        """Remove all rules and return their number. The requests and steps that they hold happen."""
+        """Remove all rules, and return their number. The requests and steps that they held continue."""
         return int(self.client.delete("/v1/faults")["cleared"])
 
     def __iter__(self) -> Iterator[Rule]:
@@ -194,9 +202,9 @@ def _rule(on: str | None, words: Mapping[str, object]) -> dict[str, Any]:
                 form.setdefault(part, {})[name] = duration
                 break
         else:
-            raise TypeError(f"a rule has no {name!r}{_meant(name)}")
+            raise TypeError(f"a rule has no keyword {name!r}{_meant(name)}")
     if "do" not in form.get("action", {}):
-        raise TypeError('a rule says what happens: do="lose-answer", for instance')
+        raise TypeError('a rule needs an action, for instance do="lose-answer"')
     return form
 
 
@@ -206,16 +214,16 @@ def _meant(name: str) -> str:
 
 
 class Rule:
-    """One rule in a broker. As a context manager it removes itself at the end.
+    """One fault rule of a broker. As a context manager it is removed at the end of the block.
 
-    ``hits``, ``matches``, ``held`` and ``spent`` ask the broker each time.
+    ``hits``, ``matches``, ``held`` and ``spent`` query the broker each time.
     """
 
     def __init__(self, client: ControlClient, view: Mapping[str, Any]) -> None:
         self.client = client
         self._last = dict(view)
         self.removed = False
-        """By ``remove``: what the rule last was is known."""
+        """Set by ``remove``: the last state of the rule is returned from then on."""
         self.id: int = view["id"]
         self.text: str = view["text"]
 
@@ -231,10 +239,10 @@ class Rule:
 
     @property
     def held(self) -> list[dict[str, Any]]:
-        """The held requests and steps, the oldest first.
+        """The requests and steps that the rule holds now, the oldest first.
 
         Each has ``at`` (its API or point), ``node``, ``connection``, ``client_id``, ``transactional_id``, ``group``,
-        ``topic``, ``partition`` (None where it names none or several), ``partitions`` (all, such as "orders-3"),
+        ``topic``, ``partition`` (None for none or several), ``partitions`` (all of them, such as "orders-3"),
         ``detached``, ``since_ms``.
         """
         return list(self._now()["held"])
@@ -251,15 +259,15 @@ class Rule:
 
     @property
     def spent(self) -> bool:
-        """It can have no further hits."""
+        """Whether the rule can have no further hits."""
         return bool(self._now()["spent"])
 
     def as_dict(self) -> dict[str, Any]:
-        """The rule as the control port last returned it."""
+        """The JSON form of the rule, as the control port last returned it."""
         return dict(self._last)
 
     def wait(self, hits: int = 1, timeout_s: float = WAIT_S) -> Rule:
-        """Wait until the rule has this number of hits; ``FaultNotHit`` after the timeout."""
+        """Wait until the rule has this number of hits. Raises ``FaultNotHit`` after the timeout."""
         for slice_ms in slices_ms(timeout_s):
             query = {"hits": hits, "timeout_ms": slice_ms}
             found = self.client.get(f"/v1/faults/{self.id}/wait", query)
@@ -286,10 +294,10 @@ class Rule:
         node: int | None = None,
         to: Rule | None = None,
     ) -> int:
-        """Release what the rule holds, all or the oldest ``count``; returns how many.
+        """Release what the rule holds, all or the oldest ``count``. Returns the number released.
 
-        The keywords pick among the held requests and steps: ``rule.release(topic="orders", partition=3)``. ``to`` is another
-        rule that they meet first, as if they arrived now.
+        The keywords select among the held requests and steps: ``rule.release(topic="orders", partition=3)``. ``to`` is
+        another rule to which the released ones are passed, as if they arrived now.
         """
         said = {
             "count": count,
@@ -305,7 +313,7 @@ class Rule:
         return int(self.client.post(f"/v1/faults/{self.id}/release", body)["released"])
 
     def remove(self) -> None:
-        """Remove the rule; the requests and steps that it holds happen. A second call does nothing."""
+        """Remove the rule. The requests and steps that it holds continue. A second call does nothing."""
         try:
             self._last = self.client.delete(f"/v1/faults/{self.id}")
         except NotFound:
@@ -320,7 +328,7 @@ class Rule:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        with suppress(ControlUnreachable):  # rules go with their broker
+        with suppress(ControlUnreachable):  # the rule ended with its broker
             self.remove()
 
     def __repr__(self) -> str:
@@ -339,8 +347,9 @@ class Clock:
     def advance(self, by: str | int | timedelta, only: Domain | Iterable[Domain] = ()) -> None:
         """Advance the clock: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
 
-        All that falls due on the way has happened when this returns. It waits for an advance under way. If the program ends
-        meanwhile, or `cancel` is called (``ControlRefused`` here), the clock stays where it got to.
+        Everything due in between has happened when the call returns. If another advance is in progress, the call waits for
+        it first. If the program ends during the advance, or `cancel` is called (``ControlRefused`` here), the clock stops
+        there.
         """
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)
@@ -349,12 +358,12 @@ class Clock:
     advance_async = asynchronous(advance)
 
     def cancel(self) -> None:
-        """Cancel the advance under way, and those that wait for it; the clock stays where it got to."""
+        """Cancel the current advance and those that wait for it. The clock stays at the time it has reached."""
         self.client.delete("/v1/clock/advance")
 
     @property
     def now_ms(self) -> int:
-        """The time with which the broker stamps records now."""
+        """The broker's current time in ms, with which it timestamps records."""
         return int(self.show()["now_ms"])
 
     @property
@@ -363,7 +372,7 @@ class Clock:
 
     @property
     def ahead_ms(self) -> dict[str, int]:
-        """How far each domain is ahead of real time."""
+        """How far each domain is ahead of real time, in ms."""
         return dict(self.show()["ahead_ms"])
 
     def show(self) -> dict[str, Any]:
@@ -375,11 +384,11 @@ def _milliseconds(by: int | timedelta) -> int:
     return by // timedelta(milliseconds=1) if isinstance(by, timedelta) else by
 
 
-# -- what happens -----------------------------------------------------------------------------------------------
+# -- the trace --------------------------------------------------------------------------------------------------
 
 
 class Trace:
-    """The trace. As a context manager it is on inside the block, and afterwards as it was before.
+    """The trace of a broker. As a context manager it is on inside the block, and is then set back to on or off.
 
     Filters are api, version, node, connection, client_id, transactional_id, producer_id, outcome.
     """
@@ -399,7 +408,7 @@ class Trace:
         return dict(self.client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
 
     def entries(self, **filters: object) -> list[dict[str, Any]]:
-        """The recorded exchanges in the order of arrival, by filters, ``since``, ``limit``, ``bodies`` and ``values``."""
+        """The recorded exchanges by arrival. Keywords: filters, ``since``, ``limit``, ``bodies`` and ``values``."""
         return list(self.client.get("/v1/trace", filters)["exchanges"])
 
     def pcap(self, path: str | Path, **filters: object) -> None:
@@ -409,14 +418,14 @@ class Trace:
 
     @contextmanager
     def follow(self, **filters: object) -> Iterator[Iterator[dict[str, Any]]]:
-        """Each exchange when it is over, until the broker ends::
+        """Iterate over the exchanges as they complete, until the broker ends::
 
         with broker.trace.follow(api="EndTxn") as exchanges:
             for exchange in exchanges:
                 ...
         """
         with self.client.lines("/v1/trace/follow", filters) as lines:
-            next(lines, None)  # the status: from here on nothing is missed
+            next(lines, None)  # the status line: after it, no exchange is missed
             yield lines
 
     def __enter__(self) -> Trace:
@@ -426,7 +435,7 @@ class Trace:
 
     def __exit__(self, *exc_info: object) -> None:
         if not self._was_running.pop():
-            with suppress(ControlUnreachable):  # the broker may have been killed inside
+            with suppress(ControlUnreachable):  # the broker may have been killed inside the block
                 self.stop()
 
 

@@ -1,4 +1,4 @@
-"""TLS and SASL for a user's program: the certificates of a broker, and the configurations of its clients.
+"""TLS and SASL for users' programs: the certificates of a broker, and the settings of its clients.
 
 with odradek.Broker(tls=True, users={"alice": "secret"}) as broker:
     producer = Producer(broker.client_config("alice"))
@@ -15,7 +15,7 @@ from typing import Any, Final
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 SASL_VARIABLE: Final = "ODRADEK_SASL"
 FOLDER: Final = "tls"
-"""In the data directory."""
+"""Directory of the authority, inside the data directory."""
 STORE_PASSWORD: Final = "odradek"
 _CLIENT_AUTH: Final = "ssl.client.auth"
 _ESCAPES: Final = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n", "\r": r"\r"})
@@ -23,44 +23,44 @@ _LOGIN_MODULES: Final = "org.apache.kafka.common.security"
 
 
 class Authority:
-    """The files of the certificate authority that a broker with ``tls`` has made. Clients trust ``ca``."""
+    """The files of the certificate authority of a broker with ``tls``. Clients trust ``ca``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
 
     @property
     def ca(self) -> Path:
-        """The certificate of the authority as PEM, which is a trust store of type PEM too."""
+        """The authority's certificate as PEM, which is also a trust store of type PEM."""
         return self.directory / "ca.pem"
 
     @property
     def truststore_jks(self) -> Path:
-        """The same as Java's JKS; ``password`` opens it."""
+        """The authority's certificate as a JKS trust store with ``password``."""
         return self.directory / "truststore.jks"
 
     @property
     def truststore_pkcs12(self) -> Path:
-        """The same as PKCS12; ``password`` opens it."""
+        """The authority's certificate as a PKCS12 trust store with ``password``."""
         return self.directory / "truststore.p12"
 
     @property
     def password(self) -> str:
-        """Of the stores as JKS and PKCS12, their keys too. The authority is to be thrown away: it is no secret."""
+        """The password of the JKS and PKCS12 stores and of their keys. It is no secret: the authority is for tests only."""
         return STORE_PASSWORD
 
     @property
     def client_certificate(self) -> Path:
-        """The certificate chain of a client, User:CN=client, as PEM: for brokers with ``ssl.client.auth``."""
+        """A client's certificate chain, for User:CN=client, as PEM: for brokers with ``ssl.client.auth``."""
         return self.directory / "client.crt"
 
     @property
     def client_key(self) -> Path:
-        """The private key of the client as PEM."""
+        """The private key of that client as PEM."""
         return self.directory / "client.key"
 
     @property
     def client_keystore(self) -> Path:
-        """Both in one file, a key store of type PEM."""
+        """The certificate chain and the key in one file, a key store of type PEM."""
         return self.directory / "client.pem"
 
     @property
@@ -77,7 +77,7 @@ class Authority:
 
 @dataclass(frozen=True)
 class Login:
-    """How a client says who it is."""
+    """The SASL credentials of a client."""
 
     user: str
     password: str = field(repr=False)
@@ -86,12 +86,12 @@ class Login:
 
 @dataclass(frozen=True)
 class Security:
-    """What a broker asks of its clients. ``ValueError`` for users that no command line can have."""
+    """The security of a broker's listeners. Raises ``ValueError`` for users that ``--user`` cannot express."""
 
     tls: bool = False
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     mechanism: str | None = None
-    """None: the users log in by each of `MECHANISMS`."""
+    """SASL mechanism; None: each of `MECHANISMS`."""
     asks_certificate: bool = False
 
     @classmethod
@@ -102,7 +102,7 @@ class Security:
         mechanism: str | None,
         settings: Mapping[str, object] | None,
     ) -> Security:
-        """By the arguments of ``odradek.Broker``."""
+        """The security described by the arguments of ``odradek.Broker``."""
         asked = (value for name, value in (settings or {}).items() if name.endswith(_CLIENT_AUTH))
         asks_certificate = any(str(value).lower() in ("required", "requested") for value in asked)
         return cls(bool(tls), dict(users or {}), mechanism, asks_certificate)
@@ -125,7 +125,7 @@ class Security:
         return f"SASL_{secured}" if self.users else secured
 
     def environment(self) -> dict[str, str]:
-        """How the broker's process learns of the users: other users can read its command line."""
+        """The environment variable that passes the users to the broker: other users can read a command line."""
         if not self.users:
             return {}
         mechanisms = MECHANISMS if self.mechanism is None else (self.mechanism,)
@@ -137,26 +137,29 @@ class Security:
         return {SASL_VARIABLE: "".join(entries)}
 
     def login(self, user: str | None, password: str | None, mechanism: str | None) -> Login | None:
-        """As one of the users, as the first for None; ``password`` is for one that was made later. None without SASL."""
+        """The credentials of this user, for None of the first one. None without SASL.
+
+        ``password`` is for a user that was added after the start.
+        """
         if not self.users:
             if user is not None:
-                raise ValueError("this broker has no users: give it users={...}")
+                raise ValueError("this broker has no users: start it with users={...}")
             return None
         user = next(iter(self.users)) if user is None else user
         password = self.users.get(user) if password is None else password
         if password is None:
-            raise ValueError(f"which password? {user} is none of the users {', '.join(self.users)}")
+            raise ValueError(f"no password for {user}, who is none of the users {', '.join(self.users)}")
         return login_of(user, password, mechanism or self.mechanism)
 
 
 def login_of(user: str, password: str, mechanism: str | None) -> Login:
-    """``ValueError`` for a mechanism that there is not."""
+    """The credentials. Raises ``ValueError`` for an unknown mechanism."""
     return Login(user, password, _check_mechanism(mechanism or MECHANISMS[0]))
 
 
 def _check_mechanism(name: str) -> str:
     if name not in MECHANISMS:
-        raise ValueError(f"there is no mechanism {name}, only {', '.join(MECHANISMS)}")
+        raise ValueError(f"unknown mechanism: {name} (known: {', '.join(MECHANISMS)})")
     return name
 
 
@@ -165,21 +168,21 @@ def _check_mechanism(name: str) -> str:
 
 @dataclass(frozen=True)
 class Client:
-    """What a client needs to know, whichever library it uses."""
+    """How a client connects, independent of its library."""
 
     bootstrap_servers: str
     protocol: str
     ca: Path | None = None
     login: Login | None = None
     authority: Authority | None = None
-    """With a certificate for the client, where the broker asks for one."""
+    """Whether the client presents a certificate, because the listener requests one."""
 
 
 def client_config(library: str, client: Client) -> dict[str, Any]:
-    """The settings of a client as its library takes them; ``ValueError`` for a library that is not in `LIBRARIES`."""
+    """The settings in the format of this library. Raises ``ValueError`` for a library that is not in `LIBRARIES`."""
     write = _LIBRARIES.get(library)
     if write is None:
-        raise ValueError(f"there is no library {library!r} here, only {', '.join(LIBRARIES)}")
+        raise ValueError(f"unknown library: {library!r} (known: {', '.join(LIBRARIES)})")
     return write(client)
 
 
@@ -191,14 +194,14 @@ def config_of_cluster(
     mechanism: str | None,
     ca: str | Path | None,
 ) -> dict[str, Any]:
-    """By what the control port says of a broker."""
+    """The settings for a cluster as its control port describes it."""
     protocol = str(
         cluster["nodes"][0]["listeners"][0].get("security_protocol", "PLAINTEXT")
-    )  # a proxy has no other
+    )  # a proxy has only this one
     login = None
     if protocol.startswith("SASL_"):
         if user is None or password is None:
-            raise ValueError(f"a listener with {protocol} needs a user and a password")
+            raise ValueError(f"a {protocol} listener requires a user and a password")
         login = login_of(user, password, mechanism)
     trusted = (ca or cluster.get("ca")) if protocol.endswith("SSL") else None
     client = Client(str(cluster["bootstrap_servers"]), protocol, Path(trusted) if trusted else None, login)
@@ -280,4 +283,4 @@ _LIBRARIES: Final[Mapping[str, Callable[[Client], dict[str, Any]]]] = {
     "kafka-python": _kafka_python,
 }
 LIBRARIES: Final = tuple(_LIBRARIES)
-"""librdkafka is that of confluent-kafka in each language."""
+"""The functions by library. "librdkafka" covers its confluent-kafka clients in all languages."""

@@ -1,4 +1,4 @@
-"""Snapshots of a running broker, by its control port.
+"""Snapshots of a running broker, through its control port.
 
 with broker.snapshot() as snapshot:
     ...
@@ -29,7 +29,7 @@ Fork = Callable[[Path], "Broker"]
 class Snapshot:
     """The state of a broker at one instant. As a context manager it is removed at the end of the block.
 
-    It is gone when the broker ends. Methods raise ``NotFound`` then.
+    It ends with its broker; methods then raise ``NotFound``.
     """
 
     def __init__(self, client: ControlClient, fork: Fork | None = None) -> None:
@@ -38,31 +38,32 @@ class Snapshot:
         self._fork = fork
         self.id: int = view["id"]
         self.topics: tuple[str, ...] = tuple(view["topics"])
-        """Those that are in it."""
+        """The topics in the snapshot."""
         self.directory: str = view["directory"]
-        """Its files on the broker's machine."""
+        """Directory of its files, on the broker's machine."""
 
     def restore(self) -> None:
-        """Bring the broker back to it: what came after it is gone. It can be restored again.
+        """Return the broker to this state. Later changes are lost. A snapshot can be restored several times.
 
-        All connections are reset first. Rules and the trace are gone, as after ``reset``; the nodes that ran then run.
+        Resets all connections first. Rules and the trace end, as with ``reset``. The nodes that ran at the snapshot run
+        again.
         """
         self._client.post(f"/v1/snapshots/{self.id}/restore")
 
     restore_async = asynchronous(restore)
 
     def fork(self) -> Broker:
-        """A broker of its own that begins with this state, on ports of its own: start it, or use it with ``with``.
+        """Return a new broker with this state and its own ports; start it, or use it with ``with``.
 
-        Several can run at once. What happens in one of them is unknown to the others. Only of an `odradek.Broker`:
-        ``OdradekError`` for a broker elsewhere.
+        Several forks can run at once and do not affect each other. Only an `odradek.Broker` can be forked:
+        ``OdradekError`` for a broker that this program has not started.
         """
         if self._fork is None:
             raise OdradekError("only a broker that this program has started can be forked")
         return self._fork(Path(self.directory))
 
     def remove(self) -> None:
-        """Remove its files. A second call does nothing."""
+        """Delete its files. A second call does nothing."""
         with suppress(NotFound):
             self._client.delete(f"/v1/snapshots/{self.id}")
 
@@ -70,7 +71,7 @@ class Snapshot:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        with suppress(ControlUnreachable):  # snapshots go with their broker
+        with suppress(ControlUnreachable):  # the snapshot ended with its broker
             self.remove()
 
     def __repr__(self) -> str:

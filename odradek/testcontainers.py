@@ -1,4 +1,4 @@
-"""A broker in a container, for suites that use Testcontainers: `pip install 'odradek[testcontainers]'`.
+"""A broker in a container, for test suites with Testcontainers: `pip install 'odradek[testcontainers]'`.
 
 from odradek.testcontainers import OdradekContainer
 
@@ -38,10 +38,10 @@ from odradek.security import Authority, Security
 from odradek.words import Mechanism
 
 KAFKA_PORT: Final = 9092
-"""Of the first node; the others have the ports above it."""
+"""Port of the first node. The other nodes have the ports above it."""
 CONTROL_PORT: Final = 18092
 NODES_PORT: Final = 19092
-"""Where the nodes reach each other, and the tools inside the container reach the first node."""
+"""Port of the first node's internal listener, for the other nodes and for tools inside the container."""
 START_S: Final = stretched(60.0)
 _FOLDER: Final = "/tmp"
 _TLS: Final = "/tmp/odradek-tls"
@@ -54,9 +54,10 @@ _LOG_CHARACTERS_MAX: Final = 4000
 class OdradekContainer(Handle, DockerContainer):
     """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
 
-    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``; ``settings`` are Kafka's and ours (docs/configuration.md), but for
-    the listeners. ``tls=True``, ``users`` and ``mechanism`` are as in ``odradek.Broker``; ``client_config`` has a client's
-    settings. All else is as in ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's log.
+    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``. ``settings`` are Kafka's and ours (docs/configuration.md), except
+    the listeners. ``tls=True``, ``users`` and ``mechanism`` are as in ``odradek.Broker``; ``client_config`` returns a
+    client's settings. Other options are those of ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's
+    log.
     """
 
     def __init__(
@@ -91,16 +92,16 @@ class OdradekContainer(Handle, DockerContainer):
         self.with_env(TOKEN_VARIABLE, self._token)
         for variable, value in self._security.environment().items():
             self.with_env(variable, value)
-        # For commands that are run in the container.
+        # The default for commands that run inside the container.
         self.with_env("KAFKA_BOOTSTRAP_SERVERS", f"localhost:{NODES_PORT}")
-        # The ports under which clients reach the broker are known when the container runs.
+        # The mapped ports of the listeners are known only once the container runs.
         wait = f"while [ ! -f {_FOLDER}/{_COMPLETE} ]; do sleep 0.05; done; . {_FOLDER}/{_SCRIPT}"
         self.with_command(["sh", "-c", wait])
 
-    # -- coming and going ---------------------------------------------------------------------------------------
+    # -- start and end ------------------------------------------------------------------------------------------
 
     def start(self) -> OdradekContainer:
-        """Return once the broker serves clients."""
+        """Start the container, and return when the broker serves clients."""
         super().start()
         try:
             self.get_wrapped_container().put_archive(_FOLDER, _archive(self._start_script()))
@@ -114,7 +115,7 @@ class OdradekContainer(Handle, DockerContainer):
         return self
 
     def stop(self, *args: Any, **options: Any) -> None:
-        """End the container, and its data with it."""
+        """Stop and remove the container, with its data."""
         if self._remote is not None:
             self._remote.client.retire("this container has been removed, and its rules with it")
             self._remote = None
@@ -124,12 +125,14 @@ class OdradekContainer(Handle, DockerContainer):
         super().stop(*args, **options)
 
     def reset(self) -> OdradekContainer:
-        """Back to the state after the start: no topics but ``topics``, no groups, ids, rules, moved time, trace."""
+        """Return the broker to the state after its start: only the topics of ``topics``, no groups, transactional ids,
+        rules, clock advances or trace.
+        """
         self._control.reset()
         return self
 
     def _start_script(self) -> str:
-        # The nodes cannot reach each other where clients of the machine outside reach them.
+        # The addresses advertised to clients outside the container do not work between the nodes.
         name = self._security.protocol
         settings = {
             "listeners": f"{name}://0.0.0.0:{KAFKA_PORT},NODES://127.0.0.1:{NODES_PORT}",
@@ -149,7 +152,7 @@ class OdradekContainer(Handle, DockerContainer):
         return [f"{host}:{self.get_exposed_port(port)}" for port in self._ports]
 
     def _authority(self) -> Authority:
-        """Copied out of the container when it is first asked for, and removed with it."""
+        """The authority's files, copied out of the container on first use, and deleted with the container."""
         if self._certificates is None:
             chunks, _ = self.get_wrapped_container().get_archive(_TLS)
             copy = tempfile.TemporaryDirectory(prefix="odradek-tls-", ignore_cleanup_errors=True)
@@ -158,7 +161,7 @@ class OdradekContainer(Handle, DockerContainer):
             self._certificates = copy
         return Authority(Path(self._certificates.name) / PurePosixPath(_TLS).name)
 
-    # -- what there is ------------------------------------------------------------------------------------------
+    # -- addresses and control port -----------------------------------------------------------------------------
 
     @property
     def bootstrap_servers(self) -> str:
@@ -166,17 +169,17 @@ class OdradekContainer(Handle, DockerContainer):
         return ",".join(self._addresses())
 
     def get_bootstrap_server(self) -> str:
-        """``bootstrap_servers``, by the name that ``KafkaContainer`` has for it."""
+        """``bootstrap_servers``, under the name that ``KafkaContainer`` uses."""
         return self.bootstrap_servers
 
     @property
     def control_url(self) -> str:
-        """The URL of the control port; ``control_token`` belongs to it."""
+        """The URL of the control port. Calls need ``control_token``."""
         return f"http://{self.get_container_host_ip()}:{self.get_exposed_port(CONTROL_PORT)}"
 
     @property
     def control_token(self) -> str:
-        """The token that calls of the control port carry."""
+        """The bearer token for calls of the control port."""
         return self._token
 
     @property
@@ -187,7 +190,7 @@ class OdradekContainer(Handle, DockerContainer):
 
 
 def _archive(script: str) -> bytes:
-    """A tar with the script, and behind it the file that says that it is complete."""
+    """A tar with the script, followed by the file that marks the script as complete."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as files:
         for name, content in ((_SCRIPT, script.encode()), (_COMPLETE, b"")):

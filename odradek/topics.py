@@ -1,4 +1,4 @@
-"""The topics of a running broker and the records in them, by its control port."""
+"""The topics of a running broker and their records, through the control port."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _RECORDS_AT_ONCE: Final = 1000
 
 
 class TopicOperations:
-    """What `odradek.Broker` and `odradek.connect` can do with topics by the control port."""
+    """The topic methods of `odradek.Broker` and of the object that `odradek.connect` returns."""
 
     def _control_client(self) -> ControlClient:
         raise NotImplementedError
@@ -25,10 +25,10 @@ class TopicOperations:
     def create_topic(
         self, name: str | None = None, partitions: int = -1, *, prefix: str = "topic", **settings: object
     ) -> str:
-        """Create a topic and return its name; without ``name`` it begins with ``prefix`` and no other topic has it.
+        """Create a topic and return its name. Without ``name``, the name is unique and begins with ``prefix``.
 
         ``partitions`` -1 is the broker's default. Settings are Kafka's with underscores for dots, as text, numbers or
-        booleans: ``cleanup_policy="compact"``. ``ControlRefused`` says why a topic cannot be.
+        booleans: ``cleanup_policy="compact"``. ``ControlRefused`` says why the topic cannot be created.
         """
         form = {"name": name, "prefix": prefix, "partitions": partitions}
         configs = {key.replace("_", "."): _config(value) for key, value in settings.items()}
@@ -41,7 +41,7 @@ def _config(value: object) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One record as the leader has it. Key and value are text where they are UTF-8, else bytes."""
+    """One record in the leader's log. Key and value are str if they are UTF-8, else bytes."""
 
     topic: str
     partition: int
@@ -51,11 +51,11 @@ class Record:
     value: str | bytes | None
     headers: tuple[tuple[str, str | None], ...]
     producer_id: int
-    """-1 without an idempotent producer; then the epoch is -1 too."""
+    """-1 for a record of a producer without idempotence; the epoch is -1 too."""
     producer_epoch: int
     is_transactional: bool
     outcome: Outcome | None
-    """Of its transaction: "committed", "aborted" or "open"; None without a transaction."""
+    """Outcome of its transaction: "committed", "aborted" or "open"; None for a record outside transactions."""
 
     @property
     def place(self) -> str:
@@ -64,18 +64,18 @@ class Record:
 
 @dataclass(slots=True)
 class ReadRecords:
-    """What was read of a topic."""
+    """The result of reading a topic."""
 
     records: list[Record]
-    """By partition and offset."""
+    """Ordered by partition and offset."""
     held_from: dict[int, int]
-    """The last stable offset of each partition in which it is below the high watermark."""
+    """The last stable offset, of each partition where it is below the high watermark."""
 
 
 def read_records(
     client: ControlClient, topic: str, isolation: Isolation = "read_committed", partition: int | None = None
 ) -> ReadRecords:
-    """Read the records of a topic, or of one partition. ``NotFound`` if there is none."""
+    """Read the records of a topic, or of one partition. Raises ``NotFound`` if the topic or partition does not exist."""
     read = ReadRecords([], {})
     partitions = _read_partition(client, topic, isolation, partition or 0, read)
     if partition is None:
@@ -85,7 +85,7 @@ def read_records(
 
 
 def read_behind(client: ControlClient, topic: str, held_from: Mapping[int, int]) -> list[Record]:
-    """Read the records behind the last stable offsets of some partitions, by partition and offset."""
+    """Read the records at and above these offsets (the last stable offsets), ordered by partition and offset."""
     read = ReadRecords([], {})
     for partition, offset in held_from.items():
         _read_partition(client, topic, "read_uncommitted", partition, read, offset)
@@ -100,7 +100,7 @@ def _read_partition(
     read: ReadRecords,
     offset: int | None = None,
 ) -> int:
-    """Return the number of partitions. What is appended meanwhile is left to the next call."""
+    """Read one partition up to its current end offset. Returns the topic's number of partitions."""
     path = f"/v1/topics/{in_path(topic)}/records"
     query: dict[str, object] = {"isolation": isolation, "partition": partition, "limit": _RECORDS_AT_ONCE}
     query["offset"] = offset

@@ -1,4 +1,4 @@
-"""The transactions of a running broker, by its control port."""
+"""The transactions of a running broker, through the control port."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ from odradek.words import TransactionState
 __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 
 PREPARED: Final[tuple[TransactionState, ...]] = ("PrepareCommit", "PrepareAbort")
-"""The states in which a transaction is decided and waits for its markers."""
+"""The states of a decided transaction that waits for its markers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id in the state of its coordinator."""
+    """One transactional id, as its coordinator has it."""
 
     transactional_id: str
     state: TransactionState
     producer_id: int
     producer_epoch: int
     coordinator: int
-    """The node that coordinates it."""
+    """Node id of the coordinator."""
     timeout_ms: int
     start_ms: int | None
-    """None where no transaction is open."""
+    """Start of the transaction; None if none is open."""
     open_ms: int | None
-    """For so long it has been open, as its time-out counts: by the broker's clock, which may have been advanced."""
+    """How long the transaction has been open by the broker's clock, which counts towards its timeout and may be advanced."""
     last_update_ms: int | None
     partitions: tuple[str, ...]
     """topic-partition"""
 
 
 class Transactions:
-    """Every transactional id that a coordinator knows."""
+    """All transactional ids that the coordinators know."""
 
     def __init__(self, client: ControlClient) -> None:
         self.client = client
@@ -54,7 +54,7 @@ class Transactions:
         return iter(self.list())
 
     def __getitem__(self, transactional_id: str) -> Transaction:
-        """``KeyError`` if no coordinator knows it."""
+        """The transactional id's state. Raises ``KeyError`` if no coordinator knows the id."""
         for each in self.list():
             if each.transactional_id == transactional_id:
                 return each
@@ -66,10 +66,10 @@ class Transactions:
         state: TransactionState | Iterable[TransactionState] = "CompleteCommit",
         timeout_s: float = WAIT_S,
     ) -> Transaction:
-        """Wait until a transactional id is in a state, or in one of several; the transaction as it was then.
+        """Wait until a transactional id is in one of these states. Returns the transaction as it was then.
 
-        A state by Kafka's name: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. An id that no
-        coordinator knows yet may come. ``TransactionNotReached`` after the timeout.
+        States by Kafka's names: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. The id need not
+        exist yet. Raises ``TransactionNotReached`` after the timeout.
         """
         states = state if isinstance(state, str) else ",".join(state)
         found: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _transaction(view: dict[str, Any]) -> Transaction:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The timeline of a transactional id: ``str()`` is a table, ``timeline`` is for programs."""
+    """The timeline of a transactional id: ``str()`` returns a table, ``timeline`` the events for programs."""
 
     timeline: dict[str, Any]
     text: str

@@ -1,4 +1,4 @@
-"""Tests with a broker for `unittest`: one broker for a run, clean for each test.
+"""`unittest` test cases with a broker: one broker per run, reset before each test.
 
     class PaymentsTest(OdradekTestCase):
         odradek_options = {"topics": ["orders:4"]}
@@ -8,7 +8,7 @@
             ...  # a client at self.broker.bootstrap_servers
             self.broker.assert_exactly_once("orders", ["paid"])
 
-``OdradekMixin`` does the same for other classes, such as ``unittest.IsolatedAsyncioTestCase``: name it first.
+For other base classes, such as ``unittest.IsolatedAsyncioTestCase``, put ``OdradekMixin`` in front of them.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from odradek.broker import Broker
 __all__ = ["OdradekMixin", "OdradekTestCase"]
 
 _brokers: Final[dict[str, Broker]] = {}
-"""Those of this process, by their options. They end with it."""
+"""The brokers of this process, by their options. They end with the process."""
 
 
 class OdradekMixin:
-    """Resets the broker before each test. Classes with the same options share one broker."""
+    """Mixin that resets the broker before each test. Classes with equal options share one broker."""
 
     odradek_options: ClassVar[dict[str, Any]] = {}
-    """The arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users, mechanism."""
+    """Keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users, mechanism."""
     broker: Broker
     """The broker, with its faults, clock, trace, transactions, nodes and assertions."""
 

@@ -1,4 +1,4 @@
-"""Waiting for a broker whose clock may be advanced meanwhile."""
+"""Wait for a broker whose clock may be advanced during the wait."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ _SLICE_MS: Final = 20_000
 
 
 def slices_ms(timeout_s: float) -> Iterator[int]:
-    """The timeouts in ms of one call after the other until the time is over; the last one is 0.
+    """Yield the timeouts in ms of consecutive calls until ``timeout_s`` of real time has passed; the last one is 0.
 
-    The broker waits by a clock that a test may advance; this side measures how long it was.
+    The broker measures each wait by its own clock, which a test may advance. This function measures real time.
     """
     deadline = time.monotonic() + timeout_s
     left_ms = -1
@@ -26,12 +26,12 @@ def slices_ms(timeout_s: float) -> Iterator[int]:
 
 
 def hint_of_coroutine(call: str) -> str:
-    """For the error of a call that waited in vain: a coroutine that makes it stops the clients on its event loop."""
+    """The end of a timeout error if the call was made in a coroutine: it blocked the clients on the same event loop."""
     asyncio = sys.modules.get("asyncio")
     try:
         if asyncio is not None:
             asyncio.get_running_loop()
-            return f"; the event loop stood still meanwhile: in a coroutine it is `await {call}_async(...)`"
+            return f"; the call blocked the event loop: in a coroutine, use `await {call}_async(...)`"
     except RuntimeError:
         pass
     return ""

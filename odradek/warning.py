@@ -1,4 +1,4 @@
-"""Warnings that name the line of the user's program."""
+"""Warnings that show the line of the user's program."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import sys
 import warnings
 from types import FrameType
 
-from odradek.asynchronous import UNDER_WAY
+from odradek.asynchronous import CURRENT_CALL
 from odradek.errors import HIDDEN_IN_TRACEBACKS
 
 __tracebackhide__ = HIDDEN_IN_TRACEBACKS
@@ -15,11 +15,11 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn of the line outside this package that has made the call; for a coroutine, of the line that awaits it."""
+    """Warn at the innermost line outside this package; for a coroutine, at the line that awaits the call."""
     frame = _outside(sys._getframe(1))
-    under_way = UNDER_WAY.get()
-    if under_way is not None:
-        frame = _outside(under_way.caller)
+    pending_call = CURRENT_CALL.get()
+    if pending_call is not None:
+        frame = _outside(pending_call.caller)
     if frame is None:
         warnings.warn(text, category, stacklevel=2)
         return

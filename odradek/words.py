@@ -1,6 +1,6 @@
-"""The words that calls take, as types: a type checker finds those that are misspelt.
+"""The names that calls accept, as types, so that a type checker reports misspelt ones.
 
-Tests compare them with what the broker knows.
+Tests compare them with the broker's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Domain = Literal[
     "replication",
     "all",
 ]
-"""A kind of time; docs/time.md describes them."""
+"""A domain of the clock; docs/time.md describes them."""
 Damage = Literal["flip", "tear"]
 Library = Literal["librdkafka", "java", "aiokafka", "kafka-python"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -60,11 +60,11 @@ Action = Literal[
     "slow-disk",
     "slow-link",
 ]
-"""What happens at a hit of a rule; docs/faults.md describes them."""
+"""The action of a rule; docs/faults.md describes them."""
 
 
 class MatchWords(TypedDict, total=False):
-    """What a rule matches. In names ``*`` matches any characters."""
+    """The fields that a rule matches. In their values ``*`` matches any characters."""
 
     version: str
     sender: Literal["client", "node"]
@@ -82,7 +82,7 @@ class MatchWords(TypedDict, total=False):
 
 
 class WhenWords(TypedDict, total=False):
-    """Which matches of a rule are hits. A duration is "1m30s" or a timedelta."""
+    """The keywords that select which matches are hits. A duration is "1m30s" or a timedelta."""
 
     after: int
     nth: int
@@ -95,7 +95,7 @@ class WhenWords(TypedDict, total=False):
 
 
 class ActionWords(TypedDict, total=False):
-    """What happens at a hit, and with what."""
+    """The action of a rule, with its parameters."""
 
     do: Action
     code: str
@@ -110,4 +110,4 @@ class ActionWords(TypedDict, total=False):
 
 
 class RuleWords(MatchWords, WhenWords, ActionWords, total=False):
-    """A rule in words."""
+    """All keywords of a rule."""

@@ -1,7 +1,7 @@
-"""The folder of the server: what only the broker's own process imports.
+"""The directory of the server: packages that only the broker's own process imports.
 
-A wheel carries the packages of the server in here, so that `odradek` is the only name it adds to site-packages; in a
-checkout they lie beside `odradek`. No other process has this folder on its path (ADR 14).
+A wheel contains the server's packages in this directory, so `odradek` is the only name that it adds to site-packages. In a
+checkout they are next to `odradek`. No other process has this directory on its path (ADR 14).
 """
 
 from __future__ import annotations
@@ -16,41 +16,42 @@ from typing import Final, Literal
 FOLDER: Final = os.path.dirname(os.path.abspath(__file__))
 SITE_OPTION: Final = "--site="
 STDIN_OPTION: Final = "--ends-with-stdin="
-# Some of what the server imports. An installer may have put them into any folder that this process looks into.
+# Some of the packages that the server imports. They may be installed in any directory on this process's path.
 _IMPORTED: Final = ("kio", "structlog", "click", "aiohttp")
 
 Program = Literal["serve", "proxy", "export", "import", "tool"]
 
 
 def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> list[str]:
-    """The command line that starts a program of the server, whichever packages the user has.
+    """The command line that starts a program of the server, independent of the user's packages.
 
-    The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. Nor does
-    it look for site-packages itself (`-S`), which can take as long as the rest of the interpreter's start: `site_folders`
-    are handed to it. It runs the folder, so the server is always the one that belongs to this `odradek`.
+    The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. It does
+    not search for site-packages either (`-S`), which can take as long as the rest of the interpreter's start: `site_folders`
+    are passed to it. It executes this directory, so the server always belongs to this `odradek`.
     """
     sites = (SITE_OPTION + folder for folder in site_folders())
     return [sys.executable, "-I", "-S", FOLDER, *sites, *options, program, *arguments]
 
 
 def ends_with_stdin(folder: str = "") -> str:
-    """The option by which the server dies when its standard input ends, and takes a temporary folder with it.
+    """The option that makes the server die when its standard input ends, after which a temporary directory is deleted.
 
-    The parent holds the other end of that pipe: it ends with the parent, however the parent ends.
+    The parent has the other end of that pipe, so standard input ends when the parent ends, however it ends.
     """
     return STDIN_OPTION + folder
 
 
 def site_folders() -> list[str]:
-    """The folders in which this process finds dependencies of the server, in their order."""
+    """The directories in which this process finds the server's dependencies, in the order of its path."""
     folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
     return [folder for folder in folders if _has_dependencies(folder)]
 
 
 def core() -> str:
-    """What the server runs (`compiled/finder.py`): the compiled core is loaded here as it would be there.
+    """The variant of the core that the server runs (`compiled/finder.py`), found by importing it as the server would.
 
-    In a checkout whose sources have changed since the build the server runs these; its line ``started`` tells.
+    If the sources of a checkout have changed since the build, the server runs the sources; its log event ``started`` says
+    so.
     """
     for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
         finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))
@@ -65,7 +66,7 @@ def core() -> str:
 
 
 def _has_modules(folder: str) -> bool:
-    """Compiled ones, for this interpreter."""
+    """Whether the directory has compiled modules for this interpreter."""
     try:
         names = os.listdir(os.path.join(folder, "compiled", "modules"))
     except OSError:

@@ -1,7 +1,7 @@
-"""``python -I -S odradek/_server [OPTION ...] PROGRAM ...``: the broker, the proxy, or a program for files of a broker.
+"""``python -I -S odradek/_server [OPTION ...] PROGRAM ...``: the broker, the proxy, or a program for a broker's files.
 
-- ``--site=FOLDER``: a folder in which the parent process has found dependencies (`odradek._server.site_folders`).
-- ``--ends-with-stdin=[FOLDER]``: the process dies when its standard input ends, and a temporary folder with it
+- ``--site=FOLDER``: a directory in which the parent process found dependencies (`odradek._server.site_folders`).
+- ``--ends-with-stdin=[FOLDER]``: the process dies when its standard input ends, and a temporary directory is deleted
   (`odradek._server.ends_with_stdin`).
 """
 
@@ -31,21 +31,21 @@ PROGRAMS = {
 
 
 def packages() -> str:
-    """The folder of the server's packages: this one in a wheel, the one beside `odradek` in a checkout."""
+    """The directory of the server's packages: this one in a wheel, the parent of `odradek` in a checkout."""
     here = os.path.dirname(os.path.abspath(__file__))
     return here if os.path.isdir(os.path.join(here, "broker")) else os.path.dirname(os.path.dirname(here))
 
 
 def hold_signals() -> None:
-    """From now on SIGTERM and SIGINT wait, also across an exec, until the program can obey them.
+    """Block SIGTERM and SIGINT, also across an exec, until the program can handle them.
 
-    The kernel drops a signal that the first process of a container neither handles nor holds.
+    The kernel drops a signal that PID 1 of a container neither handles nor blocks.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
 
 
 def release_signals(*, to_server: bool = False) -> None:
-    """Obey SIGTERM and SIGINT, and what was held of them."""
+    """Unblock SIGTERM and SIGINT, and handle those that arrived while they were blocked."""
     if to_server:
         for number in STOP_SIGNALS:
             signal.signal(number, end_before_the_start)
@@ -55,7 +55,7 @@ def release_signals(*, to_server: bool = False) -> None:
 
 
 def end_before_the_start(number: int, _: FrameType | None) -> None:
-    """A server that has opened nothing yet has nothing to stop; `server.process` handles signals later on."""
+    """Exit: a server that has opened nothing yet has nothing to stop. `server.process` installs its own handlers later."""
     os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
     os._exit(0)
 
@@ -63,20 +63,21 @@ def end_before_the_start(number: int, _: FrameType | None) -> None:
 def open_standard_descriptors() -> None:
     """Open /dev/null in place of standard descriptors that are closed.
 
-    The first files and sockets would get their numbers, and with them what is printed. uvloop aborts when it closes one.
+    Otherwise the first files and sockets would get their numbers, and printed text with them. uvloop aborts when it closes
+    one.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(descriptor)
         except OSError:
-            os.open(os.devnull, os.O_RDWR)  # it gets the lowest number that is free
+            os.open(os.devnull, os.O_RDWR)  # open returns the lowest free number
             os.set_inheritable(descriptor, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(descriptor, "w" if descriptor else "r", closefd=False))  # noqa: SIM115
 
 
 def take_options(arguments: list[str]) -> None:
-    """Obey the options in front of the program, and take them away."""
+    """Apply the options before the program's name, and remove them from ``arguments``."""
     while arguments[1].startswith("--"):
         name, _, folder = arguments.pop(1).partition("=")
         if name == "--site":
@@ -86,9 +87,10 @@ def take_options(arguments: list[str]) -> None:
 
 
 def die_with_stdin(folder: str) -> None:
-    """Wait for the end of standard input; then this process dies at once, as by kill -9.
+    """Wait for the end of standard input, then die at once, as by kill -9.
 
-    It becomes the program that removes the folder: that ends all threads, so none of them writes there any more.
+    The process executes the program that deletes the directory. The exec ends all threads, so none of them writes there
+    later.
     """
     while os.read(0, 1024):
         pass
@@ -101,9 +103,9 @@ _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
 class LastResort:
-    """Finds a dependency that lies in none of the folders that were handed over: where the interpreter would have looked.
+    """Import finder for a dependency in none of the passed directories: it searches where the interpreter would have.
 
-    `-S` leaves that out (`odradek._server.command`). It matters where a dependency is installed editably, by a .pth file.
+    `-S` disables that search (`odradek._server.command`). It is needed for editable installs, which use a .pth file.
     """
 
     NAMES = frozenset(
@@ -137,17 +139,17 @@ class LastResort:
 
 
 def main() -> int | None:
-    """Run the program; the exit code of the process."""
+    """Run the program, and return the exit code of the process."""
     program = next(each for each in sys.argv[1:] if not each.startswith("--"))
     release_signals(to_server=program in SERVERS)
     open_standard_descriptors()
     take_options(sys.argv)
-    # In front of site-packages, where a user may have packages of the same names.
+    # Before site-packages, where a user may have packages of the same names.
     sys.path.insert(0, packages())
     sys.meta_path.append(LastResort)
     sys.argv.pop(1)
     if program == "tool":
-        # The commands print and ask for the control port as `odradek` does: it is found wherever this folder lies.
+        # The tools import helpers from `odradek` (output, control port), whose directory contains this one.
         sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
     module, function = PROGRAMS[program]
     code: int | None = getattr(import_module(module), function)(sys.argv[1:])

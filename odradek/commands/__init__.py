@@ -1,1 +1,1 @@
-"""The commands for a running broker; each group is a module that is loaded when it is called."""
+"""The subcommands of `odradek`; each module is imported when its command is called."""

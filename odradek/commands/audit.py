@@ -1,4 +1,4 @@
-"""`odradek audit`: checks a broker's files for violations of exactly-once. spark-submit runs this module too."""
+"""`odradek audit`: checks a broker's files for violations of exactly-once. spark-submit also runs this module."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from odradek.spark.audit.progress import Shown
 
 _NAMED_MAX: Final = 10
-"""Findings on the terminal; the report shows more, the Parquet table all."""
+"""Maximum number of findings printed; the report lists more, the Parquet table all."""
 
 
 class _Unusable(click.ClickException):
-    """The audit could not run: exit code 2. Exit code 1 means that a rule is broken."""
+    """The audit could not run: exit code 2. Exit code 1 means that a rule is violated."""
 
     exit_code = 2
 
@@ -39,7 +39,7 @@ class _Unusable(click.ClickException):
     multiple=True,
     metavar="TOPIC=EXPRESSION",
     help="A business key that is unique among the committed records of a topic, as a Spark SQL expression over key, value"
-    " and headers. Repeat the option for further topics.",
+    " and headers. Can be repeated for other topics.",
 )
 @click.option(
     "--producer-id-expiration-ms",
@@ -47,7 +47,7 @@ class _Unusable(click.ClickException):
     default=86_400_000,
     show_default=True,
     metavar="MS",
-    help="The brokers' producer.id.expiration.ms: brokers forget producers that were idle for longer.",
+    help="The brokers' producer.id.expiration.ms: brokers forget producers that have been idle for longer.",
 )
 @click.option(
     "--deep",
@@ -67,7 +67,7 @@ def audit(
 
     DATA_DIR is a data directory of Odradek, a log.dir of Apache Kafka, or a partition's directory; separate several with
     commas. The audit writes OUT/report.html and a Parquet table for each query.
-    The exit code is 0 if no rule is broken, 1 if one is, and 2 if the audit could not run.
+    The exit code is 0 if no rule is violated, 1 if one is, and 2 if the audit could not run.
     """
     keys = dict(_key(text) for text in unique)
     try:
@@ -95,7 +95,7 @@ def audit(
 def _key(text: str) -> tuple[str, str]:
     topic, separator, expression = text.partition("=")
     if not (topic and separator and expression):
-        raise click.BadParameter(f"{text!r} is not of the form TOPIC=EXPRESSION", param_hint="--unique")
+        raise click.BadParameter(f"{text!r} is not TOPIC=EXPRESSION", param_hint="--unique")
     return topic, expression
 
 
@@ -104,7 +104,7 @@ def _audit(data_dir: str, out: Path, say: Shown, **options: Any) -> Report:
     from odradek.spark.audit import run, tables
     from odradek.spark.audit.progress import watched
 
-    # A wrong path fails here, before Spark starts, which takes seconds.
+    # Report a wrong path before Spark starts, which takes seconds.
     tables.find(data_dir)
     say("starting Spark")
     session = environment.session("odradek audit")
@@ -125,7 +125,7 @@ def _view(report: Report, out: Path) -> dict[str, Any]:
 
 def _say(report: Report, out: Path) -> None:
     if report.live:
-        click.echo("A broker is running on this directory: the audit shows one moment.")
+        click.echo("A broker is running on this directory: the audit shows its state at one moment.")
     say(report.verdict)
     for finding in report.findings[:_NAMED_MAX]:
         say(printable(f"  {finding.severity}: {finding.name} in {finding.where}: {finding.detail}"))

@@ -1,4 +1,4 @@
-"""`odradek chaos`: random failures by a seed, for a soak of one's own."""
+"""`odradek chaos`: random failures from a seed, for a soak test of the user's own job."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.durations import seconds
 
 
 class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's stubs only
-    """``3s``, ``250ms``, ``10m`` as seconds."""
+    """Click type for durations such as ``3s``, ``250ms``, ``10m``; the value is in seconds."""
 
     name = "duration"
 
@@ -25,12 +25,18 @@ class Duration(click.ParamType):  # type: ignore[type-arg]  # generic in click's
 
 @click.command(context_settings=HELP_NAMES)
 @click.argument("kinds", metavar="[KIND,...]", default=",".join(KINDS))
-@click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same steps.")
+@click.option(
+    "--seed",
+    type=int,
+    default=1,
+    show_default=True,
+    help="The same seed gives the same sequence of failures.",
+)
 @click.option(
     "--every", type=Duration(), default="3s", show_default=True, help="The pause between two steps."
 )
 @click.option("--for", "lasts_s", type=Duration(), help="End after this time.  [default: at Ctrl-C]")
-@click.option("--steps", type=click.IntRange(min=1), help="End after so many steps.")
+@click.option("--steps", type=click.IntRange(min=1), help="End after this number of steps.")
 @as_json
 @speaking
 def chaos(
@@ -44,8 +50,8 @@ def chaos(
 ) -> None:
     """Kill nodes, cut links, lose responses and more at random, while your own job runs against the broker.
 
-    A KIND is kill, stop, cut, lose, drop, refuse or delay; without any, all of them. At the end all is taken back; the exit
-    code is 1 if a node does not come back, a replica stays out of the ISR, a transaction is left behind, or committed
+    A KIND is kill, stop, cut, lose, drop, refuse or delay; without any, all of them. At the end all failures are reverted.
+    The exit code is 1 if then a node does not run, a replica stays out of the ISR, a transaction stays open, or committed
     records are lost.
 
     \b
@@ -71,7 +77,7 @@ def chaos(
             _say(began, line, as_json)
     findings = verify(remote)
     wrong = [f"WRONG: {finding}" for finding in findings]
-    verdict = f"{len(findings)} findings" if findings else "nothing is left behind"
+    verdict = f"{len(findings)} findings" if findings else "no findings"
     text = "\n".join([*wrong, f"seed {seed}: {taken} steps, {verdict}"])
     say_done(as_json, {"seed": seed, "steps": taken, "findings": list(findings)}, text)
     if findings:

@@ -17,7 +17,7 @@ from odradek.errors import OdradekError
 from odradek.pending import pending_now
 
 PROGRESS_S: Final = 1.0
-"""Between two looks at an advance under way."""
+"""Interval between two queries of an advance in progress, in seconds."""
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -46,18 +46,18 @@ def show(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> None:
-    """Advance the clock by a duration such as 7d, 36h or 1h30m; timers that fall due fire in their order.
+    """Advance the clock by a duration such as 7d, 36h or 1h30m; timers that become due fire in order.
 
     \b
     odradek clock advance 7d
     odradek clock advance 36h --only groups,retention
 
-    Ctrl-C cancels the advance, and the clock stays where it got to. So does `odradek clock cancel`.
+    Ctrl-C cancels the advance, and so does `odradek clock cancel`. The clock then stays at the time it has reached.
     """
     domains: list[Any] = [name for each in only for name in each.split(",") if name]
     if by.startswith("-"):
         raise click.UsageError(
-            f"{by}: the clock goes forward only; `odradek node skew ID {by}` sets the clock of one node behind the others"
+            f"{by}: the clock can only be advanced; `odradek node skew ID {by}` sets the clock of one node behind the others"
         )
     with _progress(remote):
         remote.clock.advance(by, domains)
@@ -68,14 +68,14 @@ def advance(remote: Remote, by: str, only: tuple[str, ...], as_json: bool) -> No
 @as_json
 @speaking
 def cancel(remote: Remote, as_json: bool) -> None:
-    """Cancel the advance under way; the clock stays where it got to."""
+    """Cancel the advance in progress; the clock stays at the time it has reached."""
     remote.clock.cancel()
     _say(remote.clock.show(), remote, as_json)
 
 
 @contextmanager
 def _progress(remote: Remote) -> Iterator[None]:
-    """How far an advance has got that takes longer than a moment: on a terminal a line that changes, else in the notices."""
+    """Show the progress of an advance that takes longer: in a status line on a terminal, otherwise in the notices."""
 
     def progress() -> str | None:
         return _progress_text(remote.client.get("/v1/clock", timeout_s=LOOK_S)["advance"])
@@ -86,7 +86,7 @@ def _progress(remote: Remote) -> Iterator[None]:
     if sys.stderr is None or not sys.stderr.isatty():
         yield
         return
-    pending.hushed = True
+    pending.is_muted = True
     ended = threading.Event()
 
     def look() -> None:
@@ -109,7 +109,7 @@ def _progress(remote: Remote) -> Iterator[None]:
 
 
 def _progress_text(advance: dict[str, Any] | None) -> str | None:
-    """None if no advance is under way."""
+    """The progress as text; None if no advance is in progress."""
     if advance is None:
         return None
     return f"advanced by {duration_text(advance['moved_ms']) or '0s'} of {duration_text(advance['by_ms'])}"

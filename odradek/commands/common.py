@@ -1,4 +1,4 @@
-"""What the commands share: finding the broker, exit codes, and tables."""
+"""Helpers shared by the commands: options of the control port, exit codes, and tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from odradek.remote import CONTROL_VARIABLE, TOKEN_VARIABLE, Remote, connect
 
 HELP_NAMES: Final = {"help_option_names": ["-h", "--help"]}
 UNREACHABLE: Final = 3
-"""Exit code: the control port did not respond. 1: the broker refused the call; 2: the command line is wrong."""
+"""Exit code if the control port does not respond. 1: the broker rejected the call; 2: the command line is invalid."""
 NOT_FOUND: Final = 4
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -30,7 +30,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def needing(
     extra: str, what: str, failure: type[click.ClickException] = click.ClickException
 ) -> Iterator[None]:
-    """A missing third-party package becomes an error message: ``what`` needs it, ``odradek[extra]`` installs it."""
+    """Context manager: turn a missing package into the error that ``what`` needs ``odradek[extra]``."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -41,12 +41,12 @@ def needing(
 
 
 def end_at_sigterm() -> None:
-    """After SIGTERM (``kill``, ``docker stop``) the program ends the processes that it started."""
+    """Exit on SIGTERM (``kill``, ``docker stop``) as on Ctrl-C, so that child processes are ended too."""
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
 
 
 class _Refused(click.ClickException):
-    """The broker refused the call: exit code 1."""
+    """The broker rejected the call: exit code 1."""
 
 
 class _NotFound(click.ClickException):
@@ -64,22 +64,22 @@ def _failure(error: OdradekError) -> click.ClickException:
 
 
 def control_options(function: _F) -> _F:
-    """--control and --token, as ``control`` and ``token``."""
+    """Decorator: add --control and --token, as ``control`` and ``token``."""
     token = click.option(
         "--token",
         metavar="TOKEN",
-        help=f"The token of the control port.  [default: the variable {TOKEN_VARIABLE}]",
+        help=f"The token of the control port.  [default: the environment variable {TOKEN_VARIABLE}]",
     )
     control = click.option(
         "--control",
         metavar="URL",
-        help=f"The broker's control port.  [default: the variable {CONTROL_VARIABLE}]",
+        help=f"The URL of the broker's control port.  [default: the environment variable {CONTROL_VARIABLE}]",
     )
     return control(token(function))
 
 
 def speaking(function: _F) -> _F:
-    """A command for a running broker: it takes --control and --token; its first argument is a ``Remote``."""
+    """Decorator for a command that uses the control port: adds --control and --token, and passes a ``Remote`` first."""
 
     @control_options
     @wraps(function)
@@ -97,7 +97,7 @@ def speaking(function: _F) -> _F:
 
 
 def leave_quietly() -> NoReturn:
-    """The reader of our output has closed it (``| head``)."""
+    """Exit without an error: the reader of our output has closed it (``| head``)."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
     raise SystemExit(0)
 
@@ -106,7 +106,7 @@ _JSON: Final = "odradek.json"
 
 
 def json_option(text: str) -> Callable[[_F], _F]:
-    """--json, as ``as_json``, with this help; --format json, as other tools have it, is the same."""
+    """Decorator: add --json with this help, as ``as_json``, and its synonym --format json."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         ctx.meta[_JSON] = value == "json"
@@ -137,7 +137,7 @@ def say_json(value: object) -> None:
 
 
 def say_done(as_json: bool, value: object, text: str) -> None:
-    """What a command has done: ``value`` as JSON, or in words, if there is anything to say."""
+    """Print the result of a command: ``value`` as JSON, or ``text`` if it is not empty."""
     if as_json:
         say_json(value)
     elif text:
@@ -145,12 +145,12 @@ def say_done(as_json: bool, value: object, text: str) -> None:
 
 
 def say(text: str) -> None:
-    """Text with lines of its own, in which there may be names of clients."""
+    """Print text of several lines that may contain clients' names."""
     click.echo(printable_lines(text))
 
 
 def say_table(headings: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Columns as wide as what is in them. Long names are clipped, and whole in JSON; so are lists, in the last column."""
+    """Print a table with columns as wide as their content. Long names are cut, as are lists in the last column."""
     texts = [[*headings], *([*map(clipped, map(_text, row[:-1])), _text(row[-1])] for row in rows)]
     widths = [max(len(row[column]) for row in texts) for column in range(len(headings))]
     for row in texts:
@@ -162,7 +162,7 @@ def _text(cell: object) -> str:
 
 
 def duration_text(ms: int) -> str:
-    """``7d``, ``1h30m``: the two largest units."""
+    """The two largest units of a duration: ``7d``, ``1h30m``."""
     words = []
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
         count, ms = divmod(ms, unit_ms)
@@ -172,7 +172,7 @@ def duration_text(ms: int) -> str:
 
 
 def places(by_topic: dict[str, list[int]]) -> str:
-    """``orders 0,2  payments 1``"""
+    """Topics with ranges of partitions: ``orders 0,2  payments 1``."""
     return "  ".join(f"{topic} {_ranges(indexes)}" for topic, indexes in sorted(by_topic.items()))
 
 

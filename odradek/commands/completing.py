@@ -1,7 +1,7 @@
-"""The values that the shell completes at Tab: topics, groups, transactional ids, rules, nodes and words.
+"""Values for completion by Tab: topics, groups, transactional ids, rules, nodes and words of rules.
 
-Names are asked for at the control port; `tools.commands.completing` asks any Kafka. Where nothing responds in a moment
-there is nothing to choose from.
+Names come from the control port; `tools.commands.completing` gets them from any Kafka. If there is no response within a
+short time, there are no completions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.remote import connect
 from odradek.words import Domain, MatchWords, TransactionState, WhenWords
 
 LOOK_S: Final = 0.5
-"""How long a broker may take for its names."""
+"""Timeout of the query for names, in seconds."""
 APIS: Final = (
     "AddOffsetsToTxn",
     "AddPartitionsToTxn",
@@ -83,7 +83,7 @@ APIS: Final = (
     "UpdateFeatures",
     "WriteTxnMarkers",
 )
-"""Those that a broker serves."""
+"""APIs that a broker serves."""
 POINTS: Final = (
     "coordinator.load",
     "group.append",
@@ -94,11 +94,11 @@ POINTS: Final = (
     "txn.marker",
     "txn.prepare.append",
 )
-"""Inside the broker, where a rule can take hold."""
+"""Points inside the broker at which a rule can act."""
 OUTCOMES: Final = ("answered", "unanswered", "answer_lost", "connection_gone", "held", "in_progress")
 
 Look = Callable[[click.Context, str], Iterable[str]]
-"""The names of a kind: topic, place (a topic or one of its partitions), group, id, rule, node, snapshot."""
+"""Function for the names of a kind: topic, place (a topic or one of its partitions), group, id, rule, node, snapshot."""
 
 _KINDS: Final = {
     "topic": "topic",
@@ -121,7 +121,7 @@ _KINDS: Final = {
     "states": "state",
 }
 _NAMES: Final = {"topic": "topic", "group": "group"}
-"""What NAME is below these commands."""
+"""The kind of the argument NAME below these commands."""
 _WORDS: Final = {
     "api": APIS,
     "domain": get_args(Domain),
@@ -131,7 +131,7 @@ _WORDS: Final = {
 
 
 class _Known(click.ParamType):  # type: ignore[type-arg]  # generic in click's stubs only
-    """A value of which the names are known somewhere; else it is as its own type has it."""
+    """A parameter type with completions of known names. Parsing is left to the parameter's own type."""
 
     def __init__(self, own: click.ParamType[Any], kind: str, look: Look) -> None:
         self._own, self._kind, self._look = own, kind, look
@@ -148,13 +148,13 @@ class _Known(click.ParamType):  # type: ignore[type-arg]  # generic in click's s
         else:
             found = _WORDS.get(self._kind) or self._look(ctx, self._kind)
         if self._kind == "place" and "/" not in incomplete:
-            # Partitions come behind a slash.
+            # Offer partitions only after a slash.
             found = [each for each in found if "/" not in each]
         return [CompletionItem(each) for each in sorted(set(found)) if each.startswith(incomplete)]
 
 
 def attach(command: click.Command, name: str, look: Look) -> None:
-    """Give the parameters of a command, and of those below it, their values; ``name`` is the command's."""
+    """Add completions to the parameters of a command and of its subcommands; ``name`` is the command's."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             for each in below.params:
@@ -171,7 +171,7 @@ def attach(command: click.Command, name: str, look: Look) -> None:
 
 
 def words_of_a_rule(before: Iterable[str]) -> list[str]:
-    """What may follow: an API, a point, or a rule on links and disks; then matchers and conditions."""
+    """The words that may follow: an API, a point, or a rule on links and disks; then matchers and conditions."""
     if not list(before):
         return [*APIS, *POINTS, "cut", "slow-link", "slow-disk", "full-disk"]
     return [
@@ -182,7 +182,7 @@ def words_of_a_rule(before: Iterable[str]) -> list[str]:
 
 
 def from_control_port(ctx: click.Context, kind: str) -> list[str]:
-    """The names that the broker of --control or ODRADEK_CONTROL knows."""
+    """The names of this kind in the broker of --control or ODRADEK_CONTROL."""
     try:
         client = connect(ctx.params.get("control"), ctx.params.get("token")).client
         path, pick = _ROUTES[kind]
@@ -192,7 +192,7 @@ def from_control_port(ctx: click.Context, kind: str) -> list[str]:
 
 
 def places(topics: Iterable[tuple[str, int]]) -> list[str]:
-    """``orders``, ``orders/0``, ``orders/1``: of the names of topics with their numbers of partitions."""
+    """``orders``, ``orders/0``, ``orders/1``, from (topic, number of partitions)."""
     return [
         place for topic, count in topics for place in (topic, *(f"{topic}/{index}" for index in range(count)))
     ]

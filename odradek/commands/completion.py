@@ -1,4 +1,4 @@
-"""`odradek completion`: what the shell completes at Tab."""
+"""`odradek completion`: the shell scripts for completion by Tab."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from odradek.commands.common import HELP_NAMES
 from odradek.commands.groups import CommandGroup
 
 VARIABLE: Final = "_ODRADEK_COMPLETE"
-"""Click's variable: the script that the shell runs sets it and calls `odradek`."""
-# Where each shell looks for completions by itself, below the user's home; zsh must be told of a folder.
+"""Click's environment variable, which the shell script sets when it calls `odradek`."""
+# Directories below the user's home in which each shell searches for completions; zsh must be told of the directory.
 FILES: Final = {
     "bash": ".local/share/bash-completion/completions/odradek",
     "zsh": ".zfunc/_odradek",
@@ -25,13 +25,13 @@ _ZSH: Final = "add to ~/.zshrc, before compinit: fpath=(~/.zfunc $fpath)"
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def completion() -> None:
-    """Complete commands and options at Tab, in bash, zsh and fish."""
+    """Install completion of commands and options by Tab, for bash, zsh and fish."""
 
 
 def _shell(given: str | None) -> str:
     shell = given or Path(os.environ.get("SHELL", "")).name
     if shell not in FILES:
-        raise click.UsageError(f"{shell or 'no shell'}: name one of {', '.join(FILES)}")
+        raise click.UsageError(f"unknown shell: {shell or 'none'} (known: {', '.join(FILES)})")
     return shell
 
 
@@ -46,18 +46,18 @@ def _script(shell: str) -> str:
 @completion.command()
 @click.argument("shell", required=False)
 def show(shell: str | None) -> None:
-    """Print the script for SHELL (bash, zsh or fish; without it the variable SHELL decides)."""
+    """Print the script for SHELL: bash, zsh or fish. The default comes from the environment variable SHELL."""
     click.echo(_script(_shell(shell)))
 
 
 @completion.command()
 @click.argument("shell", required=False)
 def install(shell: str | None) -> None:
-    """Write the script to where SHELL looks for it, below your home directory."""
+    """Write the script to the directory where SHELL searches for it, below your home directory."""
     shell = _shell(shell)
     path = Path.home() / FILES[shell]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(_script(shell))
-    click.echo(f"written to {path}; a new {shell} completes odradek")
+    click.echo(f"written to {path}; new {shell} sessions complete odradek")
     if shell == "zsh":
         click.echo(_ZSH)

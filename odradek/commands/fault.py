@@ -33,7 +33,7 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
     text = " ".join(rule)
     if text.endswith("-"):
         raise click.UsageError(
-            f"{text}: the shell has taken > and the word behind it for a file to write to{_written_to()}. Put the rule in "
+            f"{text}: the shell has interpreted > as a redirection to the next word{_written_to()}. Put the rule in "
             "quotes: odradek fault add 'EndTxn nth=2 -> lose-answer'"
         )
     added = remote.faults.add(text)
@@ -44,10 +44,10 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
 
 
 def _written_to() -> str:
-    """The file of standard output, where the system tells it."""
+    """The file of standard output, if the system reveals it."""
     try:
         path = Path(os.readlink("/proc/self/fd/1"))
-        return f" (it made {path})" if path.is_file() else ""
+        return f" (it created {path})" if path.is_file() else ""
     except OSError:
         return ""
 
@@ -63,7 +63,7 @@ def list_(remote: Remote, as_json: bool) -> None:
     elif rules:
         say_table(("ID", "HITS", "MATCHES", "HOLDS", "RULE"), [_row(each) for each in rules])
     else:
-        click.echo("no rules: odradek fault add 'EndTxn nth=2 -> lose-answer' adds one")
+        click.echo("no rules (to add one: odradek fault add 'EndTxn nth=2 -> lose-answer')")
 
 
 def _row(rule: Rule) -> tuple[object, ...]:
@@ -104,7 +104,7 @@ def _place(view: dict[str, Any]) -> tuple[object, ...]:
 @fault.command()
 @click.argument("rule_id", type=int, metavar="ID")
 @click.option(
-    "--count", type=click.IntRange(1), help="How many to release, the oldest first.  [default: all]"
+    "--count", type=click.IntRange(1), help="Release only this many, the oldest first.  [default: all]"
 )
 @click.option("--topic", help="Only those that name this topic.")
 @click.option("--partition", type=click.IntRange(0), help="Only those that name this partition.")
@@ -112,13 +112,13 @@ def _place(view: dict[str, Any]) -> tuple[object, ...]:
 @click.option("--group", help="Only those of this group.")
 @click.option("--client-id", metavar="ID", help="Only those of this client.")
 @click.option("--node", type=click.IntRange(0), help="Only those on this node.")
-@click.option("--to", "to_id", type=int, metavar="ID", help="A rule that they meet first.")
+@click.option("--to", "to_id", type=int, metavar="ID", help="Pass the released requests to this rule.")
 @as_json
 @speaking
 def release(
     remote: Remote, rule_id: int, count: int | None, to_id: int | None, as_json: bool, **only: Any
 ) -> None:
-    """Let the requests and steps that a rule holds or has detached happen; the rule stays."""
+    """Release the requests and steps that a rule holds or has detached; the rule stays."""
     to = remote.faults.get(to_id) if to_id is not None else None
     released = remote.faults.get(rule_id).release(count, to=to, **only)
     if as_json:
@@ -132,7 +132,7 @@ def release(
 @as_json
 @speaking
 def clear(remote: Remote, rule_id: int | None, as_json: bool) -> None:
-    """Remove a rule, or all rules; the requests and steps that they hold happen."""
+    """Remove a rule, or all rules; the requests and steps that they hold continue."""
     if rule_id is None:
         cleared = remote.faults.clear()
     else:

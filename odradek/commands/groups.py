@@ -1,4 +1,4 @@
-"""How a command lists its subcommands, and how it takes arguments that look like options."""
+"""Click groups that list subcommands in full and suggest similar ones; commands with negative arguments."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ _SAME: Final = (
     ("node", "broker brokers cluster"),
     ("trace", "requests log logs"),
 )
-"""Our words for a thing, and those of other tools."""
+"""Our words for commands, each with the words that other tools use."""
 
 
 class CommandGroup(click.Group):
-    """Lists each command with the whole first paragraph of its help; click cuts it at the width of the terminal."""
+    """Lists each command with the complete first paragraph of its help, which click would cut at the terminal's width."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """``help``, ``help fault add``: as many type it."""
+        """Resolve a command; ``help`` and ``help fault add`` work as well, because many users type them."""
         if args[:1] == ["help"] and not ctx.resilient_parsing:
             args = [*args[1:], "--help"]
             if len(args) == 1:
@@ -71,7 +71,7 @@ class CommandGroup(click.Group):
 
 
 class TakesNegative(click.Command):
-    """Takes ``-30s`` as its last argument, which click would read as options."""
+    """Accepts ``-30s`` as its last argument, which click would parse as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for number, unit in pairwise(args):

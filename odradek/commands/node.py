@@ -58,7 +58,10 @@ def kill(remote: Remote, node_id: int, as_json: bool) -> None:
     """Kill a node as kill -9 does: it resets its connections and writes nothing more."""
     remote.nodes[node_id].kill()
     _say_done(
-        remote, node_id, as_json, f"node {node_id} is killed: odradek node start {node_id} starts it again"
+        remote,
+        node_id,
+        as_json,
+        f"node {node_id} is killed (to start it again: odradek node start {node_id})",
     )
 
 
@@ -67,10 +70,13 @@ def kill(remote: Remote, node_id: int, as_json: bool) -> None:
 @as_json
 @speaking
 def stop(remote: Remote, node_id: int, as_json: bool) -> None:
-    """Stop a node by a controlled shutdown: other nodes take over its leaderships first."""
+    """Stop a node with a controlled shutdown: other nodes take over its leaderships first."""
     remote.nodes[node_id].stop()
     _say_done(
-        remote, node_id, as_json, f"node {node_id} is stopped: odradek node start {node_id} starts it again"
+        remote,
+        node_id,
+        as_json,
+        f"node {node_id} is stopped (to start it again: odradek node start {node_id})",
     )
 
 
@@ -89,10 +95,10 @@ def start(remote: Remote, node_id: int, as_json: bool) -> None:
 @as_json
 @speaking
 def pause(remote: Remote, node_id: int, as_json: bool) -> None:
-    """Pause a node as SIGSTOP does: it reads and answers nothing, connections stay open."""
+    """Pause a node as SIGSTOP does: it reads and sends nothing, connections stay open."""
     remote.nodes[node_id].pause()
     _say_done(
-        remote, node_id, as_json, f"node {node_id} is paused: odradek node resume {node_id} lets it go on"
+        remote, node_id, as_json, f"node {node_id} is paused (to resume it: odradek node resume {node_id})"
     )
 
 
@@ -101,7 +107,7 @@ def pause(remote: Remote, node_id: int, as_json: bool) -> None:
 @as_json
 @speaking
 def resume(remote: Remote, node_id: int, as_json: bool) -> None:
-    """Resume a paused node: it handles what its clients sent meanwhile."""
+    """Resume a paused node: it handles the requests that clients sent in the meantime."""
     remote.nodes[node_id].resume()
     _say_done(remote, node_id, as_json, f"node {node_id} is running")
 
@@ -111,22 +117,24 @@ def resume(remote: Remote, node_id: int, as_json: bool) -> None:
 @as_json
 @speaking
 def lose_power(remote: Remote, node_id: int, as_json: bool) -> None:
-    """Let a node lose its power: it dies, and its logs end where they were last synced to the disk."""
+    """Simulate a power failure of a node: it is killed, and its logs are truncated to what was flushed to disk (fsync)."""
     remote.nodes[node_id].lose_power()
     _say_done(
         remote,
         node_id,
         as_json,
-        f"node {node_id} lost its power: odradek node start {node_id} starts it again",
+        f"node {node_id} has lost its power (to start it again: odradek node start {node_id})",
     )
 
 
 @node.command()
 @click.argument("node_id", type=int, metavar="ID")
 @click.argument("partition", metavar="TOPIC/PARTITION")
-@click.option("--offset", type=click.IntRange(min=0), required=True, help="An offset that the batch holds.")
-@click.option("--flip", "how", flag_value="flip", help="Change a byte of the batch: its CRC is wrong then.")
-@click.option("--tear", "how", flag_value="tear", help="Cut the file in the middle of the batch.")
+@click.option("--offset", type=click.IntRange(min=0), required=True, help="An offset in the batch.")
+@click.option(
+    "--flip", "how", flag_value="flip", help="Change one byte of the batch, so that its CRC is wrong."
+)
+@click.option("--tear", "how", flag_value="tear", help="Truncate the file in the middle of the batch.")
 @as_json
 @speaking
 def damage(
@@ -138,7 +146,7 @@ def damage(
     odradek node damage 2 orders/0 --offset 5 --flip
     """
     if how is None:
-        raise click.UsageError("Say how: --flip or --tear.")
+        raise click.UsageError("Missing option: --flip or --tear.")
     topic, index = _partition_of(partition)
     done = remote.nodes[node_id].damage(topic, index, offset=offset, how=how)
     offsets = f"{done['first_offset']}..{done['last_offset']}"
@@ -152,7 +160,7 @@ def damage(
 @as_json
 @speaking
 def skew(remote: Remote, node_id: int, by: str, as_json: bool) -> None:
-    """Set the clock of a node ahead of the others by a duration such as 5m; -30s sets it behind, 0 takes the skew away."""
+    """Set the clock of a node ahead of the others by a duration such as 5m; -30s sets it behind, 0 removes the skew."""
     remote.nodes[node_id].skew(by)
     view = remote.nodes[node_id].show()
     text = f"the clock of node {node_id} is {_skew(view['skew_ms']) or 'not skewed'}"
@@ -161,11 +169,11 @@ def skew(remote: Remote, node_id: int, by: str, as_json: bool) -> None:
 
 @node.command()
 @click.argument("topic", required=False)
-@click.option("--internal", is_flag=True, help="Those of the coordinators' topics too.")
+@click.option("--internal", is_flag=True, help="Include the internal topics of the coordinators.")
 @as_json
 @speaking
 def partitions(remote: Remote, topic: str | None, internal: bool, as_json: bool) -> None:
-    """List the partitions: leader, leader epoch, replicas in sync, and where the log of each replica ends."""
+    """List the partitions: leader, leader epoch, ISR, and the log end offset of each replica."""
     found = remote.partitions(topic, internal=internal)
     if as_json:
         say_json([asdict(each) for each in found])
@@ -192,7 +200,7 @@ def partitions(remote: Remote, topic: str | None, internal: bool, as_json: bool)
 @as_json
 @speaking
 def losses(remote: Remote, as_json: bool) -> None:
-    """List records that were acknowledged, or may have been, and that are no longer in the log."""
+    """List committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer."""
     found = remote.losses()
     if as_json:
         say_json([asdict(each) for each in found])
@@ -218,7 +226,7 @@ def losses(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def move_leader(remote: Remote, partition: str, node_id: int, as_json: bool) -> None:
-    """Let another node that is in sync lead a partition.
+    """Move the leadership of a partition to another replica in the ISR.
 
     \b
     odradek node move-leader orders/0 2
@@ -228,15 +236,15 @@ def move_leader(remote: Remote, partition: str, node_id: int, as_json: bool) -> 
 
 
 @node.command("move-coordinator")
-@click.option("--transactional-id", metavar="ID", help="The coordinator of this transactional id.")
-@click.option("--group", help="The coordinator of this group.")
+@click.option("--transactional-id", metavar="ID", help="Move the coordinator of this transactional id.")
+@click.option("--group", help="Move the coordinator of this group.")
 @click.argument("node_id", type=int, metavar="ID")
 @as_json
 @speaking
 def move_coordinator(
     remote: Remote, node_id: int, transactional_id: str | None, group: str | None, as_json: bool
 ) -> None:
-    """Let another node coordinate a transactional id or a group, and all that share its partition.
+    """Move a transactional id or a group to another coordinator, with all ids or groups of the same partition.
 
     \b
     odradek node move-coordinator --transactional-id payments 2
@@ -249,7 +257,7 @@ def move_coordinator(
 def _partition_of(text: str) -> tuple[str, int]:
     topic, _, index = text.rpartition("/")
     if not topic or not index.isdecimal():
-        raise click.UsageError(f"{text!r} is not of the form TOPIC/PARTITION, such as orders/0.")
+        raise click.UsageError(f"{text!r} is not TOPIC/PARTITION, such as orders/0.")
     return topic, int(index)
 
 
@@ -266,7 +274,7 @@ def _say_moved(moved: Partition, as_json: bool) -> None:
 
 
 def _skew(skew_ms: int) -> str:
-    """``5m ahead``; empty where there is none."""
+    """``5m ahead``; empty without skew."""
     if not skew_ms:
         return ""
     return f"{duration_text(abs(skew_ms))} {'ahead' if skew_ms > 0 else 'behind'}"

@@ -1,4 +1,4 @@
-"""`odradek reset`: a running broker as it was after its start."""
+"""`odradek reset`: return a running broker to the state after its start."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from odradek.commands.common import HELP_NAMES, Remote, as_json, say_done, speak
 def reset(remote: Remote, as_json: bool) -> None:
     """Reset a broker to the state after its start.
 
-    Topics, groups, transactional ids, rules, moved time and the trace are gone; topics of the command line are created
-    again. All connections are reset first, and all nodes run afterwards.
+    Removes topics, groups, transactional ids, rules, advances of the clock and the trace, and creates the topics of the
+    command line again. Resets all connections first, and starts all nodes.
     """
     view = remote.client.post("/v1/reset")
     say_done(as_json, view, "the broker is reset")

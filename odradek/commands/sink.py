@@ -1,4 +1,4 @@
-"""`odradek spark sink`: the state of an exactly-once sink, and ending the transactions of a stopped query."""
+"""`odradek spark sink`: show the state of an exactly-once sink, and end the transactions of a stopped query."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from odradek.printable import printable, printable_lines
 if TYPE_CHECKING:
     from odradek.spark.sink import Decision, SinkTransaction
 
-# A decision takes milliseconds: this command need not wait as long as a query does.
+# A decision takes milliseconds, so this command need not wait as long as a query.
 _PATIENCE_MS = "10000"
 
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -49,7 +49,7 @@ def sink() -> None:
 
 
 def _of_a_sink(function: _F) -> _F:
-    """A command about the sink NAME of a cluster; it is called with the options that the query has."""
+    """Decorator for a command about the sink NAME of a cluster, which is called with the options that the query has."""
 
     @click.argument("name")
     @click.option(
@@ -61,7 +61,7 @@ def _of_a_sink(function: _F) -> _F:
         "more",
         metavar="NAME=VALUE",
         multiple=True,
-        help="A further option of the query: kafka.security.protocol=SSL, decisionTopic=...",
+        help="Another option of the query: kafka.security.protocol=SSL, decisionTopic=...",
     )
     @as_json
     @wraps(function)
@@ -74,7 +74,7 @@ def _of_a_sink(function: _F) -> _F:
             if not sign:
                 raise click.BadParameter(f"{each!r} is not NAME=VALUE", param_hint="--option")
             options[key] = value
-        step = waiting_for(f"{bootstrap} has not told the state of the sink yet")
+        step = waiting_for(f"no response about the state of the sink from {bootstrap} yet")
         try:
             with telling_waits(), step:
                 return function({**options, "kafka.bootstrap.servers": bootstrap, "name": name}, as_json)
@@ -105,13 +105,15 @@ def status(options: dict[str, str], as_json: bool) -> None:
         half = [each for each in found.half_committed if each.state != "expired"]
         expired = [each for each in found.half_committed if each.state == "expired"]
         if half:
-            click.echo("Not committed of that batch, so readers see a part of it:")
+            click.echo("Transactions of that batch that are not committed, so consumers see a part of it:")
             _say_transactions(half)
         if expired:
-            click.echo("Of that batch too; the ids have expired since, and with them what became of these:")
+            click.echo("Transactions of that batch whose ids have expired, so their outcome is unknown:")
             _say_transactions(expired)
         if found.others:
-            click.echo("Open, and of no decision; read_committed readers see nothing behind it:")
+            click.echo(
+                "Open transactions that belong to no decision; read_committed consumers stop in front of them:"
+            )
             _say_transactions(found.others)
 
 
@@ -135,17 +137,17 @@ def resolve(options: dict[str, str], as_json: bool) -> None:
         click.echo("Aborted:")
         _say_transactions(done.aborted)
     if done.lost:
-        click.echo("Decided, and aborted before it could be committed, so readers see a part of the batch:")
+        click.echo("Transactions of the decided batch that were aborted before they could be committed:")
         _say_transactions(done.lost)
     if done.still_open:
-        click.echo("Still open, as aborting them failed; another resolve, or their timeout, ends them:")
+        click.echo("Transactions that could not be aborted; another resolve, or their timeout, ends them:")
         _say_transactions(done.still_open)
     if not done.aborted and not done.lost and not done.still_open:
-        click.echo("Nothing is left open.")
+        click.echo("No transaction is open.")
 
 
 def _unknown(name: str) -> click.ClickException:
-    return _NotFound(f"No batch was ever planned by a sink of the name {printable(name)}.")
+    return _NotFound(f"No sink of the name {printable(name)} has ever planned a batch.")
 
 
 def _say_decision(decision: Decision) -> None:

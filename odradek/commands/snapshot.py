@@ -1,4 +1,4 @@
-"""`odradek snapshot`: keep the state of a running broker, and bring it back."""
+"""`odradek snapshot`: snapshot the state of a running broker, and restore it."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from odradek.commands.groups import CommandGroup
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def snapshot() -> None:
-    """Keep the state of a running broker, and bring it back."""
+    """Snapshot the state of a running broker, and restore it."""
 
 
 @snapshot.command()
 @as_json
 @speaking
 def take(remote: Remote, as_json: bool) -> None:
-    """Take a snapshot of all nodes at one instant; clients notice nothing."""
+    """Take a snapshot of all nodes at one instant; clients are not affected."""
     found = remote.client.post("/v1/snapshots")
-    text = f"snapshot {found['id']} is taken: odradek snapshot restore {found['id']} brings it back"
+    text = f"snapshot {found['id']} is taken (to restore it: odradek snapshot restore {found['id']})"
     say_done(as_json, found, text)
 
 
@@ -29,7 +29,7 @@ def take(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def list_(remote: Remote, as_json: bool) -> None:
-    """List the snapshots, which are gone when the broker ends."""
+    """List the snapshots of the broker; they end with the broker."""
     found: list[dict[str, Any]] = remote.client.get("/v1/snapshots")["snapshots"]
     if as_json:
         say_json(found)
@@ -45,9 +45,9 @@ def list_(remote: Remote, as_json: bool) -> None:
 @as_json
 @speaking
 def restore(remote: Remote, snapshot_id: int, as_json: bool) -> None:
-    """Bring the broker back to a snapshot: what came after it is gone, and all connections are reset."""
+    """Restore a snapshot: later changes are lost, and all connections are reset."""
     found = remote.client.post(f"/v1/snapshots/{snapshot_id}/restore")
-    say_done(as_json, found, f"the broker is as in snapshot {snapshot_id}")
+    say_done(as_json, found, f"snapshot {snapshot_id} is restored")
 
 
 @snapshot.command()

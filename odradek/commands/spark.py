@@ -34,7 +34,7 @@ def jars() -> None:
     from odradek.spark.environment import connector_jars
 
     try:
-        with telling_waits(), waiting_for("the jars are not all downloaded yet"):
+        with telling_waits(), waiting_for("downloading the jars"):
             found = connector_jars()
         click.echo(",".join(map(str, found)))
     except OdradekError as error:
@@ -42,7 +42,7 @@ def jars() -> None:
 
 
 def _kills(option: str, text: str) -> Callable[[Command], Command]:
-    """An option that says how often something is killed."""
+    """Decorator: add an option for a number of kills."""
     return click.option(option, type=click.IntRange(min=0), default=2, show_default=True, help=text)
 
 
@@ -67,7 +67,7 @@ def _kills(option: str, text: str) -> Callable[[Command], Command]:
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the audit's report and tables here.  [default: they are deleted]",
 )
-@click.option("--seed", type=int, help="Seed of the moments of the kills.  [default: a random one]")
+@click.option("--seed", type=int, help="Seed of the times of the kills.  [default: random]")
 @_kills("--driver-kills", "Kills of Spark's driver.")
 @_kills("--worker-kills", "Kills of Python workers.")
 @_kills("--producer-kills", "Kills of the producer.")

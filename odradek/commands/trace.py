@@ -17,7 +17,7 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 _FILTERS = (
     ("--api", "Only requests of this API: EndTxn, Produce, …"),
     ("--node", "Only requests to this node."),
-    ("--connection", "Only requests on the connection of this number."),
+    ("--connection", "Only requests on the connection with this number."),
     ("--client-id", "Only requests with this client id."),
     ("--transactional-id", "Only requests about this transactional id."),
     ("--producer-id", "Only requests about this producer id."),
@@ -35,12 +35,12 @@ def _filters(function: _F) -> _F:
 
 
 class _HasOrders(click.Command):
-    """Its orders are options: where a word is typed, the option is meant."""
+    """A command whose actions are options, such as --start; suggests the option if the plain word is given."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for each in args[:1]:
             if each in ("start", "stop", "follow", "pcap"):
-                raise click.UsageError(f"{each} is no argument. Did you mean --{each}?", ctx)
+                raise click.UsageError(f"{each} is not an argument. Did you mean --{each}?", ctx)
         return super().parse_args(ctx, args)
 
 
@@ -57,7 +57,7 @@ class _HasOrders(click.Command):
     help="Write the trace as a capture file for Wireshark.",
 )
 @click.option(
-    "--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the newest N.  [default: 1000]"
+    "--limit", type=click.IntRange(1, ENTRIES_MAX), help="Show at most the latest N.  [default: 1000]"
 )
 @json_option("Print JSON lines with the complete requests and responses.")
 @_filters
@@ -73,7 +73,7 @@ def trace(
 ) -> None:
     """Show the requests that clients made, and the responses.
 
-    --follow starts the trace if it is off, and stops it again at the end.
+    --follow starts the trace if it is off, and then stops it again at the end.
 
     \b
     odradek trace --start
@@ -98,7 +98,7 @@ def _show(remote: Remote, as_json: bool, query: dict[str, Any]) -> None:
     for each in found:
         _say(each, as_json)
     if not found and not as_json and not remote.trace.status["running"]:
-        click.echo("the trace is off: odradek trace --start switches it on", err=True)
+        click.echo("the trace is off (to start it: odradek trace --start)", err=True)
 
 
 def _follow(remote: Remote, as_json: bool, filters: dict[str, str | None]) -> None:
@@ -114,6 +114,8 @@ def _say(told: dict[str, Any], as_json: bool) -> None:
     if as_json:
         say_json(told)
     elif "missed" in told:
-        click.echo(f"({told['missed']} missed: they came faster than they could be shown)", err=True)
+        click.echo(
+            f"({told['missed']} exchanges are missing: they came faster than they could be shown)", err=True
+        )
     else:
         say(told["line"])

@@ -1,4 +1,4 @@
-"""Tells on stderr what a command waits for: after 2 s, 10 s, a minute, and each five minutes; and at Ctrl-C."""
+"""Print to stderr what a command is waiting for: after 2 s, 10 s, a minute, then every five minutes, and at Ctrl-C."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from odradek.printable import printable
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 
 CLIENT_ID: Final = "odradek"
-"""Of the commands' requests."""
+"""Timeout of the commands' own requests, in seconds."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
 _NOTHING_WRONG: Final = ("nothing", "unknown", "unknown-group", "unknown-id", "group-empty", "lag")
-"""Causes of explanations that make no request wait."""
+"""Causes in explanations that do not make a request wait."""
 LOOK_S: Final = stretched(0.5)
-"""How long the control port may take for what holds a request."""
+"""Timeout of the query for what holds a request, in seconds."""
 
 
 @contextmanager
 def telling_waits(remote: Remote | None = None) -> Iterator[None]:
-    """While a command runs; ``remote``: the control port that it speaks to."""
+    """Context manager around a command; ``remote`` is the control port that the command uses."""
     pending, ended, lock = Pending(), threading.Event(), threading.Lock()
     teller = threading.Thread(target=_tell, args=(pending, ended, lock, remote), daemon=True)
     with watched(pending):
@@ -46,21 +46,21 @@ def telling_waits(remote: Remote | None = None) -> Iterator[None]:
 
 
 def _tell(pending: Pending, ended: threading.Event, lock: threading.Lock, remote: Remote | None) -> None:
-    # It sleeps until there can be a notice.
+    # The thread sleeps until the next notice can be due.
     while not ended.wait(pending.due_in_s(time.monotonic())):
         now, under_way = time.monotonic(), pending.steps[:1]
         if not under_way or not pending.is_due(now):
             continue
-        pending.told += 1
+        pending.notices += 1
         text, cause = pending.text(now), _looked_up(pending, remote)
         with lock, suppress(OSError, ValueError):
-            # It may have come to its end meanwhile.
+            # The wait may have ended in the meantime.
             if pending.steps[:1] == under_way and not ended.is_set():
                 click.echo(printable(f"{text}; {cause}" if cause else text), err=True)
 
 
 def _looked_up(pending: Pending, remote: Remote | None) -> str:
-    """The cause, as far as a control port at hand knows it."""
+    """The cause of the wait, if a control port is configured and knows it; else an empty string."""
     try:
         if remote is None:
             if not (os.environ.get(CONTROL_VARIABLE) or os.environ.get(PORT_VARIABLE)):
@@ -76,7 +76,7 @@ def _looked_up(pending: Pending, remote: Remote | None) -> str:
     if pending.where == client.url:
         return _that_hold(rules)
     step = next((each for each in reversed(list(pending.steps)) if each.where), None)
-    # The control port may be that of another cluster.
+    # The configured control port may belong to another cluster.
     if not any(same_port(pending.where, address) for each in nodes for address in _addresses(each)):
         return ""
     cause = cause_of(step, pending.names, pending.refusal, nodes, rules)
@@ -84,7 +84,7 @@ def _looked_up(pending: Pending, remote: Remote | None) -> str:
 
 
 def _explained(client: ControlClient, names: Mapping[str, Kind]) -> str:
-    """What the broker explains of the group or the transactional id whose requests it refuses; empty if nothing is wrong."""
+    """The broker's explanation for the group or the transactional id of the request; empty if there is no problem."""
     with suppress(OdradekError):
         for name, kind in names.items():
             found = client.get("/v1/explain", {kind: name}, timeout_s=LOOK_S)["explanations"]
@@ -94,7 +94,7 @@ def _explained(client: ControlClient, names: Mapping[str, Kind]) -> str:
 
 
 def explained_cause(explanations: Iterable[Mapping[str, Any]]) -> str:
-    """The first line of the first explanation of something wrong, and what ends it where that is a rule's release."""
+    """The first line of the first explanation with a problem, and the command that releases the rule if a rule causes it."""
     for each in explanations:
         if each["cause"] in _NOTHING_WRONG:
             continue
@@ -113,18 +113,18 @@ def cause_of(
     nodes: Iterable[Mapping[str, Any]],
     rules: Iterable[Mapping[str, Any]],
 ) -> str:
-    """What the broker's rules and nodes have to do with a wait, as its control port shows them; empty if nothing.
+    """Find the cause of a wait in the broker's rules and nodes, as its control port shows them; empty if there is none.
 
-    A rule that holds requests like the one of ``step``, or that holds a step of one of the ids ``names``, or that gives the
-    error of ``refusal``; a node that does not run.
+    Causes are a rule that holds requests like ``step``, or a step of one of the ids ``names``; a rule that returns the error
+    ``refusal``; and a node that does not run.
     """
     for rule in rules:
         for held in rule["held"]:
             if step is not None and held["at"] == step.what and held["client_id"] == CLIENT_ID:
-                return f"{_text(rule)} holds such a request: {_release(rule)}"
+                return f"{_text(rule)} holds such a request; {_release(rule)}"
         code = rule["rule"].get("action", {}).get("code")
         if refusal and code and rule["hits"] and f": {code}" in refusal:
-            return f"{_text(rule)} gives this error, {rule['hits']} times so far"
+            return f"{_text(rule)} returns this error, {rule['hits']} times so far"
     if found := rule_that_holds(names, rules):
         return found
     away = [each for each in nodes if each["state"] != "running"]
@@ -141,17 +141,17 @@ def rule_that_holds(
 ) -> str:
     """The first rule that holds a step or a request of one of these groups or transactional ids; empty if there is none.
 
-    ``partitions`` wait for a marker: the request that brings markers has no transactional id.
+    ``partitions`` wait for a marker, whose request (WriteTxnMarkers) has no transactional id.
     """
     for rule in rules:
         for held in rule["held"]:
             if held["at"] == "WriteTxnMarkers" and (
                 here := [at for at in held["partitions"] if at in partitions]
             ):
-                return f"{_text(rule)} holds {held['at']} for {' '.join(here)}: {_release(rule)}"
+                return f"{_text(rule)} holds {held['at']} for {' '.join(here)}; {_release(rule)}"
             for name in (held["transactional_id"], held["group"]):
                 if name is not None and name in names:
-                    return f"{_text(rule)} holds {held['at']} of {name}: {_release(rule)}"
+                    return f"{_text(rule)} holds {held['at']} of {name}; {_release(rule)}"
     return ""
 
 
@@ -160,7 +160,7 @@ def _text(rule: Mapping[str, Any]) -> str:
 
 
 def _release(rule: Mapping[str, Any]) -> str:
-    return f"`odradek fault release {rule['id']}` lets it happen"
+    return f"`odradek fault release {rule['id']}` releases it"
 
 
 def _addresses(node: Mapping[str, Any]) -> set[str]:
@@ -168,12 +168,12 @@ def _addresses(node: Mapping[str, Any]) -> set[str]:
 
 
 def same_port(one: str, other: str) -> bool:
-    """Two addresses of one port, of which each may name this machine in its own way."""
+    """Whether two addresses have the same port and may both be this machine."""
     hosts = [each.rpartition(":")[0].strip("[]") for each in (one, other)]
     ports = [each.rpartition(":")[2] for each in (one, other)]
     return ports[0] == ports[1] and (hosts[0] == hosts[1] or all(host in _LOCAL for host in hosts))
 
 
 def _that_hold(rules: Iterable[Mapping[str, Any]]) -> str:
-    """For a call of the control port, which may wait for what a rule holds."""
+    """The rules that hold something, for a call of the control port that may wait for it."""
     return "; ".join(f"{_text(each)} holds {len(each['held'])}" for each in rules if each["held"])

@@ -46,9 +46,7 @@ async def test_an_error_is_that_of_the_call(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn -> drop") as rule:
         with pytest.raises(odradek.FaultNotHit, match=r"0 of 1 hits after 0 s \(0 matched\)$"):
             await rule.wait_async(timeout_s=0)
-        with pytest.raises(
-            odradek.FaultNotHit, match=r"in a coroutine it is `await rule.wait_async\(...\)`$"
-        ):
+        with pytest.raises(odradek.FaultNotHit, match=r"in a coroutine, use `await rule.wait_async\(...\)`$"):
             rule.wait(timeout_s=0)
     with pytest.raises(odradek.TransactionNotReached, match="unknown"):
         await broker.transactions.wait_async("unknown", timeout_s=0)
@@ -86,7 +84,7 @@ async def test_all_calls_that_wait_have_their_form(broker: odradek.Broker) -> No
     name = type(broker).reset_async.__name__
     assert (name, type(broker).reset_async.__doc__) == (
         "reset_async",
-        "``reset`` for coroutines: the event loop goes on meanwhile.",
+        "``reset`` as a coroutine: the event loop keeps running while it waits.",
     )
 
 

@@ -129,7 +129,7 @@ def test_a_healthy_broker_announces_apis(answer_once: Callable[[bytes], str]):
     [
         (b"", "closed the connection"),
         (b"HTTP/1.1 400 Bad Request\r\n\r\n", "an HTTP server responds there"),
-        (b"\x15\x03\x03\0\2\2\x46", "wants TLS"),
+        (b"\x15\x03\x03\0\2\2\x46", "requires TLS"),
         (b"\x7f\xff\xff\xff", "is not Kafka's"),
         (framed(struct.pack(">ihi", 1, 35, 0)), "error code 35"),
         (framed(struct.pack(">ihi", 2, 0, 1)), "error code 0"),

@@ -319,7 +319,7 @@ def test_nodes_are_listed_killed_stopped_and_started(broker: package.Broker) -> 
     assert headings.split() == ["NODE", "STATE", "ADVERTISED", "SKEW", "CONNECTIONS", "LEADS"]
     assert [row.split()[:2] for row in rows] == [["1", "running"], ["2", "running"]]
     assert any("orders" in row for row in rows)
-    assert "node start 2 starts it again" in said(broker, "node", "kill", "2")
+    assert "node start 2" in said(broker, "node", "kill", "2")
     assert json.loads(said(broker, "node", "list", "--json"))[1]["state"] == "killed"
     done = run(broker, "node", "stop", "2")
     assert (done.returncode, done.stderr) == (1, "Error: node 2 is killed, not running\n")

@@ -294,6 +294,6 @@ def test_gone(odradek_broker, odradek_faults):
     for arguments in (["-o", "odradek_unhit=fail"], ["-W", "error::pytest.PytestWarning"]):
         failed = run_pytest(tmp_path, "-k", "hit", *arguments)
         assert "1 failed, 1 passed" in failed.stdout, failed.stdout
-        assert "the test has passed, with rules without a hit:" in failed.stdout
+        assert "the test passed, with rules without a hit:" in failed.stdout
     wrong = run_pytest(tmp_path, "-o", "odradek_unhit=maybe")
     assert "odradek_unhit is 'maybe', not warn or fail or ignore" in wrong.stderr

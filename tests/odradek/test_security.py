@@ -125,9 +125,7 @@ def test_without_tls_and_sasl_there_is_nothing_but_the_address_and_the_protocol(
 
 
 def test_a_library_that_is_unknown_is_refused():
-    with pytest.raises(
-        ValueError, match="there is no library 'sarama' here, only librdkafka, java, aiokafka"
-    ):
+    with pytest.raises(ValueError, match="unknown library: 'sarama' \\(known: librdkafka, java, aiokafka"):
         told("sarama")
 
 
@@ -154,7 +152,7 @@ def test_the_broker_reads_the_users_that_python_names(password: str, mechanism: 
         ({"users": {" ": "x"}}, "is not the name of a user"),
         ({"users": {"a": "hunter2\nx"}}, "the password of a is empty, or has several lines"),
         ({"users": {"a": ""}}, "the password of a is empty"),
-        ({"users": {"a": "hunter2"}, "mechanism": "GSSAPI"}, "there is no mechanism GSSAPI, only PLAIN"),
+        ({"users": {"a": "hunter2"}, "mechanism": "GSSAPI"}, "unknown mechanism: GSSAPI"),
         ({"mechanism": "PLAIN"}, "a mechanism needs users"),
     ],
 )
@@ -211,7 +209,7 @@ def test_what_is_wrong_is_refused(broker: odradek.Broker, tmp_path: Path):
     untrusted = refused(without_authority)
     assert untrusted.code() in (KafkaError._SSL, KafkaError._TRANSPORT)
     assert "certificate verify failed" in untrusted.str()
-    with pytest.raises(ValueError, match="which password"):
+    with pytest.raises(ValueError, match="no password for"):
         broker.client_config("carol")
 
 
@@ -230,7 +228,7 @@ def test_a_running_broker_tells_all_but_the_password(broker: odradek.Broker):
         "bootstrap.servers": running.bootstrap_servers,
     }
     assert running.client_config("alice", "x", ca="/copied/ca.pem")["ssl.ca.location"] == "/copied/ca.pem"
-    with pytest.raises(ValueError, match="a listener with SASL_SSL needs a user and a password"):
+    with pytest.raises(ValueError, match="a SASL_SSL listener requires a user and a password"):
         running.client_config()
 
 
@@ -298,7 +296,7 @@ def test_with_an_authorizer_the_nodes_may_write_markers_and_a_user_what_it_is_al
 
 def test_a_broker_without_tls_and_sasl_has_no_certificates_and_no_users():
     broker = odradek.Broker()
-    with pytest.raises(odradek.OdradekError, match="give it tls=True"):
+    with pytest.raises(odradek.OdradekError, match="start it with tls=True"):
         _ = broker.authority
     with pytest.raises(odradek.BrokerFailed, match="has not been started"):
         broker.client_config()

@@ -67,7 +67,7 @@ def test_a_word_that_is_near_to_nothing_names_nothing() -> None:
 def test_a_clock_does_not_go_back(words: list[str]) -> None:
     done = typed("clock", "advance", *words)
     assert done.exit_code == 2
-    assert "-7d: the clock goes forward only; `odradek node skew ID -7d`" in done.output
+    assert "-7d: the clock can only be advanced; `odradek node skew ID -7d`" in done.output
 
 
 @pytest.mark.parametrize("words", ["clock advance 7 d", "clock advance 7 d --only ids"])
@@ -85,7 +85,7 @@ def test_the_orders_of_the_trace_are_options(word: str) -> None:
 def test_a_port_of_kafka_is_no_control_port(broker: package.Broker) -> None:
     done = typed("fault", "list", ODRADEK_CONTROL=f"http://{broker.bootstrap_servers}")
     assert done.exit_code == 3
-    assert "without a response, as the port of Kafka's clients does" in done.output
+    assert "without a response, as the port for Kafka clients does" in done.output
 
 
 def test_produce_takes_a_partition_as_consume_does(broker: package.Broker) -> None:
