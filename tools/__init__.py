@@ -1,1 +1,1 @@
-"""The commands that speak Kafka's protocol, to any Kafka: topics, records, groups, transactions; and its files."""
+"""The commands that speak Kafka's protocol with any Kafka cluster, or read its files."""

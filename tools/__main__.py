@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-# The command, and the module that holds it under the same name (a dash is an underscore there).
+# Each command with its module, which has the command under the same name (with _ for -).
 COMMANDS: Final = {
     "acl": "tools.commands.acl",
     "bench": "tools.commands.bench",
@@ -29,14 +29,14 @@ COMPLETION: Final = "_ODRADEK_COMPLETE"
 
 
 def main(arguments: list[str]) -> None:
-    """Run one command; the process ends with its exit code."""
-    # kio imports hypothesis wherever it is installed, and structlog rich: for nothing that a command uses.
+    """Run one command, and exit with its code."""
+    # kio imports hypothesis if it is installed, and structlog imports rich. Both are slow, and no command needs them.
     for name in ("hypothesis", "structlog"):
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]
     name = arguments[0]
     command: click.Command = getattr(import_module(COMMANDS[name]), name.replace("-", "_"))
     if COMPLETION in os.environ:
-        # The shell asks what may follow at Tab; its words, in variables, begin with `odradek`.
+        # The shell asks for completions; its words are in environment variables, and begin with `odradek`.
         from odradek.commands.completing import attach
         from tools.commands.completing import from_cluster
 

@@ -1,4 +1,4 @@
-"""The control port of the cluster that a command asks, where the variables name one: its clock, its trace."""
+"""The control port of the cluster that a command uses, if an environment variable configures one: its clock, its trace."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ __all__ = ["Ages", "control_of"]
 
 
 def control_of(cluster: Cluster) -> Remote | None:
-    """The broker of ODRADEK_CONTROL (or ODRADEK_CONTROL_PORT) if it is this cluster; None for any other cluster.
+    """The control port of ODRADEK_CONTROL (or ODRADEK_CONTROL_PORT) if it belongs to this cluster; None for any other
+    cluster.
 
-    ``ToolError`` if the control port refuses the call, for want of a token for instance.
+    Raises ``ToolError`` if the control port rejects the call, for instance because the token is missing.
     """
     if not (os.environ.get(CONTROL_VARIABLE) or os.environ.get(PORT_VARIABLE)):
         return None
@@ -30,23 +31,23 @@ def control_of(cluster: Cluster) -> Remote | None:
         remote = connect()
         return remote if remote.cluster_id == cluster.cluster_id else None
     except ControlUnreachable:
-        # The cluster itself responds: it is another than the one that the variable names.
+        # The cluster itself responds, so it is not the one whose control port is unreachable.
         return None
     except OdradekError as error:
         raise ToolError(str(error)) from None
 
 
 FUTURE_MS: Final = 60_000
-"""By so much the clocks of two machines may differ without a word."""
+"""Difference between the clocks of two machines that is tolerated silently, in ms."""
 
 
 class Ages:
-    """For how long transactions have been open: by the clock of a broker of ours, which may be advanced; else by our own."""
+    """How long transactions have been open, by the clock of our broker (which may be advanced), else by the local clock."""
 
     def __init__(
         self, cluster: Cluster, known: Mapping[tuple[str, int | None], int | None] | None = None
     ) -> None:
-        """``known`` are ages in milliseconds by id and start; None: the control port of the cluster is asked for them."""
+        """``known`` maps (id, start) to ages in milliseconds; None: query the control port of the cluster."""
         if known is None:
             remote = control_of(cluster)
             try:
@@ -57,11 +58,11 @@ class Ages:
         self._open_ms = known
 
     def known_open_ms(self, at: Transaction) -> int | None:
-        """By the broker's clock, negative where it begins in the future; None where no broker of ours can be asked."""
+        """Age by the broker's clock in ms, negative for a start in the future; None without a control port."""
         return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
-        """As its time-out counts, in milliseconds; negative where it begins in the future, 0 where none is open."""
+        """Age in ms that counts towards the timeout; negative for a start in the future, 0 if no transaction is open."""
         if at.start_ms is None:
             return 0
         if (by_broker := self.known_open_ms(at)) is not None:
@@ -70,7 +71,7 @@ class Ages:
         return by_us if by_us < -FUTURE_MS else max(0, by_us)
 
     def future(self, at: Transaction) -> str:
-        """``4 min 58 s in the future of the coordinator's clock``; empty for a transaction that has begun."""
+        """``4 min 58 s in the future of the coordinator's clock``; empty unless the start is in the future."""
         open_ms = self.open_ms(at)
         if open_ms >= 0:
             return ""

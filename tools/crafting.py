@@ -1,8 +1,8 @@
-"""Partition directories made of a few words: the logs that a reader meets seldom.
+"""Partition directories from a short description, with logs that programs rarely see.
 
     batches(words("commit 2, abort 1, gap 3, open 1"), now_ms)
 
-Each word makes batches or takes offsets, one after the other. The records say which word made them: `commit-0`, `commit-1`.
+Each word appends batches or skips offsets. The records contain the word that wrote them: `commit-0`, `commit-1`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from tools.old_messages import build_message
 
 COUNT_MAX: Final = 10_000
 FIRST_PRODUCER_ID: Final = 1000
-"""Each transaction has a producer of its own, of epoch 0."""
+"""Producer id of the first transaction; each has its own id, with epoch 0."""
 UNKNOWN_CONTROL_TYPE: Final = 99
 _SEGMENT: Final = "00000000000000000000.log"
 _CRC: Final = slice(17, 21)
@@ -40,7 +40,7 @@ _CRC: Final = slice(17, 21)
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of the text, and how often."""
+    """A word of the description with its number."""
 
     name: str
     count: int
@@ -48,7 +48,7 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class Crafted:
-    """What a word has written: bytes of the log, none for offsets that are left out."""
+    """The bytes that a word appended to the log; empty for skipped offsets."""
 
     word: Word
     first_offset: int
@@ -57,23 +57,23 @@ class Crafted:
 
 
 def words(text: str) -> list[Word]:
-    """``commit 2, gap, open 1`` as words; ``ToolError`` for one that is none."""
+    """Parse ``commit 2, gap, open 1``. Raises ``ToolError`` for an unknown word."""
     found = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         match = re.fullmatch(r"([a-z-]+)(?:\s+(\d{1,9}))?", each)
         if match is None or match[1] not in WORDS:
-            raise ToolError(f"{each!r} is no word: there is {', '.join(WORDS)}, each with a number")
+            raise ToolError(f"unknown word: {each!r} (known: {', '.join(WORDS)}, each with a number)")
         count = int(match[2] or 1)
         if not 1 <= count <= COUNT_MAX:
-            raise ToolError(f"{each!r}: a number from 1 to {COUNT_MAX}")
+            raise ToolError(f"{each!r}: expected a number from 1 to {COUNT_MAX}")
         found.append(Word(match[1], count))
     if not found:
-        raise ToolError("there is no word")
+        raise ToolError("the description is empty")
     return found
 
 
 def batches(wanted: list[Word], now_ms: int) -> Iterator[Crafted]:
-    """What each word writes, from offset 0 on; pure."""
+    """The bytes of each word, from offset 0 on. Pure."""
     offset = 0
     for number, word in enumerate(wanted):
         data, end = WORDS[word.name](_At(word, offset, FIRST_PRODUCER_ID + number, now_ms))
@@ -83,7 +83,7 @@ def batches(wanted: list[Word], now_ms: int) -> Iterator[Crafted]:
 
 @dataclass(frozen=True, slots=True)
 class _At:
-    """Where a word stands: its first offset, the producer of its transaction, the time of its records."""
+    """The context of a word: its first offset, the producer of its transaction, the timestamp of its records."""
 
     word: Word
     offset: int
@@ -110,7 +110,7 @@ class _At:
 
 
 _Made = tuple[bytes, int]
-"""Bytes, and the offset behind them."""
+"""The bytes, and the next offset."""
 
 
 def _plain(at: _At) -> _Made:
@@ -143,7 +143,7 @@ def _empty(at: _At) -> _Made:
 
 
 def _control(at: _At) -> _Made:
-    """Of no producer, as those of Kafka's that are no markers; version 0 of a type that no release has."""
+    """Control batch without a producer, as Kafka's that are not markers; version 0 of a type that no release has."""
     key = Struct(">hh").pack(0, UNKNOWN_CONTROL_TYPE)
     made = [
         build_batch([(at.now_ms, key, b"")], base_offset=offset, leader_epoch=0, control=True)
@@ -159,7 +159,7 @@ def _bad_crc(at: _At) -> _Made:
 
 
 def _old_format(at: _At) -> _Made:
-    """Messages of format 1, as brokers from Kafka 0.10 to 0.11 wrote them."""
+    """Messages of format 1, as brokers of Kafka 0.10 wrote them."""
     made = [build_message(at.offset + number, at.now_ms, value) for number, value in enumerate(at.values())]
     return b"".join(made), at.end
 
@@ -178,9 +178,9 @@ WORDS: Final[dict[str, Callable[[_At], _Made]]] = {
 
 
 def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> None:
-    """A partition's directory, with what a clean stop leaves beside the log. ``ToolError`` if it has files already.
+    """Write a partition's directory, with the files that a clean shutdown leaves. Raises ``ToolError`` if it is not empty.
 
-    A log with messages of format 1 has no indexes: Kafka builds them at its start.
+    A log with messages of format 1 gets no indexes; Kafka builds them at its start.
     """
     if directory.exists() and any(directory.iterdir()):
         raise ToolError(f"{directory} is not empty")
@@ -188,7 +188,7 @@ def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> Non
         directory.mkdir(parents=True, exist_ok=True)
         names = {each.word.name for each in crafted}
         log = directory / _SEGMENT
-        # With the right CRCs while the indexes are built.
+        # Correct CRCs while the indexes are built; the crafted bytes are written afterwards.
         log.write_bytes(b"".join(sound(each).data for each in crafted))
         topic_id = uuid4()
         if "old-format" in names:
@@ -203,7 +203,7 @@ def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> Non
 
 
 def sound(each: Crafted) -> Crafted:
-    """The same with the CRC that belongs to it."""
+    """A copy with a correct CRC."""
     if each.word.name != "bad-crc":
         return each
     batch = bytearray(each.data)

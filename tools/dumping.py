@@ -1,4 +1,4 @@
-"""The files of a partition directory as rows for programs and people: what `odradek dump` prints."""
+"""Parse the files of a partition directory into rows, which `odradek dump` prints."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ _LOG: Final = re.compile(r"(\d{20})(?:-\d{10})?\.(log|index|timeindex|txnindex|s
 
 
 class UnknownFile(Exception):
-    """Not a file of a log."""
+    """The file is not a log file of a known type."""
 
 
 def rows_of(path: Path, *, records: bool) -> Iterator[Row]:
-    """The content of a file, in order; ``records`` adds the records of each batch. ``UnknownFile`` for other files."""
+    """The content of a file, in order. ``records`` adds the records of each batch.
+
+    Raises ``UnknownFile`` for other files.
+    """
     match = _LOG.fullmatch(path.name)
     if path.name in ("leader-epoch-checkpoint", "partition.metadata"):
         yield from ({"line": line} for line in path.read_text().splitlines())
@@ -49,7 +52,7 @@ def rows_of(path: Path, *, records: bool) -> Iterator[Row]:
 
 
 def _mapped(path: Path) -> Buffer:
-    """The file without a copy of it in memory: a segment has a gigabyte."""
+    """Map the file into memory instead of reading it: a segment may have a gigabyte."""
     with path.open("rb") as file:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
 
@@ -69,7 +72,7 @@ def _batches(data: Buffer, decode: Callable[[Record], Row], *, records: bool) ->
             if batch is None:
                 yield {
                     "position": position,
-                    "damaged": f"{len(view) - position} bytes at the end are no whole batch",
+                    "damaged": f"{len(view) - position} bytes at the end are not a complete batch",
                 }
                 return
             position = batch.start + batch.size
@@ -151,7 +154,7 @@ def _control(batch: RecordBatch, record: Record) -> Row:
 
 
 def _decoder(directory: str) -> Callable[[Record], Row]:
-    """How the records of a partition are read, by the topic in its directory's name."""
+    """The decoder for the records of a partition, chosen by the topic in its directory's name."""
     topic = directory.rpartition("-")[0]
     known: dict[str, Callable[[Record], Row]] = {
         "__consumer_offsets": _group_record,
@@ -228,7 +231,7 @@ def _entries(data: bytes, base: int, kind: str) -> Iterator[Row]:
                 "last_stable_offset": stable,
             }
     if whole < len(data):
-        yield {"position": whole, "damaged": f"{len(data) - whole} bytes at the end are no whole entry"}
+        yield {"position": whole, "damaged": f"{len(data) - whole} bytes at the end are not a complete entry"}
 
 
 def _producers(data: bytes) -> Iterator[Row]:
@@ -243,7 +246,7 @@ def _producers(data: bytes) -> Iterator[Row]:
 
 
 def line_of(row: Row) -> str:
-    """A row for people: a batch flush left, its records below it."""
+    """A row as text: a batch without indentation, its records indented below it."""
     if "damaged" in row and "base_offset" not in row:
         return f"DAMAGED at {row.get('position', '?')}: {row['damaged']}"
     if "base_offset" in row:

@@ -1,4 +1,4 @@
-"""Messages of format 0 and 1, which brokers before Kafka 0.11 wrote: for files alone, no broker here keeps them.
+"""Messages of format 0 and 1, which brokers before Kafka 0.11 wrote: only for files, our broker does not store them.
 
 offset 8, size 4 | CRC-32 4, magic 1, attributes 1, timestamp 8 (format 1), key, value: length 4 (-1: null) and bytes
 """
@@ -22,11 +22,11 @@ NO_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class OldMessage:
-    """One message; of a compressed one the value holds others."""
+    """One message. The value of a compressed one contains other messages."""
 
     offset: int
     size: int
-    """With offset and size."""
+    """Size in bytes, including offset and size fields."""
     magic: int
     crc: int
     crc_valid: bool
@@ -37,7 +37,7 @@ class OldMessage:
 
     @classmethod
     def parse(cls, buffer: memoryview, start: int) -> Self | None:
-        """The message that begins at ``start``; None if what is there is of another format, or cut off."""
+        """The message at ``start``; None if there is another format, or the message is truncated."""
         try:
             offset, length, crc, magic, attributes = _HEAD.unpack_from(buffer, start)
             end = start + _OVERHEAD + length
@@ -62,7 +62,7 @@ def _field(buffer: memoryview, at: int) -> tuple[bytes | None, int]:
 
 
 def build_message(offset: int, timestamp_ms: int, value: bytes) -> bytes:
-    """A message of format 1 without a key, not compressed."""
+    """An uncompressed message of format 1 without a key."""
     body = _TIMESTAMP.pack(timestamp_ms) + _LENGTH.pack(-1) + _LENGTH.pack(len(value)) + value
     message = bytearray(_HEAD.pack(offset, _HEAD.size - _OVERHEAD + len(body), 0, 1, 0) + body)
     message[_OVERHEAD:_CRC_FROM] = crc32(message[_CRC_FROM:]).to_bytes(4, "big")

@@ -12,7 +12,7 @@ __all__ = ["duration_text", "id_text", "text_of", "time_text"]
 
 
 def text_of(data: bytes | None) -> str:
-    """A key or value for a terminal: UTF-8 made printable, else hexadecimal; null is ``null``."""
+    """A key or value for a terminal: printable UTF-8, else hexadecimal; null is ``null``."""
     if data is None:
         return "null"
     try:
@@ -22,7 +22,7 @@ def text_of(data: bytes | None) -> str:
 
 
 def data_json(name: str, data: bytes | None) -> dict[str, str | None]:
-    """A key or value for a program: what is no UTF-8 stands under another name, in hexadecimal."""
+    """A key or value for JSON. Bytes that are not UTF-8 have another field name, and are hexadecimal."""
     if data is None:
         return {name: None}
     try:

@@ -102,7 +102,7 @@ def test_a_hanging_transaction_is_made_found_and_committed(run: Run) -> None:
     assert json.loads(run("txn", "commit", *where, "--dry-run", "--json"))["readable_if_committed"] == 2
     run("txn", "commit", *where)
     eventually(lambda: [each["value"] for each in objects(run("consume", "hung", "--json"))] == ["a", "b"])
-    assert run("txn", "find-hanging") == "no transaction hangs\n"
+    assert run("txn", "find-hanging") == "no hanging transactions\n"
 
 
 def test_offsets_of_a_group_are_reset_and_its_lag_is_explained(run: Run) -> None:

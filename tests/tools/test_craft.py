@@ -40,11 +40,11 @@ def test_words_are_read_with_their_numbers() -> None:
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("", "there is no word"),
-        ("commit 2, comit 1", "'comit 1' is no word: there is plain, commit, abort, open, gap"),
-        ("commit two", "'commit two' is no word"),
-        ("gap 0", "'gap 0': a number from 1 to 10000"),
-        ("gap 10001", "'gap 10001': a number from 1 to 10000"),
+        ("", "the description is empty"),
+        ("commit 2, comit 1", "unknown word: 'comit 1' \\(known: plain, commit, abort, open, gap"),
+        ("commit two", "unknown word: 'commit two'"),
+        ("gap 0", "'gap 0': expected a number from 1 to 10000"),
+        ("gap 10001", "'gap 10001': expected a number from 1 to 10000"),
     ],
 )
 def test_what_is_no_word(spec: str, message: str) -> None:

@@ -114,11 +114,11 @@ def test_damage_is_named_with_its_place(partition: Path, damage: str) -> None:
     done = run(partition)
     assert done.exit_code == 1
     assert "DAMAGED" in done.output
-    assert {"crc": "is wrong", "torn": "are no whole batch", "magic": "magic 9"}[damage] in done.output
+    assert {"crc": "is wrong", "torn": "are not a complete batch", "magic": "magic 9"}[damage] in done.output
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1")
     assert "not a .log, .index" in run(tmp_path / "meta.properties").output
-    assert "name a partition's directory" in run(tmp_path).output
+    assert "give a partition's directory" in run(tmp_path).output
     assert run(tmp_path / "nothing").exit_code == 2

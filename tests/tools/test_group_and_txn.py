@@ -81,7 +81,7 @@ def test_transactions_are_listed_described_left_open_and_aborted(
     assert (listed["x1-done"]["state"], listed["x1-done"]["start_ms"]) == ("CompleteCommit", None)
     assert (listed["x1-open"]["state"], listed["x1-open"]["partitions"]) == ("Ongoing", ["x1-0"])
     assert "x1-done" not in run("txn", "list", "--state", "Ongoing")
-    assert "there is no state Done: there is Empty, Ongoing" in refused("txn", "list", "--state", "Done")[1]
+    assert "unknown state: Done (known: Empty, Ongoing" in refused("txn", "list", "--state", "Done")[1]
     described = run("txn", "describe", "x1-open")
     assert "transaction.timeout.ms 50000" in described
     assert "times out in" in described

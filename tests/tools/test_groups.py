@@ -106,7 +106,7 @@ def test_an_offset_that_an_open_transaction_commits_is_pending(
     monkeypatch.setattr("tools.client.cluster.RETRY_S", -1)
     assert refused("consume", f"{name}/0", "-g", name) == (
         1,
-        "Error: group unstable, of whose offset in unstable-0 an open transaction will decide: UNSTABLE_OFFSET_COMMIT\n",
+        "Error: group unstable, whose offset in unstable-0 depends on an open transaction: UNSTABLE_OFFSET_COMMIT\n",
     )
     monkeypatch.undo()
     producer.commit_transaction()

@@ -35,7 +35,7 @@ def test_a_transaction_that_its_coordinator_will_end_does_not_hang(state: str) -
 @pytest.mark.parametrize("state", ["Empty", "CompleteCommit", "CompleteAbort", "Dead"])
 def test_a_transaction_whose_coordinator_has_ended_it_hangs(state: str) -> None:
     (found,) = unexpected([AT], known(state, ("t", 0)))
-    assert found.why == f"for its coordinator, node 2, i is {state}, without t-0"
+    assert found.why == f"coordinator node 2 has i in {state}, without t-0"
 
 
 def test_a_producer_that_no_coordinator_knows_hangs() -> None:
@@ -79,12 +79,12 @@ def test_a_hanging_transaction_is_found_listed_and_aborted(run: Run, hung: Calla
     assert {("h1", "Empty"), ("h1", "Hanging"), ("h1-open", "Ongoing")} <= listed
     assert command in run("txn", "list")
     assert "Empty" not in run("txn", "list", "--state", "Hanging")
-    sentence = f"a transaction of its producer hangs in h1-0 from offset {start} on; to abort it: {command}\n"
+    sentence = f"a transaction of its producer hangs in h1-0 from offset {start}; to abort it: {command}\n"
     assert run("txn", "describe", "h1").endswith(f"  {sentence}")
     assert run("txn", "abort", "h1").endswith(f" now\n{sentence}")
     assert command not in run("txn", "list", "--state", "Ongoing")
     run(*command.split()[1:])
-    assert run("txn", "find-hanging", "-t", "h1") == "no transaction hangs\n"
+    assert run("txn", "find-hanging", "-t", "h1") == "no hanging transactions\n"
     run("txn", "abort", "h1-open")
 
 
@@ -123,7 +123,7 @@ def test_no_verdict_while_a_coordinator_is_away(
     assert found.hanging == []
     (sentence,) = found.unknown
     assert sentence.startswith(f"h4-0@{start}: producer ")
-    assert sentence.endswith(" may hang: a coordinator is away")
+    assert sentence.endswith(" may hang: a coordinator is unavailable")
     run("txn", "abort", "--partition", "h4/0", "--start-offset", str(start))
 
 
@@ -155,7 +155,7 @@ def test_a_dry_run_shows_what_each_marker_reveals_and_writes_nothing(
         " 0 has 6 records, at offsets 2 to 7",
         *(f"  h7-0@{2 + number}  -  {value}" for number, value in enumerate("cdefg")),
         "  and 1 more",
-        "commit: readers with read_committed get 6 records of it and 2 records of others, up to offset 13",
+        "commit: read_committed consumers get 6 records of it and 2 records of others, up to offset 13",
         "abort: they get 2 records of others, up to offset 13, and never its 6 records",
     ]
     view = json.loads(run("txn", "commit", *where, "--json"))
@@ -176,12 +176,12 @@ def test_a_dry_run_names_the_transactions_before_and_behind(run: Run, hung: Call
     run("produce", "h8", "e")
     planned = run("txn", "abort", "--partition", "h8/0", "--start-offset", str(first), "--dry-run")
     assert (
-        "commit: readers with read_committed get 1 record of it and 0 records of others, up to offset 3\n"
+        "commit: read_committed consumers get 1 record of it and 0 records of others, up to offset 3\n"
         in planned
     )
     assert "\nthere they stop at the open transaction of producer " in planned
     behind = run("txn", "abort", "--partition", "h8/0", "--start-offset", "3", "--dry-run")
-    assert "either marker: readers with read_committed still stop at 2, where" in behind
+    assert "either marker: read_committed consumers still stop at 2, where" in behind
     assert "it does not hang: h8-open is Ongoing at its coordinator, node " in behind
     run("txn", "abort", "--partition", "h8/0", "--start-offset", str(first))
     run("txn", "abort", "h8-open")
@@ -207,7 +207,7 @@ def test_a_marker_is_written_while_a_coordinator_is_away(
 
     monkeypatch.setattr(txn_ends, "list_transactions", away)
     assert run("txn", "abort", "--partition", "h12/0", "--start-offset", str(start)).splitlines()[1:] == [
-        "whether it hangs is not known: node 2 is not running"
+        "could not determine whether it hangs: node 2 is not running"
     ]
 
 
@@ -229,5 +229,5 @@ def test_a_node_that_is_away_is_named(cluster: Cluster, run: Run, monkeypatch: p
     monkeypatch.setattr(Cluster, "ask_node", away)
     found = find_hanging(cluster, ["h10"])
     (sentence,) = found.unknown
-    assert sentence.endswith(" and 5 more could not be looked at: node 2 is not running")
+    assert sentence.endswith(" and 5 more could not be queried: node 2 is not running")
     assert len(sentence.partition(" and ")[0].split()) == 5

@@ -17,7 +17,7 @@ from tools.explain.hidden import SHOWN_MAX, Hidden, Stops, sentences
 
 ETL = Transaction("etl-3", "Ongoing", 5, 0, 1, 60_000, 1_795_904_000_000, (("orders", 0),))
 OPEN = Hidden("orders", 0, stable=12, end=20, producer_id=5, known=ETL)
-MORE = "`odradek explain orders/0` says more"
+MORE = "`odradek explain orders/0` explains it"
 
 
 def test_aborted_records_are_counted() -> None:

@@ -140,7 +140,7 @@ def test_wrong_options_are_refused(run: Run, refused: Callable[..., tuple[int, s
     run("topic", "create", "r11-format")
     run("produce", "r11-format", "x")
     code, message = refused("consume", "r11-format", "--format", "%q")
-    assert (code, "--format: there is no %q" in message) == (2, True)
+    assert (code, "--format: unknown placeholder %q" in message) == (2, True)
     assert "there is no topic none" in refused("consume", "none")[1]
     run("topic", "create", "r11")
     expected = (1, "Error: r11-0: offset 7 is out of range: the log begins at 0 and ends at 0\n")

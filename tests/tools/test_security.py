@@ -106,7 +106,7 @@ def test_kafkas_own_tools_take_a_file_or_properties(secured: package.Broker, wri
         (
             {"sasl.mechanism": "OAUTHBEARER", "sasl.oauthbearer.token": "t"},
             1,
-            "does not take OAUTHBEARER, but PLAIN, ",
+            "does not support OAUTHBEARER, only PLAIN, ",
         ),
         ({"sasl.jaas.config": 'M required username="alice" password="hunter3";'}, 1, "Authentication failed"),
         (
@@ -147,7 +147,7 @@ def test_what_a_listener_wants_is_guessed_without_a_configuration(
     with package.Broker(**security) as broker:
         done = on(broker, "topic", "list")
         assert done.exit_code == 3
-        assert f"does its listener want {wanted}? See --command-config" in done.stderr
+        assert f"does its listener require {wanted}? See --command-config" in done.stderr
         healthy = CliRunner().invoke(main, ["health", "-b", broker.bootstrap_servers])
         assert healthy.exit_code == 0, healthy.output
 
@@ -169,9 +169,9 @@ def test_a_key_store_is_read_where_clients_need_a_certificate(write: Write) -> N
             assert done.exit_code == 0, done.output
             arguments = ["health", "-b", broker.bootstrap_servers, "--command-config", write(properties)]
             assert CliRunner().invoke(main, arguments).exit_code == 0
-        with pytest.raises(BadClientSettings, match="`keytool -importkeystore` makes PKCS12 of it"):
+        with pytest.raises(BadClientSettings, match="with `keytool -importkeystore`"):
             key_store_pem(broker.authority.client_keystore_jks, broker.authority.password)
-        with pytest.raises(BadClientSettings, match="it is no trust store, for it has a private key"):
+        with pytest.raises(BadClientSettings, match="it contains a private key, so it is not a trust store"):
             trust_store_pem(broker.authority.client_keystore_jks, None)
         for password, state in (("wrong", "wrong"), (None, "missing")):
             with pytest.raises(BadClientSettings, match=f"its password is {state}"):

@@ -116,7 +116,10 @@ def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int,
 def test_without_a_broker_it_says_how_to_have_one(refused: Callable[..., tuple[int, str]]) -> None:
     code, message = refused("topic", "list", KAFKA_BOOTSTRAP_SERVERS="", KAFKA_LISTENERS="PLAINTEXT://:1")
     assert code == 3
-    assert "localhost:1: Connection refused (`odradek serve` starts a broker; --bootstrap or" in message
+    assert (
+        "localhost:1: Connection refused (`odradek serve` starts a broker; set another address with --bootstrap or"
+        in message
+    )
 
 
 def test_a_listener_that_never_responds_is_not_waited_for_as_a_slow_request_is(

@@ -1,1 +1,1 @@
-"""A Kafka client for the command line: one request at a time, over blocking sockets."""
+"""A Kafka client for the command line: blocking sockets, one request in flight."""

@@ -1,4 +1,4 @@
-"""ACLs: who may do what with which resource (KIP-11, KIP-290)."""
+"""ACLs: list, add and remove (KIP-11, KIP-290)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Acl:
-    """An ACL, by Kafka's names; as a filter with ANY, and None for any text."""
+    """An ACL with Kafka's names. As a filter, ANY and None match everything."""
 
     resource: str
     name: str | None
@@ -74,7 +74,7 @@ def list_acls(cluster: Cluster, filters: Iterable[Acl]) -> list[Acl]:
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> None:
-    """Add ACLs; one that is there already is no error."""
+    """Add ACLs. One that already exists is not an error."""
     creations = [
         AclCreation(
             resource_type=RESOURCES.index(each.resource),
@@ -93,7 +93,7 @@ def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> None:
 
 
 def remove_acls(cluster: Cluster, filters: Iterable[Acl]) -> list[Acl]:
-    """Delete the ACLs that match one of the filters; returns them."""
+    """Delete the ACLs that match one of the filters. Returns the deleted ACLs."""
     request = DeleteAclsRequest(filters=[DeleteAclsFilter(**_filter(each)) for each in filters])
     removed: set[Acl] = set()
     for result in cluster.ask_controller("delete_acls", request).filter_results:
@@ -130,5 +130,5 @@ def _acl(resource: int, name: str, pattern: int, acl: Any) -> Acl:
 
 
 def _named(names: Sequence[str], number: int) -> str:
-    """A newer broker may have more."""
+    """The name of a number; a newer broker may have names that this client does not know."""
     return names[number] if 0 <= number < len(names) else f"{number}"

@@ -1,4 +1,4 @@
-"""A Kafka cluster as a client sees it: which node leads a partition, which node coordinates an id."""
+"""A client for a Kafka cluster, which finds leaders and coordinators."""
 
 from __future__ import annotations
 
@@ -34,18 +34,18 @@ GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
 NODE_S: Final = stretched(2.0)
-"""How long one node of several may take, where the others can do without it."""
+"""Timeout for one of several nodes, if the result is useful without it, in seconds."""
 THREADS_MAX: Final = 16
 FIRST_PAUSE_S: Final = 0.002
-"""A transaction that is being ended (CONCURRENT_TRANSACTIONS) ends a moment later; each pause is twice the one before."""
+"""First pause after CONCURRENT_TRANSACTIONS: the transaction's end takes a moment. Each pause is twice the previous one."""
 
 _T = TypeVar("_T")
 
 
 class Cluster:
-    """Connections are made when they are first used, and again after an error. Close it, or use it as a context manager.
+    """A Kafka cluster. Connections are opened on first use, and again after an error. Also a context manager.
 
-    ``timeout_s``: all requests and retries together end with ``OutOfTime`` after it.
+    ``timeout_s`` limits all requests and retries together; after it they raise ``OutOfTime``.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Cluster:
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
         self._responsive: list[Address] = []
-        """The address at which any node was found last: a silent one is not waited for each time."""
+        """The bootstrap address that responded last, so that a silent one delays only the first request."""
         self.nodes: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -65,10 +65,10 @@ class Cluster:
         self._silent: dict[int, ToolError] = {}
 
     def within(self, timeout_s: float) -> AbstractContextManager[None]:
-        """A shorter limit for the requests in the block: ``with cluster.within(0.5): ...``."""
+        """Context manager: a shorter limit for requests in the block, as in ``with cluster.within(0.5): ...``."""
         return self._deadline.within(timeout_s)
 
-    # -- asking -------------------------------------------------------------------------------------------------
+    # -- requests -----------------------------------------------------------------------------------------------
 
     def any(self) -> Connection:
         """A connection to the first bootstrap server that responds."""
@@ -81,10 +81,10 @@ class Cluster:
             else:
                 self._responsive = [address]
                 return found
-        raise failure or Unreachable("no bootstrap server is given")
+        raise failure or Unreachable("no bootstrap server was given")
 
     def node(self, node_id: int) -> Connection:
-        """A connection to one node; ``Unreachable`` if the cluster's metadata does not have it."""
+        """A connection to this node. Raises ``Unreachable`` if the cluster's metadata does not contain it."""
         if node_id not in self.nodes:
             self.refresh()
         if node_id not in self.nodes:
@@ -92,7 +92,7 @@ class Cluster:
         return self._connection(self.nodes[node_id])
 
     def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
-        """Any node responds."""
+        """Send a request to any node, and return the response."""
         return self._with(self.any, api, request, highest)
 
     def ask_node(self, node_id: int, api: str, request: Any, highest: int | None = None) -> Any:
@@ -106,9 +106,9 @@ class Cluster:
     def each(
         self, ask: Callable[[int], _T], nodes: Iterable[int] | None = None
     ) -> tuple[dict[int, _T], dict[int, ToolError]]:
-        """Call for these nodes, by default for all, side by side: what it returned, and the error for each other node.
+        """Call the function for these nodes (None: all) in parallel. Returns the results, and the errors of the other nodes.
 
-        The limit is ``NODE_S``. A node that has not responded in that time is not asked again.
+        Each call is limited to ``NODE_S``. A node that has timed out once is not called again.
         """
         if nodes is None:
             self.refresh()
@@ -134,9 +134,9 @@ class Cluster:
         return found, errors
 
     def of_all(self, ask: Callable[[int], list[_T]], missing: list[str] | None = None) -> list[_T]:
-        """What each node has, together; ``missing`` gets a sentence for each node that could not be asked.
+        """Call the function for all nodes, and concatenate the results. ``missing`` collects a sentence per failed node.
 
-        Without it, and where no node could be asked, such a node is the error that it made.
+        Without ``missing``, or if all nodes fail, the error of the first failed node is raised.
         """
         found, errors = self.each(ask)
         if errors and (missing is None or not found):
@@ -148,7 +148,7 @@ class Cluster:
     def ask_coordinator(
         self, kind: int, name: str, api: str, request: Any, highest: int | None = None
     ) -> Any:
-        """The coordinator of a group or a transactional id responds; ``error_code``s are for the caller."""
+        """Send a request to the coordinator of a group or a transactional id. Error codes are left to the caller."""
         return self.ask_node(self.coordinator(kind, name), api, request, highest)
 
     def _with(self, connect: Callable[[], Connection], api: str, request: Any, highest: int | None) -> Any:
@@ -164,7 +164,7 @@ class Cluster:
                 raise self._deadline.out_of_time(error) from None
             raise
         except Unreachable:
-            # It may have been idle so long that the broker closed it.
+            # The broker may have closed an idle connection.
             self._forget(connection)
             return connect().ask(api, request, highest)
 
@@ -183,7 +183,7 @@ class Cluster:
     def refresh(
         self, topics: Iterable[str] | None = (), *, create: bool = False
     ) -> list[MetadataResponseTopic]:
-        """New metadata: of these topics, or of all for None. ``create`` lets the broker create those that do not exist."""
+        """Refresh the metadata of these topics, or of all for None. ``create`` allows auto-creation by the broker."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         response = self.ask("metadata", MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
         self.nodes = {each.node_id: (each.host, each.port) for each in response.brokers}
@@ -192,7 +192,7 @@ class Cluster:
         return list(response.topics)
 
     def topic(self, name: str) -> MetadataResponseTopic:
-        """The metadata of a topic; ``ToolError`` if there is no such topic."""
+        """The metadata of a topic. Raises ``ToolError`` if it does not exist."""
         (found,) = self.refresh([name])
         if found.error_code == ErrorCode.unknown_topic_or_partition:
             raise no_such("topic", name)
@@ -200,7 +200,7 @@ class Cluster:
         return found
 
     def leader(self, topic: str, partition: int) -> int:
-        """The node that leads a partition; ``KafkaError`` if none does."""
+        """Node id of a partition's leader. Raises ``KafkaError`` if there is none."""
         found = self._topics.get(topic) or self.topic(topic)
         for each in found.partitions:
             if each.partition_index == partition:
@@ -216,11 +216,11 @@ class Cluster:
         return self.ask_node(self.leader(topic, partition), api, request, highest)
 
     def forget_topic(self, topic: str) -> None:
-        """Ask for its leaders again before the next request."""
+        """Drop the topic's cached leaders, so that the next request refreshes them."""
         self._topics.pop(topic, None)
 
     def coordinator(self, kind: int, name: str) -> int:
-        """The node that coordinates a group (0) or a transactional id (1)."""
+        """Node id of the coordinator of a group (0) or a transactional id (1)."""
         about(name, "transactional_id" if kind == TRANSACTION else "group")
 
         def find() -> int:
@@ -234,7 +234,7 @@ class Cluster:
         return self.retrying(find)
 
     def retrying(self, function: Callable[[], _T]) -> _T:
-        """Call until it raises no retriable error, at most for ``RETRY_S``."""
+        """Call the function until it raises no retriable error, for at most ``RETRY_S``."""
         with waiting_for(""):
             return self._retrying(function)
 
@@ -248,7 +248,7 @@ class Cluster:
                 raise self._deadline.out_of_time(error.last or last) from None
             except (KafkaError, Unreachable) as error:
                 last = error
-                # Where no broker has ever responded, the address is wrong or the cluster is down: say so at once.
+                # If no broker has responded yet, the address is wrong or the cluster is down: fail at once.
                 if isinstance(error, Unreachable):
                     retriable = bool(self.nodes) and not isinstance(error, NoResponse)
                 else:
@@ -264,7 +264,7 @@ class Cluster:
             pause_s = min(2 * pause_s, RETRY_PAUSE_S)
 
     def supports(self, api: str) -> bool:
-        """Whether the broker announces an API in a version that this client has."""
+        """Whether the broker announces an API in a version that this client supports."""
         try:
             self.any().version(api)
         except Unsupported:
@@ -272,10 +272,10 @@ class Cluster:
         return True
 
     def another(self) -> Cluster:
-        """The same cluster by connections of its own: for a request that waits while others go on."""
+        """The same cluster with separate connections, for a request that blocks while others continue."""
         return Cluster(self.bootstrap, self._security)
 
-    # -- its end ------------------------------------------------------------------------------------------------
+    # -- close --------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
         for connection in self._connections.values():

@@ -31,7 +31,7 @@ _SOURCES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """A setting as the broker describes it; the value of a sensitive one is None."""
+    """A setting as the broker describes it. The value of a sensitive setting is None."""
 
     name: str
     value: str | None
@@ -40,12 +40,12 @@ class Config:
 
     @property
     def is_dynamic(self) -> bool:
-        """It is set on the resource itself."""
+        """Whether it is set on the resource itself."""
         return self.source.startswith("DYNAMIC") and self.source != "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
     @property
     def is_default(self) -> bool:
-        """It is set nowhere (Kafka's ``ConfigEntry.isDefault``)."""
+        """Whether it is a default (Kafka's ``ConfigEntry.isDefault``)."""
         return self.source == "DEFAULT_CONFIG"
 
 

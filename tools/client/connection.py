@@ -1,4 +1,4 @@
-"""One connection to one broker: requests are sent and answered one after the other."""
+"""One connection to one broker, with one request in flight."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Address = tuple[str, int]
 
 
 class Connection:
-    """Learns at its start which versions the broker announces; each request takes the highest that both sides have."""
+    """A connection. It starts with ApiVersions; each request then uses the highest version that both sides support."""
 
     def __init__(
         self, address: Address, security: ClientSecurity | None = None, deadline: Deadline | None = None
@@ -44,14 +44,14 @@ class Connection:
         self._is_secured = security is not None
         self._is_ready = False
         try:
-            # Half of a short time, so that another node can be asked in the rest.
+            # Half of a short limit, so that the other half remains for another node.
             with waiting_for("", _text(address)):
                 self._socket = socket.create_connection(address, self._deadline.left(CONNECT_TIMEOUT_S, 0.5))
         except OSError as error:
             raise _unreachable(address, error) from None
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         try:
-            # The timeout of the connection holds for this too: a node that hangs or is paused accepts connections.
+            # The timeout also covers the handshake: a hanging or paused node still accepts connections.
             if security is not None:
                 self._socket = self._wrapped(security)
             self.versions = self._announced()
@@ -63,9 +63,9 @@ class Connection:
         self._is_ready = True
 
     def version(self, api: str, highest: int | None = None) -> int:
-        """The version in which ``api`` (``list_offsets``) is requested, not above ``highest``.
+        """The version for ``api`` (such as ``list_offsets``), at most ``highest``.
 
-        ``Unsupported`` if there is none.
+        Raises ``Unsupported`` if there is no common version.
         """
         key = KEYS[api]
         _, first, last, _ = APIS[key]
@@ -83,7 +83,7 @@ class Connection:
         return version
 
     def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
-        """The response to ``request``."""
+        """Send the request, and return the response."""
         return self._exchange(KEYS[api], self.version(api, highest), request)
 
     def send_only(self, api: str, request: Any) -> None:
@@ -112,7 +112,7 @@ class Connection:
         except LoginRefused as refused:
             reason = refused.message or "the login failed"
             if refused.mechanisms is not None:
-                reason = f"the broker does not take {mechanism}, but {', '.join(refused.mechanisms)}"
+                reason = f"the broker does not support {mechanism}, only {', '.join(refused.mechanisms)}"
             raise Refused(f"{_text(self.address)}: {reason}") from None
         except Authentication as error:
             raise Refused(f"{_text(self.address)}: {error.sentence}") from None
@@ -124,7 +124,7 @@ class Connection:
             response = self._exchange(API_VERSIONS, 0, ApiVersionsRequest())
         if response.error_code != 0:
             raise ToolError(
-                f"{_text(self.address)}: ApiVersions is answered with error code {response.error_code}"
+                f"{_text(self.address)}: the response to ApiVersions has error code {response.error_code}"
             )
         return announced_versions(response)
 
@@ -139,7 +139,7 @@ class Connection:
             check_size(size, RESPONSE_BYTES_MAX)
             frame = self._read(size)
             if correlation_id_of(frame) != self._correlation_id:
-                raise ToolError(f"{_text(self.address)}: the response has another correlation id")
+                raise ToolError(f"{_text(self.address)}: the response has a different correlation id")
             return read_response(key, version, frame)
         except BadSize as bad:
             raise Unreachable(f"{_text(self.address)}: {not_kafka(bad.size)}") from None
@@ -170,15 +170,15 @@ class Connection:
         return bytes(chunks)
 
     def _hint(self) -> str:
-        """A listener with TLS does not answer ApiVersions; one with SASL does, and takes nothing but a login then."""
+        """A TLS listener does not respond to a plain ApiVersions; a SASL listener does, but then accepts only a login."""
         wanted = {1: "TLS", 2: "SASL"}.get(self._correlation_id)
         if wanted is None or self._is_secured:
             return ""
-        return f": does its listener want {wanted}? See --command-config"
+        return f": does its listener require {wanted}? See --command-config"
 
 
 def parse_bootstrap(text: str) -> list[Address]:
-    """``host:9092,[::1]:9093`` as addresses; ``BadAddress`` for what is none."""
+    """Parse ``host:9092,[::1]:9093`` into addresses. Raises ``BadAddress`` for an invalid one."""
     found = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         host, colon, port = each.rpartition("://")[2].rpartition(":")
@@ -186,7 +186,7 @@ def parse_bootstrap(text: str) -> list[Address]:
             raise BadAddress(f"{each}: expected HOST:PORT")
         found.append((host.strip("[]") or "localhost", int(port)))
     if not found:
-        raise BadAddress("no bootstrap server is given")
+        raise BadAddress("no bootstrap server was given")
     return found
 
 
@@ -198,5 +198,5 @@ def _text(address: Address) -> str:
 def _unreachable(address: Address, error: OSError) -> Unreachable:
     if isinstance(error, TimeoutError):
         return NoResponse(f"{_text(address)}: no response in time")
-    # The codes of name resolution are not those of the system.
+    # Error codes of name resolution are not errno values.
     return Unreachable(f"{_text(address)}: {error.strerror or error}")

@@ -1,4 +1,4 @@
-"""How long all requests of a command may take together."""
+"""A common time limit for all requests of a command."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tools.client.errors import OutOfTime, ToolError
 
 
 class Deadline:
-    """No limit, or the moment until which responses are waited for."""
+    """The time until which responses are awaited, or no limit."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s or 0.0
@@ -18,16 +18,19 @@ class Deadline:
 
     @property
     def is_set(self) -> bool:
-        """There is a limit."""
+        """Whether there is a limit."""
         return self._end is not None
 
     @property
     def is_over(self) -> bool:
-        """The time is spent."""
+        """Whether the limit has passed."""
         return self._end is not None and time.monotonic() >= self._end
 
     def left(self, usual_s: float, share: float = 1.0) -> float:
-        """Seconds that the next step may take: ``usual_s``, or this share of what is left; ``OutOfTime`` if nothing is."""
+        """Seconds for the next step: ``usual_s``, or this share of the remaining time.
+
+        Raises ``OutOfTime`` if none remains.
+        """
         if self._end is None:
             return usual_s
         left_s = self._end - time.monotonic()
@@ -36,12 +39,12 @@ class Deadline:
         return min(usual_s, left_s * share)
 
     def out_of_time(self, last: ToolError | None = None) -> OutOfTime:
-        """The error of a command whose time is spent."""
+        """The error for a command that has exceeded its limit."""
         return OutOfTime(self._timeout_s, last)
 
     @contextmanager
     def within(self, timeout_s: float) -> Iterator[None]:
-        """A shorter limit for some of the requests."""
+        """Context manager: a shorter limit for some of the requests."""
         before = self._end, self._timeout_s
         end = time.monotonic() + timeout_s
         if self._end is None or end < self._end:

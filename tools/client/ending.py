@@ -1,4 +1,4 @@
-"""What a marker would change for readers of a partition, before it is written."""
+"""Preview the effect of a marker on the consumers of a partition, before it is written."""
 
 from __future__ import annotations
 
@@ -13,31 +13,31 @@ from tools.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_
 from tools.client.transactions import describe_producers
 
 SAMPLE: Final = 5
-"""So many of a transaction's records are kept with their values."""
+"""Number of a transaction's records that are kept with their values."""
 
 
 @dataclass(slots=True)
 class Ending:
-    """An open transaction of one partition, and what readers with read_committed get by its end."""
+    """An open transaction in one partition, and what read_committed consumers get when it ends."""
 
     producer: ProducerState
     stable_offset: int
-    """Where readers stop now."""
+    """The last stable offset now."""
     stable_offset_after: int
-    """Where they would stop: at the next open transaction, or at what is the end of the log now."""
+    """The last stable offset after the marker: the next open transaction's first offset, or the current log end."""
     holder: ProducerState | None
-    """The open transaction that holds readers then."""
+    """The producer whose open transaction then holds back the last stable offset; None if none does."""
     records: int = 0
     readable: int = 0
-    """How many of its records lie below ``stable_offset_after``."""
+    """Number of its records below ``stable_offset_after``."""
     last_offset: int = -1
     others: int = 0
-    """Records of others that readers get by either marker."""
+    """Number of other records that become visible with either marker."""
     sample: tuple[Seen, ...] = ()
 
 
 def open_transaction(cluster: Cluster, topic: str, partition: int, start_offset: int) -> ProducerState:
-    """The producer whose open transaction begins at an offset; ``ToolError`` if there is none."""
+    """The producer whose open transaction begins at this offset. Raises ``ToolError`` if there is none."""
     for each in describe_producers(cluster, topic, partition):
         if each.current_txn_start_offset == start_offset:
             return each
@@ -45,7 +45,7 @@ def open_transaction(cluster: Cluster, topic: str, partition: int, start_offset:
 
 
 def ending_of(cluster: Cluster, topic: str, partition: int, start_offset: int) -> Ending:
-    """Read what is behind the last stable offset, and count what the end of one transaction changes."""
+    """Read the records above the last stable offset, and count what the end of one transaction makes visible."""
     producer = open_transaction(cluster, topic, partition, start_offset)
     stable = list_offset(cluster, topic, partition, LATEST, READ_COMMITTED)
     end = list_offset(cluster, topic, partition, LATEST)

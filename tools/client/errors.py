@@ -1,4 +1,4 @@
-"""What can go wrong, each with a message for the user."""
+"""The errors of the client, each with a message for the user."""
 
 from __future__ import annotations
 
@@ -27,30 +27,30 @@ Kind = Literal["topic", "group", "transactional id"]
 
 
 class ToolError(Exception):
-    """A command cannot do what it was told; the text is for the user."""
+    """A command failed. The text is for the user."""
 
     unknown: tuple[Kind, str] | None = None
-    """The name that the cluster does not know, if that is what is wrong."""
+    """Kind and name that the cluster does not know, if that is the error."""
 
 
 class BadAddress(ToolError):
-    """What was given as a bootstrap server is none."""
+    """An invalid bootstrap server."""
 
 
 class Refused(ToolError):
-    """The broker does not trust this client, or this client the broker."""
+    """The broker rejected the client's certificate or login, or the client the broker's certificate."""
 
 
 class Unreachable(ToolError):
-    """No broker responds at an address."""
+    """No broker responds at this address."""
 
 
 class NoResponse(Unreachable):
-    """A node does not respond in time, a paused one for instance: asking again would only take as long."""
+    """A node did not respond in time, for instance because it is paused. A retry would take as long again."""
 
 
 class OutOfTime(ToolError):
-    """The time that a command gave itself is over; ``last`` is the error that it tried to get past, if there was one."""
+    """The time limit of a command has passed. ``last`` is the last error that was retried, None if there was none."""
 
     def __init__(self, seconds: float, last: ToolError | None = None) -> None:
         super().__init__(f"no response within {seconds:g} s" + (f": {last}" if last else ""))
@@ -58,11 +58,11 @@ class OutOfTime(ToolError):
 
 
 class Unsupported(ToolError):
-    """The broker does not announce an API, or no version of it that this client has."""
+    """The broker does not announce an API, or no version of it that this client supports."""
 
 
 class KafkaError(ToolError):
-    """The broker responded with an error code."""
+    """An error code in a response."""
 
     def __init__(self, code: int, what: str, message: str | None = None) -> None:
         super().__init__(f"{what}: {error_name(code)}" + (f": {message}" if message else ""))
@@ -87,12 +87,12 @@ _RETRIABLE: Final = frozenset(
 
 
 def is_retriable(code: int) -> bool:
-    """Another request may succeed, after new metadata or another search for the coordinator."""
+    """Whether a retry may succeed, after new metadata or another FindCoordinator."""
     return code in _RETRIABLE
 
 
 def error_name(code: int) -> str:
-    """Kafka's name of an error code: ``NOT_LEADER_OR_FOLLOWER``."""
+    """Kafka's name of an error code, such as ``NOT_LEADER_OR_FOLLOWER``."""
     try:
         return ErrorCode(code).name.upper()
     except ValueError:
@@ -107,7 +107,7 @@ _UNKNOWN: Final = (
 
 
 def check(code: int, what: str, message: str | None = None, *, named: tuple[Kind, str] | None = None) -> None:
-    """``KafkaError`` unless the code is NONE; ``what`` says what was asked for, ``named`` by which name."""
+    """Raise ``KafkaError`` unless the code is NONE. ``what`` describes the request, ``named`` its kind and name."""
     if code != 0:
         error = KafkaError(code, what, message)
         error.unknown = named if code in _UNKNOWN else None

@@ -1,4 +1,4 @@
-"""Reading partitions: the batches as they are stored, and what became of each transaction in them."""
+"""Read partitions: stored batches, with the outcome of the transaction of each."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from tools.client.offsets import EARLIEST, LATEST, READ_COMMITTED, READ_UNCOMMIT
 
 FETCH_BYTES: Final = 4 * 1024 * 1024
 FETCH_WAIT_MS: Final = 500
-# Version 12 is the last that names topics; from 13 on a request needs their ids.
+# Version 12 is the last that contains topic names; from 13 on, requests contain topic ids.
 _NAMES_TOPICS: Final = 12
 
 Outcome = Literal["", "committed", "aborted", "open", "COMMIT", "ABORT", "control"]
-"""Of a record without a transaction, of one with, and of a control record: a marker or another one."""
+"""Outcome of a record: "" outside transactions, that of its transaction, or the type of a control record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A record in its partition."""
+    """A record with its partition, batch and outcome."""
 
     topic: str
     partition: int
@@ -40,23 +40,23 @@ class _Partition:
     index: int
     offset: int
     end: int
-    """Where reading ends; the last stable offset or the high watermark of the start."""
+    """Offset at which reading ends: the last stable offset or the high watermark at the start."""
     stable: int
     aborted: dict[int, list[int]] = field(default_factory=dict)
     """First offsets of aborted transactions below the last stable offset, by producer id."""
     markers: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
-    """Above it: the markers, by producer id."""
+    """Markers above the last stable offset, by producer id."""
     high_watermark: int = -1
-    """Of the last response; -1 before the first."""
+    """High watermark of the last response; -1 before the first one."""
     passed_over: int = 0
-    """Aborted records that were not yielded."""
+    """Number of aborted records that were skipped."""
 
 
 class Reader:
-    """Reads one partition from an offset on.
+    """Reads one partition from an offset.
 
-    ``isolation`` decides what is there to read, as with a consumer: with ``READ_COMMITTED`` no aborted records, no open
-    transactions and no markers; with ``READ_UNCOMMITTED`` all of it, each record with its outcome.
+    ``isolation`` works as for a consumer: with ``READ_COMMITTED`` aborted records, open transactions and markers are not
+    returned; with ``READ_UNCOMMITTED`` everything is, each record with its outcome.
     """
 
     def __init__(
@@ -72,12 +72,12 @@ class Reader:
 
     @property
     def offset(self) -> int:
-        """Of the next record to be read."""
+        """Offset of the next record to be read."""
         return self._at.offset
 
     @property
     def at_end(self) -> bool:
-        """All that was there at the start is read."""
+        """Whether everything that existed at the start has been read."""
         return self._at.offset >= self._at.end
 
     @property
@@ -95,22 +95,22 @@ class Reader:
 
     @property
     def high_watermark(self) -> int:
-        """As the last response had it; -1 before the first."""
+        """High watermark of the last response; -1 before the first one."""
         return self._at.high_watermark
 
     @property
     def aborted(self) -> int:
-        """The aborted records that a reader with ``READ_COMMITTED`` has passed over."""
+        """Number of aborted records that a ``READ_COMMITTED`` reader has skipped."""
         return self._at.passed_over
 
     def seek(self, offset: int) -> None:
-        """Go on at this offset."""
+        """Continue at this offset."""
         self._at.offset = offset
 
     def read(self, wait_ms: int = 0) -> Iterator[Seen]:
-        """The next records, those of one request; none if there are none within ``wait_ms``."""
+        """The records of the next Fetch; none if there are none within ``wait_ms``."""
         at = self._at
-        # Below the last stable offset the leader names aborted transactions, if the request is for committed ones.
+        # Below the last stable offset, a response to a read_committed Fetch lists the aborted transactions.
         below = at.offset < at.stable or self._isolation == READ_COMMITTED
         data = self._fetch(at.offset, READ_COMMITTED if below else READ_UNCOMMITTED, wait_ms)
         at.high_watermark = data.high_watermark
@@ -129,7 +129,7 @@ class Reader:
                 yield from self._of_batch(batch, below)
 
     def skip(self) -> None:
-        """Fetch the next batches, and go on behind them without a look at their records."""
+        """Fetch the next batches, and continue after them without decoding their records."""
         data = self._fetch(self._at.offset, self._isolation, 0)
         if not data.records:
             self._pass_gap(data, self._isolation == READ_COMMITTED)
@@ -138,24 +138,24 @@ class Reader:
                 self._at.offset = batch.next_offset
 
     def _pass_gap(self, data: PartitionData, below: bool) -> None:
-        """Go on where the response ends: it has no batch, so that no offset from here to there has a record.
+        """Continue at the end of a response without batches: there are no records up to that offset.
 
-        Offsets are missing where a log was compacted. The next batch may lie behind the last stable offset, and with
-        read_committed it is not sent: the same request would get the same response for as long as that holds.
+        Offsets are missing after compaction. With read_committed the next batch may be above the last stable offset and is
+        then not returned, so that the same request would get the same response until the transaction ends.
         """
         at = self._at
         at.offset = max(at.offset, data.last_stable_offset if below else data.high_watermark)
         if below:
             at.stable = min(at.stable, at.offset)
         if not below or self._isolation == READ_COMMITTED:
-            # After the loss of a leader the log may end before what was its end at the start.
+            # If a leader was lost, the log may now end below its end at the start.
             at.end = min(at.end, at.offset)
 
     def _of_batch(self, batch: RecordBatch, below: bool) -> Iterator[Seen]:
         at = self._at
         outcome = self._outcome(batch, below)
         if outcome == "ABORT" and below:
-            # The transaction ends here: a later one of the same producer is another.
+            # The transaction ends here; a later one of the same producer is a different transaction.
             firsts = at.aborted.get(batch.producer_id, [])
             at.aborted[batch.producer_id] = [each for each in firsts if each > batch.base_offset]
         hidden = self._isolation == READ_COMMITTED and outcome not in ("", "committed")
@@ -187,7 +187,7 @@ class Reader:
         return "open"
 
     def _look_ahead(self) -> None:
-        """Find the markers above the last stable offset: transactions may have ended behind one that is open."""
+        """Find the markers above the last stable offset: transactions may have ended after the first open one."""
         at = self._at
         offset = at.stable
         while offset < at.end:
@@ -227,7 +227,7 @@ class Reader:
             response = self._cluster.ask_leader(at.topic, at.index, "fetch", request, _NAMES_TOPICS)
             check(response.error_code, "Fetch")
             while not response.responses:
-                # A quota: the response is empty, and the broker reads the next request when the time is over.
+                # Throttled by a quota: the response is empty, and the broker delays the next request.
                 response = self._cluster.ask_leader(at.topic, at.index, "fetch", request, _NAMES_TOPICS)
                 check(response.error_code, "Fetch")
             data: PartitionData = response.responses[0].partitions[0]
@@ -239,7 +239,7 @@ class Reader:
 
 @contextmanager
 def _reading(at: _Partition) -> Iterator[None]:
-    """A ``ToolError`` for batches that are damaged, or of a format that this client does not read."""
+    """Context manager: turn errors of damaged batches or unsupported formats into a ``ToolError``."""
     try:
         yield
     except CorruptBatch as error:
@@ -247,7 +247,7 @@ def _reading(at: _Partition) -> Iterator[None]:
 
 
 def _sound(data: PartitionData) -> Iterator[RecordBatch]:
-    """The batches of a response, each with the CRC that it had at its producer. Raises ``CorruptBatch``."""
+    """The batches of a response, after checking each CRC. Raises ``CorruptBatch``."""
     for batch in batches(_bytes(data)):
         if not batch.has_valid_crc():
             raise CorruptBatch(Reason.RECORDS, f"the CRC of the batch at {batch.base_offset} is wrong")

@@ -37,19 +37,19 @@ from protocol.schema import MalformedRecord
 from tools.client.cluster import GROUP, Cluster
 from tools.client.errors import ToolError, check
 
-# The last versions that name topics.
+# The last versions that contain topic names.
 _OFFSET_FETCH: Final = 9
 _OFFSET_COMMIT: Final = 9
 
 _LEAVES: Final = -1
-"""The epoch by which a member of the consumer protocol says that it leaves."""
+"""Member epoch with which a member of the consumer protocol leaves its group."""
 
 Offsets = dict[tuple[str, int], int]
 
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A group as its coordinator lists it."""
+    """A group as listed by its coordinator."""
 
     group_id: str
     state: str
@@ -60,7 +60,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group, and what it has been assigned."""
+    """A group member with its assigned partitions."""
 
     member_id: str
     group_instance_id: str | None
@@ -71,7 +71,7 @@ class Member:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A group of either protocol as its coordinator describes it; one that does not exist is ``Dead``."""
+    """A group of either protocol, as its coordinator describes it. A group that does not exist is ``Dead``."""
 
     group_id: str
     state: str
@@ -80,18 +80,18 @@ class Group:
 
     @property
     def owners(self) -> dict[tuple[str, int], Member]:
-        """The member that has been assigned each partition."""
+        """The member to which each partition is assigned."""
         return {where: each for each in self.members for where in each.partitions}
 
 
 def list_groups(cluster: Cluster, missing: list[str] | None = None) -> list[Listed]:
-    """The groups of all coordinators, by id; ``missing`` as in ``Cluster.of_all``."""
+    """The groups of all coordinators, by id. ``missing`` as in ``Cluster.of_all``."""
     found = cluster.of_all(partial(_groups_of, cluster), missing)
     return sorted(found, key=lambda each: each.group_id)
 
 
 def listed_group(cluster: Cluster, group: str) -> Listed | None:
-    """A group as its coordinator lists it; None for one that does not exist, or that this user may not describe."""
+    """A group as listed by its coordinator; None if it does not exist, or this user may not describe it."""
 
     def ask() -> Listed | None:
         node_id = cluster.coordinator(GROUP, group)
@@ -110,8 +110,8 @@ def _groups_of(cluster: Cluster, node_id: int) -> list[Listed]:
 
 
 def describe_group(cluster: Cluster, group: str) -> Group:
-    """State and members of a group, classic or of the consumer protocol; a group that does not exist is ``Dead``."""
-    # Its type first: a question by the wrong protocol is refused, and brokers tell of refused requests.
+    """State and members of a group of either protocol. A group that does not exist is ``Dead``."""
+    # List it first to get its type: a describe request of the wrong protocol fails, and brokers record rejected requests.
     listed = listed_group(cluster, group)
     if listed is None:
         return Group(group, "Dead", "")
@@ -157,7 +157,7 @@ def _of_classic(found: ClassicGroup) -> Group:
 
 
 def classic_group(cluster: Cluster, group: str) -> ClassicGroup:
-    """State and members of a classic group, as DescribeGroups has them."""
+    """State and members of a classic group, by DescribeGroups."""
 
     def ask() -> ClassicGroup:
         request = DescribeGroupsRequest(groups=[group])
@@ -184,7 +184,7 @@ def consumer_group(cluster: Cluster, group: str) -> ConsumerGroup:
 
 
 def assigned(member_assignment: bytes) -> list[tuple[str, int]]:
-    """The partitions of a member, empty if other clients than consumers wrote the assignment."""
+    """The partitions in a member's assignment; empty if it is not a consumer's."""
     try:
         found = Assignment.decode(bytes(member_assignment)).assigned_partitions if member_assignment else ()
     except MalformedRecord:
@@ -198,16 +198,16 @@ def fetch_offsets(cluster: Cluster, group: str) -> Offsets:
 
 
 def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]) -> Offsets:
-    """The committed offsets of these partitions; it waits for open transactions that commit others there, as consumers do.
+    """The committed offsets of these partitions. As consumers do, waits for open transactions that commit others there.
 
-    ``KafkaError`` with UNSTABLE_OFFSET_COMMIT after a while.
+    Raises ``KafkaError`` with UNSTABLE_OFFSET_COMMIT after a while.
     """
     wanted = list(partitions)
 
     def ask() -> Offsets:
         found = _fetched(cluster, group, wanted, is_stable=True)
         for (topic, index), (_, code) in sorted(found.items()):
-            check(code, f"group {group}, of whose offset in {topic}-{index} an open transaction will decide")
+            check(code, f"group {group}, whose offset in {topic}-{index} depends on an open transaction")
         return {where: offset for where, (offset, _) in found.items() if offset >= 0}
 
     return cluster.retrying(ask)
@@ -216,7 +216,7 @@ def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str,
 def unstable_partitions(
     cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """Those of these partitions for which an open transaction commits an offset."""
+    """The partitions among these for which an open transaction has a pending offset."""
     found = _fetched(cluster, group, list(partitions), is_stable=True)
     return {where for where, (_, code) in found.items() if code == ErrorCode.unstable_offset_commit}
 
@@ -224,7 +224,7 @@ def unstable_partitions(
 def _fetched(
     cluster: Cluster, group: str, partitions: Sequence[tuple[str, int]] | None, *, is_stable: bool
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Offset and error code of partitions; for None of all that have a committed one."""
+    """Offset and error code of each partition; for None, of all partitions with a committed offset."""
     if partitions is not None and not partitions:
         return {}
     by_topic = _by_topic(dict.fromkeys(partitions or (), 0))
@@ -290,9 +290,9 @@ def _by_topic(offsets: Mapping[tuple[str, int], int]) -> dict[str, list[tuple[in
 
 
 def remove_members(cluster: Cluster, group: str) -> int:
-    """Let all members leave, as if each had asked for it; returns how many. Those that are alive may join again.
+    """Remove all members, as if each had left. Returns their number. Running members may join again.
 
-    A client that died without a word is a member until its session times out.
+    A client that died without leaving stays a member until its session times out.
     """
     found = listed_group(cluster, group)
     if found is None:
@@ -315,7 +315,7 @@ def remove_members(cluster: Cluster, group: str) -> int:
 
 
 def _remove_consumers(cluster: Cluster, group: str) -> int:
-    """Of the consumer protocol (KIP-848), which has no request for others: each leaves by a heartbeat in its name."""
+    """Remove members of a consumer group (KIP-848), which has no admin request for that: send a leave heartbeat for each."""
     described = consumer_group(cluster, group)
     for member in described.members:
         leaves = ConsumerGroupHeartbeatRequest(
@@ -339,7 +339,7 @@ def delete_group(cluster: Cluster, group: str) -> None:
 
 
 def delete_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]) -> None:
-    """Delete a group's offsets of partitions to which no member subscribes."""
+    """Delete a group's offsets of partitions to which no member is subscribed."""
     topics = [
         OffsetDeleteRequestTopic(
             name=topic, partitions=[OffsetDeleteRequestPartition(partition_index=index) for index, _ in parts]

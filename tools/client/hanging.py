@@ -1,7 +1,7 @@
-"""Hanging transactions: open in a partition, while no coordinator will end them (KIP-664).
+"""Find hanging transactions: open in a partition, although no coordinator will end them (KIP-664).
 
-A leader tells which transactions are open, the coordinators which they know: what is open before and after the coordinators
-were asked, and is unknown to them, hangs. What merely begins or ends between the questions is open at one of the looks only.
+The leaders are asked for open transactions before and after the coordinators are asked for theirs. A transaction that is
+open both times and unknown to the coordinators hangs. One that just begins or ends is open only once.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from tools.client.transactions import Transaction, list_transactions
 STATE_TOPIC: Final = "__transaction_state"
 _NO_LEADER: Final = -1
 LOOKS: Final = 2
-"""Partitions whose leader has changed are asked for again so often, with new metadata."""
+"""How often partitions are queried again, with new metadata, after their leader has changed."""
 NAMED_MAX: Final = 5
-"""So many partitions are named in a sentence."""
+"""Maximum number of partitions listed in a sentence."""
 
 Where = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """A transaction that is open in a partition, as its leader knows it."""
+    """An open transaction in a partition, as its leader knows it."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class Open:
     start_offset: int
     last_timestamp_ms: int
     known: Transaction | None = None
-    """The producer's transactional id, as its coordinator knows it; None for a producer that no coordinator knows."""
+    """The coordinator's transaction of the producer; None if no coordinator knows the producer."""
 
     @property
     def where(self) -> Where:
@@ -55,30 +55,30 @@ class Open:
 
     @property
     def is_expected(self) -> bool:
-        """The coordinator's transaction is under way and names the partition: its end will end this one."""
+        """Whether the coordinator's transaction is ongoing and contains the partition, so that its end ends this one."""
         return self.known is not None and self.known.is_open and self.where in self.known.partitions
 
     @property
     def why(self) -> str:
-        """What its coordinator knows instead."""
+        """The state of the coordinator that shows that it will not end the transaction."""
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
-            f"for its coordinator, node {self.known.coordinator}, {clipped(self.known.transactional_id)} is "
+            f"coordinator node {self.known.coordinator} has {clipped(self.known.transactional_id)} in "
             f"{self.known.state}, without {self.topic}-{self.partition}"
         )
 
     @property
     def sentence(self) -> str:
-        """For someone who asked for its transactional id."""
+        """The description for a user who asked for its transactional id."""
         return (
-            f"a transaction of its producer hangs in {self.topic}-{self.partition} from offset {self.start_offset} on; "
+            f"a transaction of its producer hangs in {self.topic}-{self.partition} from offset {self.start_offset}; "
             f"to abort it: {self.abort_command}"
         )
 
     @property
     def abort_command(self) -> str:
-        """What ends it, as it is typed."""
+        """The command that aborts it."""
         return (
             f"odradek txn abort --partition {self.topic}/{self.partition} --start-offset {self.start_offset}"
         )
@@ -86,20 +86,20 @@ class Open:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The hanging transactions, by partition and offset, and sentences on what could not be told."""
+    """The hanging transactions, by partition and offset, and sentences on what could not be determined."""
 
     hanging: list[Open] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
 
 
 class _Look:
-    """One look at partitions: one request for each node that leads some, again where leaders have changed."""
+    """The open transactions of partitions: one request per leader, repeated for partitions whose leader has changed."""
 
     def __init__(self, cluster: Cluster, wanted: Collection[Where], node_id: int | None) -> None:
         self._cluster = cluster
         self.opened: list[Open] = []
         self.unseen: dict[Where, str] = {}
-        """Why a partition could not be looked at."""
+        """Reason for each partition that could not be queried."""
         for _ in range(LOOKS):
             changed: set[Where] = set()
             by_leader = {
@@ -137,7 +137,7 @@ class _Look:
         return response
 
     def _take_in(self, response: DescribeProducersResponse) -> set[Where]:
-        """What one leader responded; returns the partitions whose leader has changed."""
+        """Store one leader's response. Returns the partitions whose leader has changed."""
         changed = set()
         for name, each in ((topic.name, each) for topic in response.topics for each in topic.partitions):
             where = (name, each.partition_index)
@@ -169,7 +169,7 @@ def _open(where: Where, producer: ProducerState) -> Open:
 def find_hanging(
     cluster: Cluster, topics: Collection[str] | None = None, *, node_id: int | None = None
 ) -> Found:
-    """The hanging transactions of topics (None: all, internal ones too); with ``node_id`` where this node leads."""
+    """The hanging transactions of topics (None: all, including internal ones); with ``node_id``, only where it leads."""
     wanted = _partitions(cluster.refresh(topics), named=topics is not None)
     first = _Look(cluster, wanted, node_id)
     unknown = _not_looked_at(first.unseen)
@@ -183,20 +183,20 @@ def find_hanging(
         if not candidates:
             return Found(unknown=unknown)
         second = _Look(cluster, {each.where for each in candidates}, node_id)
-        # A transaction may be with a coordinator that is away, or that moved in between.
+        # A coordinator may be unavailable, or may have moved between the queries.
         told = before == _coordinators(cluster) and None not in before.values()
     except ToolError as error:
-        return Found(unknown=[*unknown, f"what the coordinators know could not be told: {error}"])
+        return Found(unknown=[*unknown, f"the coordinators' transactions could not be determined: {error}"])
     if told:
         unknown += [
             _may_hang(each, second.unseen[each.where]) for each in candidates if each.where in second.unseen
         ]
         return Found(still_open(candidates, second.opened), unknown)
-    return Found(unknown=unknown + [_may_hang(each, "a coordinator is away") for each in candidates])
+    return Found(unknown=unknown + [_may_hang(each, "a coordinator is unavailable") for each in candidates])
 
 
 def hanging_of(cluster: Cluster, producer_id: int) -> list[Open]:
-    """What a producer left hanging, as far as the cluster responds within ``NODE_S``; its id has no open transaction."""
+    """Hanging transactions of a producer whose id has no open transaction, within ``NODE_S``."""
     with suppress(ToolError), cluster.within(NODE_S):
         return [each for each in find_hanging(cluster).hanging if each.producer_id == producer_id]
     return []
@@ -207,20 +207,20 @@ def _may_hang(each: Open, why: str) -> str:
 
 
 def unexpected(opened: Iterable[Open], known: Mapping[int, Transaction]) -> list[Open]:
-    """The open transactions that no coordinator would end, each with what its coordinator knows."""
+    """The open transactions that no coordinator will end, each with its coordinator's state."""
     told = (replace(each, known=known.get(each.producer_id)) for each in opened)
     return [each for each in told if not each.is_expected]
 
 
 def still_open(candidates: Iterable[Open], opened: Iterable[Open]) -> list[Open]:
-    """Those that are open at both looks: the same producer from the same offset on."""
+    """The transactions that are open in both queries: the same producer and first offset."""
     again = {(each.where, each.producer_id, each.start_offset) for each in opened}
     found = [each for each in candidates if (each.where, each.producer_id, each.start_offset) in again]
     return sorted(found, key=lambda each: (each.where, each.start_offset))
 
 
 def _partitions(topics: Iterable[MetadataResponseTopic], *, named: bool) -> set[Where]:
-    """Those of all topics; one that was named must be there."""
+    """The partitions of these topics. Raises an error for a topic that was ``named`` but does not exist."""
     found = set()
     for topic in topics:
         if named and topic.error_code == ErrorCode.unknown_topic_or_partition:
@@ -232,15 +232,15 @@ def _partitions(topics: Iterable[MetadataResponseTopic], *, named: bool) -> set[
 
 
 def _not_looked_at(unseen: Mapping[Where, str]) -> list[str]:
-    """A sentence for each reason: a broker that denies it, or a node that is away, is one for all its partitions."""
+    """One sentence per reason, so that a denial or an unavailable node is reported once for all its partitions."""
     by_reason: dict[str, list[str]] = {}
-    # Topics of users first: few are named.
+    # List topics of users first, as only a few are named.
     for (topic, index), why in sorted(
         unseen.items(), key=lambda each: (each[0][0].startswith("__"), each[0])
     ):
         by_reason.setdefault(why, []).append(f"{topic}-{index}")
     return [
-        f"{' '.join(places[:NAMED_MAX])}{_and_more(len(places) - NAMED_MAX)} could not be looked at: {why}"
+        f"{' '.join(places[:NAMED_MAX])}{_and_more(len(places) - NAMED_MAX)} could not be queried: {why}"
         for why, places in by_reason.items()
     ]
 
@@ -250,7 +250,7 @@ def _and_more(count: int) -> str:
 
 
 def _coordinators(cluster: Cluster) -> dict[int, tuple[int, int] | None]:
-    """Node and leader epoch for each partition of the coordinators' log; None for one without a leader."""
+    """Leader and leader epoch of each partition of __transaction_state; None for one without a leader."""
     (topic,) = cluster.refresh([STATE_TOPIC])
     return {
         each.partition_index: (each.leader_id, each.leader_epoch) if each.leader_id in cluster.nodes else None

@@ -1,4 +1,4 @@
-"""How far a group is behind."""
+"""The lag of a group."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tools.client.offsets import LATEST, READ_COMMITTED, list_offset
 
 
 def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """For each partition of a group: its offset, the ends, and the member that has it.
+    """For each partition of a group: committed offset, log offsets, lag, and the assigned member.
 
-    The partitions are those with a committed offset, those that a member has been assigned, and those for which an open
-    transaction commits an offset; ``committed_offset`` and ``lag`` are None where none is committed yet.
+    The partitions are those with a committed offset, those assigned to a member, and those for which an open transaction
+    has a pending offset. ``committed_offset`` and ``lag`` are None if nothing is committed yet.
     """
     owners, offsets = describe_group(cluster, name).owners, fetch_offsets(cluster, name)
     pending = _pending(cluster, name, {topic for topic, _ in {*owners, *offsets}})
@@ -41,9 +41,9 @@ def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 
 
 def _pending(cluster: Cluster, name: str, topics: Collection[str]) -> set[tuple[str, int]]:
-    """Where an open transaction commits an offset, in these topics; in all of them for a group that has no topic yet.
+    """Partitions of these topics with a pending offset of an open transaction; of all topics if the group has none yet.
 
-    A coordinator tells it of partitions that are named.
+    A coordinator reports pending offsets only for partitions that are requested by name.
     """
     known = cluster.refresh(sorted(topics) or None)
     partitions = [

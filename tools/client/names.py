@@ -1,4 +1,4 @@
-"""The names that a cluster knows: topics, groups, transactional ids."""
+"""The names in a cluster: topics, groups, transactional ids."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from tools.client.groups import list_groups
 from tools.client.transactions import list_transactions
 
 LOOK_S: Final = stretched(2.0)
-"""How long the cluster may take for the names, once a command has failed."""
+"""Timeout of the query for names after a command has failed, in seconds."""
 
 
 def names_of(cluster: Cluster, kind: Kind) -> list[str]:
-    """All names of a kind; of topics those that are not internal."""
+    """All names of a kind; for topics without internal ones."""
     if kind == "topic":
         return [each.name for each in cluster.refresh(None) if each.name and not each.is_internal]
     if kind == "group":
@@ -25,7 +25,7 @@ def names_of(cluster: Cluster, kind: Kind) -> list[str]:
 
 
 def near_name(cluster: Cluster, error: ToolError) -> str:
-    """The end of the message of an error about an unknown name; empty for other errors, and if no name is near."""
+    """The suffix of an error about an unknown name, with the most similar known one; empty for other errors."""
     if error.unknown is None:
         return ""
     kind, name = error.unknown

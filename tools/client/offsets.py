@@ -1,4 +1,4 @@
-"""Offsets of partitions: the log start, the last stable offset, the high watermark, the first at a time."""
+"""Offsets of partitions: log start, last stable offset, high watermark, first offset at a timestamp."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 def list_offset(
     cluster: Cluster, topic: str, partition: int, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> int:
-    """The offset of the first record at or after a time in ms (-1 if there is none), or of one of the constants above.
+    """The offset of the first record with this timestamp or a later one (-1 if there is none), or of a constant above.
 
     ``LATEST`` is the high watermark, or with ``READ_COMMITTED`` the last stable offset.
     """
@@ -49,7 +49,7 @@ def list_offset(
 
 
 def delete_records(cluster: Cluster, topic: str, partition: int, before: int) -> int:
-    """Move the log start of a partition forward; returns where it is afterwards. Compacted topics refuse it."""
+    """Advance the log start offset of a partition. Returns the new log start. Fails for compacted topics."""
 
     def ask() -> int:
         wanted = DeleteRecordsPartition(partition_index=partition, offset=before)

@@ -1,4 +1,4 @@
-"""Producing: batches of records, idempotent or in a transaction."""
+"""Produce batches of records, idempotently or in a transaction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tools.client.cluster import TRANSACTION, Cluster
 from tools.client.errors import check
 
 PRODUCE_TIMEOUT_MS: Final = 30_000
-# The last versions that name topics, and the last of the transaction protocol in which the client adds partitions.
+# The last versions that contain topic names and in which the client adds partitions to the transaction.
 _PRODUCE: Final = 11
 _ADD_PARTITIONS: Final = 3
 _END_TXN: Final = 4
@@ -34,9 +34,9 @@ _INIT_PRODUCER_ID: Final = 5
 
 @dataclass(slots=True)
 class Producer:
-    """Writes batches with a producer id and sequences; with a transactional id in a transaction.
+    """An idempotent or transactional producer.
 
-    It speaks the transaction protocol before KIP-890's second part, which every broker since 2.5 has.
+    It uses the transaction protocol before part 2 of KIP-890, which every broker since 2.5 supports.
     """
 
     cluster: Cluster
@@ -48,12 +48,12 @@ class Producer:
     producer_id: int = -1
     producer_epoch: int = -1
     adds_partitions: bool = True
-    """To the coordinator's transaction before the first batch."""
+    """Whether it sends AddPartitionsToTxn before the first batch for a partition."""
     _sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     _added: set[tuple[str, int]] = field(default_factory=set)
 
     def init(self) -> None:
-        """Get a producer id. For a transactional id this aborts an open transaction and fences other producers."""
+        """Get a producer id. With a transactional id, this aborts an open transaction and fences other producers."""
         if self.transactional_id is None and not self.idempotent:
             return
         request = InitProducerIdRequest(
@@ -80,7 +80,7 @@ class Producer:
         self._added.clear()
 
     def send(self, topic: str, partition: int, records: Sequence[RecordLike]) -> int:
-        """Write a batch of ``(timestamp_ms, key, value[, headers])``; its base offset, -1 with acks=0."""
+        """Write a batch of ``(timestamp_ms, key, value[, headers])``. Returns its base offset, -1 with acks=0."""
         where = (topic, partition)
         if self.transactional_id is not None and self.adds_partitions and where not in self._added:
             self._add_partition(topic, partition)
@@ -140,7 +140,7 @@ class Producer:
         self._added.add((topic, partition))
 
     def end(self, *, commit: bool) -> None:
-        """Commit or abort the transaction; one without records needs no end."""
+        """Commit or abort the transaction. Does nothing if no record was written."""
         if self.transactional_id is None or not self._added:
             return
         request = EndTxnRequest(
@@ -162,7 +162,7 @@ class Producer:
 
 
 def partition_of(key: bytes | None, partitions: int, turn: int) -> int:
-    """Kafka's default: by murmur2 of the key; without a key the partitions take turns."""
+    """Kafka's default partitioning: murmur2 of the key; round-robin by ``turn`` without a key."""
     if key is None:
         return turn % partitions
     return partition_of_key(key, partitions)

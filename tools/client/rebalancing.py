@@ -1,4 +1,4 @@
-"""A rebalance on demand: a member joins a group, and leaves it."""
+"""Trigger a rebalance: a temporary member joins the group and leaves again."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tools.client.groups import classic_group, consumer_group, listed_group
 
 SESSION_MS: Final = 10_000
 _JOINS, _LEAVES = 0, -1
-"""The epochs by which a member of the consumer protocol joins and leaves."""
+"""Member epochs with which a member of the consumer protocol joins and leaves."""
 
 
 def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
-    """Make the members of a group rebalance; returns how many there are. ``ToolError`` for a group without members.
+    """Make the members of a group rebalance. Returns their number. Raises ``ToolError`` for a group without members.
 
-    In a classic group it returns when the rebalance has begun, which ends as its members join again. In one of the consumer
-    protocol (KIP-848) members have given partitions up and get them back.
+    For a classic group, returns when the rebalance has begun; it ends when the members have joined again. For a consumer
+    group (KIP-848), returns when members have released partitions, which they get back.
     """
     found = listed_group(cluster, group)
     if found is None:
         raise no_such("group", group)
     if found.group_type.lower() == "consumer":
-        with waiting_for(f"the members of group {group} have not given up partitions yet"):
+        with waiting_for(f"the members of group {group} have not released partitions yet"):
             return _take_and_give_back(cluster, group, timeout_s)
     if found.group_type.lower() not in ("", "classic"):
         raise ToolError(f"group {group} is of the type {found.group_type}")
@@ -50,7 +50,7 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
 
 
 def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float) -> None:
-    """Join by the group's own protocol, for no topic, and leave as soon as the rebalance has begun: it goes on without."""
+    """Join with the group's protocol and no topics, and leave when the rebalance has begun; it continues without us."""
     group = described.group_id
     request = JoinGroupRequest(
         group_id=group,
@@ -67,7 +67,7 @@ def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float)
     if first.error_code != ErrorCode.member_id_required:
         check(first.error_code, f"group {group}")
     request.member_id = first.member_id
-    # The coordinator responds when all members have joined: so on a connection of its own.
+    # The coordinator responds to JoinGroup when all members have joined, so it needs a separate connection.
     with cluster.another() as waiting, ThreadPoolExecutor(1) as executor:
         joined = executor.submit(waiting.ask_coordinator, GROUP, group, "join_group", request)
         try:
@@ -78,7 +78,7 @@ def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float)
 
 
 _SUBSCRIPTION: Final = 0
-"""Each consumer reads the first version."""
+"""Version 0 of the subscription, which every consumer can parse."""
 
 
 def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[Any], timeout_s: float) -> None:
@@ -88,7 +88,7 @@ def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[An
             check(joined.result().error_code, f"group {group}")
             return
         if time.monotonic() > deadline:
-            raise ToolError(f"group {group} has not begun to rebalance in {timeout_s:g} s")
+            raise ToolError(f"group {group} did not begin to rebalance within {timeout_s:g} s")
         time.sleep(pause_s)
         pause_s = min(2 * pause_s, RETRY_PAUSE_S)
 
@@ -97,7 +97,7 @@ def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[An
 
 
 def _take_and_give_back(cluster: Cluster, group: str, timeout_s: float) -> int:
-    """Join with the topics of the others, leave when the group is stable again."""
+    """Join with the topics of the other members, and leave when the group is stable again."""
     described = consumer_group(cluster, group)
     if not described.members:
         raise ToolError(f"group {group} has no members")
@@ -122,7 +122,7 @@ def _take_and_give_back(cluster: Cluster, group: str, timeout_s: float) -> int:
                 return len(described.members)
             if time.monotonic() > deadline:
                 raise ToolError(
-                    f"the members of group {group} have not given up their partitions in {timeout_s:g} s"
+                    f"the members of group {group} did not release partitions within {timeout_s:g} s"
                 )
             time.sleep(RETRY_PAUSE_S)
     finally:
@@ -131,7 +131,7 @@ def _take_and_give_back(cluster: Cluster, group: str, timeout_s: float) -> int:
 
 
 def _take_in(beat: ConsumerGroupHeartbeatRequest, response: ConsumerGroupHeartbeatResponse) -> None:
-    """The next heartbeat has the epoch and the partitions of the response."""
+    """Copy the epoch and the assigned partitions of the response into the next heartbeat."""
     beat.member_id, beat.member_epoch = response.member_id or beat.member_id, response.member_epoch
     if response.assignment is not None:
         beat.topic_partitions = [

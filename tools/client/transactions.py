@@ -1,4 +1,4 @@
-"""Transactions as their coordinators know them, and producers as the leaders know them (KIP-664)."""
+"""Transactions as coordinators know them, and producers as leaders know them (KIP-664)."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ STATES: Final = (
     "Dead",
     "PrepareEpochFence",
 )
-"""By the number that stands in the coordinator's log (Kafka's ``TransactionState``)."""
+"""State names by their number in the transaction log (Kafka's ``TransactionState``)."""
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id in the state of its coordinator."""
+    """One transactional id, as its coordinator has it."""
 
     transactional_id: str
     state: str
@@ -48,7 +48,7 @@ class Transaction:
     coordinator: int
     timeout_ms: int
     start_ms: int | None
-    """None where no transaction is open."""
+    """Start of the transaction; None if none is open."""
     partitions: tuple[tuple[str, int], ...]
 
     @property
@@ -62,7 +62,7 @@ def list_transactions(
     producer_ids: Sequence[int] = (),
     missing: list[str] | None = None,
 ) -> list[Transaction]:
-    """The transactional ids of all coordinators, by id; those in one of ``states`` or of one of ``producer_ids``.
+    """The transactional ids of all coordinators, by id, filtered by ``states`` and ``producer_ids`` unless empty.
 
     ``missing`` as in ``Cluster.of_all``.
     """
@@ -73,7 +73,7 @@ def list_transactions(
 def transactions_of(
     cluster: Cluster, node_id: int, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> list[Transaction]:
-    """Those that one node coordinates; ``KafkaError`` while it still loads them."""
+    """The transactional ids that one node coordinates. Raises ``KafkaError`` while it is loading them."""
     request = ListTransactionsRequest(
         state_filters=states,
         producer_id_filters=producer_ids,
@@ -83,14 +83,12 @@ def transactions_of(
     response = cluster.ask_node(node_id, "list_transactions", request)
     check(response.error_code, f"the transactions of node {node_id}")
     if response.unknown_state_filters:
-        raise ToolError(
-            f"there is no state {response.unknown_state_filters[0]}: there is {', '.join(STATES)}"
-        )
+        raise ToolError(f"unknown state: {response.unknown_state_filters[0]} (known: {', '.join(STATES)})")
     return _described(cluster, node_id, [each.transactional_id for each in response.transaction_states])
 
 
 def describe_transaction(cluster: Cluster, transactional_id: str) -> Transaction:
-    """The state of one transactional id; ``KafkaError`` if its coordinator does not know it."""
+    """The state of one transactional id. Raises ``KafkaError`` if its coordinator does not know it."""
 
     def ask() -> Transaction:
         node_id = cluster.coordinator(TRANSACTION, transactional_id)
@@ -109,14 +107,14 @@ def _described(cluster: Cluster, node_id: int, ids: Sequence[str]) -> list[Trans
         return []
     request = DescribeTransactionsRequest(transactional_ids=ids)
     response = cluster.ask_node(node_id, "describe_transactions", request)
-    # An id may have expired since it was listed.
+    # An id may have expired since the listing.
     return [
         described_transaction(node_id, each) for each in response.transaction_states if each.error_code == 0
     ]
 
 
 def described_transaction(node_id: int, state: TransactionState) -> Transaction:
-    """What DescribeTransactions says of an id that its coordinator knows."""
+    """Convert an entry of a DescribeTransactions response."""
     start = state.transaction_start_time_ms
     return Transaction(
         state.transactional_id,
@@ -125,14 +123,14 @@ def described_transaction(node_id: int, state: TransactionState) -> Transaction:
         state.producer_epoch,
         node_id,
         state.transaction_timeout_ms,
-        # Of a transaction that has ended the coordinator still says when it began.
+        # The coordinator keeps the start time of a completed transaction.
         start if start >= 0 and state.transaction_state not in ENDED else None,
         tuple((topic.topic, partition) for topic in state.topics for partition in sorted(topic.partitions)),
     )
 
 
 def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[ProducerState]:
-    """The producers whose state the leader of a partition has; an open transaction has a start offset, else -1."""
+    """The producers in the leader's producer state. ``current_txn_start_offset`` is -1 without an open transaction."""
 
     def ask() -> list[ProducerState]:
         wanted = TopicRequest(name=topic, partition_indexes=[partition])
@@ -148,7 +146,7 @@ def describe_producers(cluster: Cluster, topic: str, partition: int) -> list[Pro
 def write_marker(
     cluster: Cluster, topic: str, partition: int, producer: ProducerState, *, committed: bool
 ) -> None:
-    """End a producer's transaction in a partition without its coordinator, as `kafka-transactions.sh abort` does."""
+    """End a producer's transaction in one partition, bypassing the coordinator, as `kafka-transactions.sh abort` does."""
     marker = WritableTxnMarker(
         producer_id=producer.producer_id,
         producer_epoch=producer.producer_epoch,
@@ -168,10 +166,10 @@ def write_marker(
 
 
 def transaction_state(number: int) -> str:
-    """Kafka's name of a state in the coordinator's log."""
+    """Kafka's name of a state in the transaction log."""
     return STATES[number] if 0 <= number < len(STATES) else f"state {number}"
 
 
 def unknown_id(code: int) -> bool:
-    """The coordinator has never seen this transactional id, or has expired it."""
+    """Whether the error means that the coordinator does not know the transactional id, or has expired it."""
     return code == ErrorCode.transactional_id_not_found

@@ -1,4 +1,4 @@
-"""Transactions that hang, to practise on: a batch that no coordinator knows of."""
+"""Create hanging transactions for practice: batches of transactions that no coordinator has."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _UNVERIFIED: Final = frozenset({ErrorCode.invalid_txn_state, ErrorCode.transacti
 
 @contextmanager
 def without_verification(cluster: Cluster, node_id: int) -> Iterator[None]:
-    """Leaders take batches without a question to their coordinator (KIP-890), until the context ends.
+    """Context manager in which leaders accept batches without verification by the coordinator (KIP-890).
 
-    The setting is dynamic and of the whole cluster. A broker before Kafka 3.6 has none, and never asks.
+    The setting is dynamic and affects the whole cluster. Brokers before Kafka 3.6 do not have it, and never verify.
     """
     found = [each for each in describe_configs(cluster, BROKER, str(node_id)) if each.name == VERIFICATION]
     if not found or found[0].value == "false":
@@ -40,7 +40,7 @@ def without_verification(cluster: Cluster, node_id: int) -> Iterator[None]:
 
 
 def send_unverified(producer: Producer, topic: str, partition: int, records: Sequence[RecordLike]) -> int:
-    """Write a batch into a transaction that the coordinator does not have; its base offset."""
+    """Write a batch of a transaction that the coordinator does not have. Returns its base offset."""
     cluster = producer.cluster
     producer.adds_partitions = False
     with without_verification(cluster, cluster.leader(topic, partition)):
@@ -49,7 +49,7 @@ def send_unverified(producer: Producer, topic: str, partition: int, records: Seq
             try:
                 return producer.send(topic, partition, records)
             except KafkaError as error:
-                # The leader may learn of the setting a moment later.
+                # The leader may apply the setting a moment later.
                 if error.code not in _UNVERIFIED or time.monotonic() > deadline:
                     raise
             time.sleep(RETRY_PAUSE_S)

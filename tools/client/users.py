@@ -1,4 +1,4 @@
-"""Users of SCRAM: their credentials are in the cluster's metadata (KIP-554)."""
+"""SCRAM users, whose credentials are in the cluster's metadata (KIP-554)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SALT_BYTES: Final = 24
 
 
 def list_users(cluster: Cluster, name: str | None = None) -> dict[str, dict[str, int]]:
-    """The iterations of each mechanism, by user; of one user, or of all."""
+    """The iterations of each mechanism, by user; of one user, or of all for None."""
     users = None if name is None else [UserName(name=name)]
     response = cluster.ask(
         "describe_user_scram_credentials", DescribeUserScramCredentialsRequest(users=users)
@@ -41,7 +41,7 @@ def list_users(cluster: Cluster, name: str | None = None) -> dict[str, dict[str,
 
 
 def add_user(cluster: Cluster, name: str, password: str, mechanism: str, iterations: int) -> None:
-    """Set a password, by a salt of its own. The cluster never gets the password itself."""
+    """Set a password with a new salt. The password itself is not sent to the cluster."""
     salt = os.urandom(_SALT_BYTES)
     upsertion = ScramCredentialUpsertion(
         name=name,
@@ -50,7 +50,7 @@ def add_user(cluster: Cluster, name: str, password: str, mechanism: str, iterati
         salt=salt,
         salted_password=hashlib.pbkdf2_hmac(_DIGESTS[mechanism], password.encode(), salt, iterations),
     )
-    # A request may alter a user once.
+    # A request may alter each user only once.
     _alter(cluster, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
 
 

@@ -1,1 +1,1 @@
-"""One module for each command, loaded when it is called."""
+"""One module per command, imported when the command is called."""

@@ -1,4 +1,4 @@
-"""`odradek acl`: who may do what."""
+"""`odradek acl`: manage ACLs."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def acl() -> None:
 
 def _resources(function: _F) -> _F:
     for option in (
-        click.option("--cluster", "on_cluster", is_flag=True, help="The cluster itself."),
+        click.option("--cluster", "on_cluster", is_flag=True, help="The cluster resource."),
         click.option("--transactional-id", "transactional_ids", multiple=True, metavar="ID"),
         click.option("--group", "groups", multiple=True, metavar="GROUP"),
-        click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="* is every topic."),
-        click.option("--prefixed", is_flag=True, help="The names of resources are prefixes."),
-        click.option("--host", metavar="ADDRESS", help="Connections from this address only."),
+        click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="A topic; * is every topic."),
+        click.option("--prefixed", is_flag=True, help="Names of resources are prefixes."),
+        click.option("--host", metavar="ADDRESS", help="Only connections from this address."),
         click.option(
             "-o",
             "--operation",
@@ -61,7 +61,7 @@ def _filters(
     on_cluster: bool,
     **names: tuple[str, ...],
 ) -> list[Acl]:
-    """One for each principal, operation and resource; ANY for what is not given."""
+    """One filter per principal, operation and resource; ANY for what is not given."""
     resources: list[tuple[str, str | None]] = [
         (resource, name) for option, resource in _RESOURCES.items() for name in names[option]
     ]
@@ -87,7 +87,7 @@ def _filters(
 
 
 def _principal(text: str) -> str:
-    """``alice`` is ``User:alice``."""
+    """Expand ``alice`` to ``User:alice``."""
     return text if ":" in text else f"User:{text}"
 
 
@@ -109,11 +109,11 @@ def list_(cluster: Cluster, principals: tuple[str, ...], as_json: bool, **wanted
 @acl.command()
 @click.argument("principals", nargs=-1, required=True, metavar="PRINCIPAL...")
 @_resources
-@click.option("--deny", is_flag=True, help="Deny what others allow.")
+@click.option("--deny", is_flag=True, help="Deny instead of allow; a denial has precedence.")
 @as_json
 @on_a_cluster
 def add(cluster: Cluster, principals: tuple[str, ...], deny: bool, as_json: bool, **wanted: Any) -> None:
-    """Allow principals operations on resources, or deny them. alice is User:alice, and * everybody.
+    """Allow or deny principals operations on resources. alice means User:alice, and * all users.
 
     \b
     odradek acl add alice --operation READ --topic orders --group readers
@@ -129,7 +129,7 @@ def add(cluster: Cluster, principals: tuple[str, ...], deny: bool, as_json: bool
 @acl.command()
 @click.argument("principals", nargs=-1, metavar="[PRINCIPAL]...")
 @_resources
-@click.option("--dry-run", is_flag=True, help="Show the ACLs, and remove none.")
+@click.option("--dry-run", is_flag=True, help="Show the ACLs without removing them.")
 @as_json
 @on_a_cluster
 def remove(

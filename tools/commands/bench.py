@@ -1,4 +1,4 @@
-"""`odradek bench`: what a broker takes and gives, from one connection."""
+"""`odradek bench`: measure a broker through one connection."""
 
 from __future__ import annotations
 
@@ -30,25 +30,29 @@ RECORD_BYTES: Final = 1000
     default=100,
     show_default=True,
     type=click.IntRange(1, 10_000),
-    help="To write and to read.",
+    help="Megabytes to write and to read.",
 )
 @click.option(
-    "--requests", default=1000, show_default=True, type=click.IntRange(10, 1_000_000), help="One record each."
+    "--requests",
+    default=1000,
+    show_default=True,
+    type=click.IntRange(10, 1_000_000),
+    help="Produce requests with one record each.",
 )
 @click.option(
     "--transactions",
     default=200,
     show_default=True,
     type=click.IntRange(10, 1_000_000),
-    help="Of two records each.",
+    help="Transactions with two records each.",
 )
 @as_json
 @on_a_cluster
 def bench(cluster: Cluster, megabytes: int, requests: int, transactions: int, as_json: bool) -> None:
     """Measure a broker from one connection: large batches, small requests one after the other, transactions.
 
-    A topic of its own is created, and deleted at the end. This client waits for each response, so the figures are those of
-    one request in flight; they compare brokers, not clients.
+    The command creates its own topic, and deletes it at the end. It waits for each response, so the figures are for one
+    request in flight; they compare brokers, not clients.
     """
     topic = f"odradek-bench-{os.getpid()}-{now_ms()}"
     measures: list[Callable[[], dict[str, Any]]] = [
@@ -89,7 +93,7 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[None]:
 
 
 def _timed(times: int, act: Callable[[], object]) -> list[float]:
-    """The seconds of each call."""
+    """The duration of each call in seconds."""
     found = []
     for _ in range(times):
         began = time.perf_counter()
@@ -126,7 +130,7 @@ def _small(cluster: Cluster, topic: str, requests: int) -> dict[str, Any]:
     producer.init()
     seconds = _timed(requests, lambda: producer.send(topic, 1, [(now_ms(), None, b"x")]))
     return _row(
-        "produce, one record a request, acks=all", f"{requests / sum(seconds):.0f} requests/s", seconds
+        "produce, one record per request, acks=all", f"{requests / sum(seconds):.0f} requests/s", seconds
     )
 
 

@@ -1,4 +1,4 @@
-"""What the commands share: finding the cluster, exit codes, colours, values as text."""
+"""Helpers shared by the commands: finding the cluster, exit codes, colours, values as text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class _NoBroker(click.ClickException):
 
 
 def find_bootstrap(given: str | None) -> str:
-    """``given``; else the variable; else the broker whose control port a variable names; else this machine's."""
+    """The first that is set: ``given``, the environment variable, the broker of the control port, this machine's default."""
     given = given or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
         return given
@@ -74,7 +74,7 @@ def find_bootstrap(given: str | None) -> str:
 
 
 def reporting(function: _F) -> _F:
-    """Errors of the client become messages with an exit code: 1, 2 for a wrong address, 3 where no broker responds."""
+    """Decorator: turn client errors into messages with exit code 1, 2 (invalid address) or 3 (no broker responds)."""
 
     @wraps(function)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -94,31 +94,31 @@ def reporting(function: _F) -> _F:
 
 
 def _advice(options: Mapping[str, object]) -> str:
-    """Where the user named no broker."""
+    """A hint for a user who gave no broker address."""
     if (
         "bootstrap" not in options
         or options["bootstrap"]
         or any(map(os.environ.get, (BOOTSTRAP_VARIABLE, CONTROL_VARIABLE)))
     ):
         return ""
-    return f" (`odradek serve` starts a broker; --bootstrap or {BOOTSTRAP_VARIABLE} names another)"
+    return f" (`odradek serve` starts a broker; set another address with --bootstrap or {BOOTSTRAP_VARIABLE})"
 
 
 def on_a_cluster(function: _F) -> _F:
-    """A command for any Kafka: it takes --bootstrap; its first argument is a ``Cluster``."""
+    """Decorator for a command that works with any Kafka: adds --bootstrap, and passes a ``Cluster`` first."""
 
     @click.option(
         "-b",
         "--bootstrap",
         "--bootstrap-server",
         metavar="HOST:PORT[,...]",
-        help=f"Bootstrap servers, of any Kafka.  [default: the variable {BOOTSTRAP_VARIABLE}, else those of the broker "
-        f"that {CONTROL_VARIABLE} names, else localhost:9092]",
+        help=f"Bootstrap servers of any Kafka.  [default: the environment variable {BOOTSTRAP_VARIABLE}, else those of the "
+        f"broker of {CONTROL_VARIABLE}, else localhost:9092]",
     )
     @click.option(
         "--command-config",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A properties file for the client, as Kafka's tools take it: security.protocol, ssl.*, sasl.*.",
+        help="A properties file for the client, as for Kafka's tools: security.protocol, ssl.*, sasl.*.",
     )
     @wraps(function)
     @reporting
@@ -135,7 +135,7 @@ def on_a_cluster(function: _F) -> _F:
 
 
 def end_without(missing: Sequence[str]) -> None:
-    """Say on stderr what a list lacks, and end with exit code 1; nothing where it lacks nothing."""
+    """Print on stderr what is missing from a list, and exit with code 1; do nothing if it is complete."""
     for sentence in missing:
         click.echo(printable(sentence), err=True)
     if missing:
@@ -143,7 +143,7 @@ def end_without(missing: Sequence[str]) -> None:
 
 
 def security_of(properties_file: Path | None, more: Mapping[str, str] | None = None) -> ClientSecurity | None:
-    """How a client's properties secure its connections; ``more`` are those of the command line."""
+    """The security of a client with these properties; ``more`` are properties from the command line."""
     if properties_file is None and not more:
         return None
     from odradek.client_security import client_security, properties_of
@@ -153,12 +153,12 @@ def security_of(properties_file: Path | None, more: Mapping[str, str] | None = N
 
 
 def settings(texts: Iterable[str]) -> dict[str, str]:
-    """``["cleanup.policy=compact"]`` as a mapping; a usage error for what has no ``=``."""
+    """Parse ``["cleanup.policy=compact"]`` into a mapping. Raises a usage error without ``=``."""
     return dict(pairs(texts))
 
 
 def pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """``["name=value"]`` as pairs: a name may come again."""
+    """Parse ``["name=value"]`` into pairs, in which a name may be repeated."""
     found = []
     for text in texts:
         name, equals, value = text.partition("=")
@@ -169,7 +169,7 @@ def pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
 
 
 def partition_name(text: str) -> tuple[str, int]:
-    """``orders/2`` or ``orders-2`` as topic and partition."""
+    """Parse ``orders/2`` or ``orders-2`` into topic and partition."""
     match = re.fullmatch(r"(.+)[/-]([0-9]+)", text)
     if match is None:
         raise click.UsageError(f"{text}: expected TOPIC/PARTITION")

@@ -1,4 +1,4 @@
-"""The names of any Kafka cluster that the shell completes at Tab."""
+"""Completion by Tab with names from any Kafka cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tools.commands.common import BOOTSTRAP_VARIABLE, security_of
 
 
 def from_cluster(ctx: click.Context, kind: str) -> list[str]:
-    """The names of a kind that the cluster knows which the command would ask; none if it does not respond in a moment."""
+    """The names of a kind in the cluster that the command would use; empty if it does not respond within a short time."""
     if "bootstrap" not in ctx.params:
         return from_control_port(ctx, kind)  # `txn timeline`
     with suppress(ToolError, OdradekError, OSError):
@@ -42,7 +42,7 @@ def _names(cluster: Cluster, kind: str) -> list[str]:
 
 
 def _bootstrap(given: str | None) -> str:
-    """As the command finds it, with less patience."""
+    """Find the address as the command does, but with a shorter timeout."""
     given = given or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
         return given

@@ -1,4 +1,4 @@
-"""`odradek consume`: the records of topics, with what became of their transactions."""
+"""`odradek consume`: print records of topics with the outcome of their transactions."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _Show = Callable[[Seen], None]
     "-u",
     "--uncommitted",
     is_flag=True,
-    help="read_uncommitted: aborted and open records too, and control records, each marked.",
+    help="read_uncommitted: also print aborted and open records and control records, each marked.",
 )
 @click.option(
     "-o",
@@ -48,20 +48,20 @@ _Show = Callable[[Seen], None]
     default="beginning",
     show_default=True,
     metavar="WHERE",
-    help="Where to begin: beginning, end, an offset, -5 for the last five offsets, @TIME (ISO 8601, or ms since 1970).",
+    help="Where to start: beginning, end, an offset, -5 for the last five offsets, @TIME (ISO 8601, or ms since 1970).",
 )
-@click.option("-n", "--count", type=click.IntRange(min=1), help="End after so many records.")
+@click.option("-n", "--count", type=click.IntRange(min=1), help="End after this number of records.")
 @click.option("-f", "--follow", is_flag=True, help="Wait for new records at the end, until Ctrl-C.")
 @click.option(
     "-g",
     "--group",
-    help="Begin at the offsets that this group has committed, and commit what was printed. The group must have no members.",
+    help="Start at the committed offsets of this group, and commit the printed records. The group must have no members.",
 )
 @click.option(
     "--format",
     "template",
     metavar="TEXT",
-    help=r"Print each record as this text: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T time in ms, "
+    help=r"Format of each record: %t topic, %p partition, %o offset, %k key, %v value, %h headers, %T time in ms, "
     r"%S outcome of its transaction, %P producer id and epoch; \n and \t.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -77,10 +77,10 @@ def consume(
     template: str | None,
     as_json: bool,
 ) -> None:
-    """Print the records of topics or partitions, with read_committed unless told otherwise.
+    """Print the records of topics or partitions, with read_committed by default.
 
-    A line has partition and offset, the time, the key, the value, the headers; with --uncommitted the outcome of the
-    record's transaction too. It ends at the end of the partitions unless it follows.
+    A line contains partition and offset, the time, the key, the value, the headers; with --uncommitted also the outcome of
+    the record's transaction. The command ends at the end of the partitions, unless --follow is given.
 
     \b
     odradek consume orders -u
@@ -90,7 +90,7 @@ def consume(
     for each in topics:
         if "%" in each:
             raise click.UsageError(
-                f"{each} is no topic; a record is printed so by --format {shlex.quote(each)} (-f follows)"
+                f"{each} is not a topic; to print records in this format use --format {shlex.quote(each)} (-f follows)"
             )
     isolation = READ_UNCOMMITTED if uncommitted else READ_COMMITTED
     where = wanted_partitions(cluster, topics)
@@ -107,7 +107,7 @@ def consume(
     def look() -> None:
         now = time.monotonic()
         if stops.is_idle(now):
-            click.echo(printable(f"no record yet behind the end of {', '.join(topics)}"), err=True)
+            click.echo(printable(f"no new record in {', '.join(topics)} yet"), err=True)
         if not uncommitted:
             _say_hidden(cluster, stops.new(hidden_from(readers.values()), now))
 
@@ -129,7 +129,7 @@ def _say_hidden(cluster: Cluster, hidden: Iterable[Hidden]) -> None:
 
 
 def wanted_partitions(cluster: Cluster, names: Iterable[str]) -> list[tuple[str, int]]:
-    """``orders`` as all its partitions, ``orders/2`` as one."""
+    """Expand ``orders`` to all its partitions, ``orders/2`` to one."""
     found: list[tuple[str, int]] = []
     for name in names:
         topic, slash, index = name.rpartition("/")
@@ -143,7 +143,7 @@ def wanted_partitions(cluster: Cluster, names: Iterable[str]) -> list[tuple[str,
 def start_offset(
     cluster: Cluster, topic: str, partition: int, where: str, isolation: int, option: str = "--offset"
 ) -> int:
-    """The offset of ``beginning``, ``end``, a number, a number from the end (negative), or ``@TIME``."""
+    """The offset for ``beginning``, ``end``, a number, a negative number (from the end), or ``@TIME``."""
     begin = list_offset(cluster, topic, partition, EARLIEST)
     end = list_offset(cluster, topic, partition, LATEST, isolation)
     if where in ("beginning", "earliest", "end", "latest"):
@@ -161,7 +161,7 @@ def start_offset(
 def checked_offset(
     cluster: Cluster, topic: str, partition: int, where: str, isolation: int, option: str = "--offset"
 ) -> int:
-    """``start_offset``, which must lie within the log."""
+    """``start_offset``, or a ``ToolError`` if it is outside the log."""
     found = start_offset(cluster, topic, partition, where, isolation, option)
     begin, end = (list_offset(cluster, topic, partition, each) for each in (EARLIEST, LATEST))
     if not begin <= found <= end:
@@ -177,7 +177,7 @@ def _time_ms(text: str, option: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise click.UsageError(f"{option} @{text}: expected a time of ISO 8601, or ms since 1970") from None
+        raise click.UsageError(f"{option} @{text}: expected an ISO 8601 time, or ms since 1970") from None
     return int(moment.timestamp() * 1000)
 
 
@@ -188,16 +188,16 @@ def read(
     count: int | None = None,
     at_end: Callable[[], None] = lambda: None,
 ) -> Iterator[Seen]:
-    """The records of all readers, one partition after the other; then as they come, if it follows.
+    """Yield the records of all readers, one partition after the other; then, with ``follow``, as they arrive.
 
-    ``at_end`` is called again and again while it follows and there is nothing new.
+    With ``follow``, ``at_end`` is called repeatedly while there are no new records.
 
-    When it ends after ``count`` records, each reader stands behind the last record that was yielded.
+    If it ends after ``count`` records, the offset of each reader is the one after the last record that it yielded.
     """
     left = count
     pending = list(readers.values())
     while pending:
-        # With nothing left to read each request waits its turn at the leader.
+        # When there is nothing left to read, the readers' long polls share one wait.
         wait_ms = FETCH_WAIT_MS // len(pending) if follow and all(each.at_end for each in pending) else 0
         for reader in pending:
             while True:
@@ -222,13 +222,13 @@ def _shower(as_json: bool, template: str | None, uncommitted: bool) -> _Show:
     if as_json:
         return lambda seen: say_json(record_json(seen))
     if template is not None:
-        # In one piece, or a line's own end would be doubled.
+        # One write without a newline: the template contains its own line ends.
         return lambda seen: click.echo(formatted(template, seen), nl=False)
     return lambda seen: click.echo(_line(seen, uncommitted))
 
 
 def record_json(seen: Seen) -> dict[str, Any]:
-    """A record as an object: bytes that are not UTF-8 stand under ``key_hex`` and ``value_hex``."""
+    """A record as a JSON object. Bytes that are not UTF-8 have the keys ``key_hex`` and ``value_hex``."""
     record, batch = seen.record, seen.batch
     return {
         "topic": seen.topic,
@@ -249,7 +249,7 @@ def record_json(seen: Seen) -> dict[str, Any]:
 
 
 def formatted(template: str, seen: Seen) -> str:
-    """The template with its escapes replaced, as in kcat."""
+    """The template with its placeholders replaced, as in kcat."""
     record, batch = seen.record, seen.batch
     values: dict[str, Callable[[], object]] = {
         "t": lambda: seen.topic,
@@ -269,7 +269,7 @@ def formatted(template: str, seen: Seen) -> str:
         if match[0][0] == "\\":
             return {"n": "\n", "t": "\t", "\\": "\\"}.get(match[2], match[0])
         if mark not in values:
-            raise click.UsageError(f"--format: there is no %{mark}")
+            raise click.UsageError(f"--format: unknown placeholder %{mark}")
         return str(values[mark]())
 
     return re.sub(r"%(.)|\\(.)", replaced, template)

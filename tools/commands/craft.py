@@ -1,4 +1,4 @@
-"""`odradek craft`: the directory of a partition whose log has what readers meet seldom."""
+"""`odradek craft`: write a partition directory whose log has rare contents."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tools.crafting import Crafted, batches, sound, words, write_partition
     "--out",
     required=True,
     type=click.Path(file_okay=False, path_type=Path),
-    help="The folder in which the partition's directory is made.",
+    help="The directory in which the partition's directory is created.",
 )
 @as_json
 @reporting
 def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
-    """Write a partition's directory with a log of these words, to test readers.
+    """Write a partition's directory with a log described by words, to test programs that read segment files.
 
-    Words, each with a number: plain, commit, abort and open make records, without a transaction or in one that ends so;
-    gap leaves offsets out, and empty leaves a batch without records, as compaction does; control makes control records of
-    an unknown type; old-format messages of format 1; bad-crc a batch with a wrong CRC.
+    Each word has a number. plain, commit, abort and open write records, outside transactions or in one with that outcome;
+    gap skips offsets, and empty writes a batch without records, as compaction does; control writes control records of
+    an unknown type; old-format writes messages of format 1; bad-crc a batch with a wrong CRC.
 
     \b
     odradek craft orders/0 'commit 2, abort 1, gap 3, open 1' --out crafted
@@ -59,7 +59,10 @@ def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
 
 
 def _how_to_serve(directory: Path, crafted: list[Crafted], now_ms: int) -> str:
-    """The commands. An import checks each CRC: it gets the log with right ones, whose place the crafted log takes then."""
+    """The commands that serve the log.
+
+    As an import checks CRCs, a correct log is imported, then replaced by the crafted one.
+    """
     names, serve = {each.word.name for each in crafted}, "odradek serve --data-dir look"
     if "old-format" in names:
         return "Odradek does not serve messages of format 1: Kafka does, and odradek dump shows them"

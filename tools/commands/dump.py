@@ -1,4 +1,4 @@
-"""`odradek dump`: the files of logs, as kafka-dump-log.sh shows them, with the coordinators' records decoded."""
+"""`odradek dump`: print log files as kafka-dump-log.sh does, with the coordinators' records decoded."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _SEGMENT = re.compile(r"\d{20}\.log")
 @click.argument(
     "paths", nargs=-1, required=True, metavar="PATH...", type=click.Path(exists=True, path_type=Path)
 )
-@click.option("-r", "--records", is_flag=True, help="Print the records of each batch too.")
+@click.option("-r", "--records", is_flag=True, help="Also print the records of each batch.")
 @as_json
 @reporting
 def dump(paths: tuple[Path, ...], records: bool, as_json: bool) -> None:
     """Print the batches of segment files, and the entries of index, snapshot and checkpoint files.
 
-    A PATH is a file, or a partition's directory: then all its segments. The broker may be running. The exit code is 1
-    if a file is damaged.
+    A PATH is a file, or a partition's directory for all its segments. The broker may be running. The exit code is 1 if a
+    file is damaged.
     """
     damaged = False
     files = [file for path in paths for file in _files(path)]
@@ -52,6 +52,6 @@ def _files(path: Path) -> Iterator[Path]:
     found = sorted(each for each in path.iterdir() if _SEGMENT.fullmatch(each.name))
     if not found:
         raise click.ClickException(
-            f"{path}: no segment is in this directory; name a partition's directory, such as orders-0"
+            f"{path}: this directory contains no segment; give a partition's directory, such as orders-0"
         )
     yield from found

@@ -1,4 +1,4 @@
-"""`odradek explain`: what is wrong, why readers stop, why a group lags, why a transaction was refused."""
+"""`odradek explain`: explain problems: why readers stop, a group lags, or a transaction was rejected."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tools.explain.explaining import Explaining
 
 @click.command(context_settings=HELP_NAMES)
 @click.argument("where", metavar="[TOPIC[/PARTITION]]", required=False)
-@click.option("-g", "--group", help="Why this group lags.")
+@click.option("-g", "--group", help="Explain why this group lags.")
 @click.option(
     "-i",
     "--id",
     "transactional_id",
     metavar="ID",
-    help="What became of this transactional id's transactions.",
+    help="Explain the state of this transactional id.",
 )
 @as_json
 @on_a_cluster
@@ -31,8 +31,8 @@ def explain(
 ) -> None:
     """Explain where readers of a partition stop, why a group lags, what a transactional id waits for.
 
-    Without a name: all that is wrong now, the worst first. The first line says the cause, the next what to do. It asks the
-    control port that ODRADEK_CONTROL names, which knows of rules and refused requests, else the cluster by Kafka's protocol.
+    Without a name: all current problems, the worst first. The first line states the cause, the next what to do. The command
+    asks the control port of ODRADEK_CONTROL, which knows rules and rejected requests, otherwise the cluster itself.
 
     \b
     odradek explain
@@ -61,21 +61,21 @@ def explain(
 
 
 def _explain_topic(explaining: Explaining, where: str) -> list[Explanation]:
-    """Of ``orders/2`` or ``orders-2`` one partition, of ``orders`` all of them."""
+    """Explain one partition for ``orders/2`` or ``orders-2``, all partitions for ``orders``."""
     topic, slash, _ = where.rpartition("/")
     if slash:
         return explaining.topic(topic, partition_name(where)[1])
     try:
         return explaining.topic(where, None)
     except ToolError:
-        # There is no topic of this name; a partition has one that looks like it.
+        # No topic has this name, so it must be a partition.
         if not where.rpartition("-")[2].isdecimal():
             raise
         return explaining.topic(*partition_name(where))
 
 
 def _say(found: Sequence[Explanation], topic: str | None) -> None:
-    """The first line of each at the margin, the others behind it; healthy partitions in one line."""
+    """Print each explanation, its first line at the margin and the others indented; healthy partitions in one line."""
     shown = folded(topic, found) if topic is not None else list(found)
     for number, each in enumerate(shown):
         if number:

@@ -1,4 +1,4 @@
-"""`odradek group`: consumer groups."""
+"""`odradek group`: manage consumer groups."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def group() -> None:
 def list_(cluster: Cluster, as_json: bool) -> None:
     """List the groups of all coordinators with their states.
 
-    A node that does not respond within 2 s is a line on stderr, and exit code 1.
+    A node that does not respond within 2 s is reported on stderr, and the exit code is 1.
     """
     missing: list[str] = []
     found = list_groups(cluster, missing)
@@ -66,7 +66,7 @@ def list_(cluster: Cluster, as_json: bool) -> None:
 @as_json
 @on_a_cluster
 def describe(cluster: Cluster, name: str, as_json: bool) -> None:
-    """Show the members of a group, and the partitions that each has."""
+    """Show the members of a group, and the partitions assigned to each."""
     found = describe_group(cluster, name)
     if found.state == "Dead":
         raise no_such("group", name)
@@ -97,10 +97,10 @@ def describe(cluster: Cluster, name: str, as_json: bool) -> None:
 @as_json
 @on_a_cluster
 def lag(cluster: Cluster, name: str, as_json: bool) -> None:
-    """Show how far a group is behind: its offsets, the last stable and the end offset of each partition.
+    """Show the lag of a group: committed, last stable and end offset of each partition.
 
-    LAG counts to the last stable offset, where readers with read_committed stop; OPEN are the offsets behind it.
-    COMMITTED is (pending) where an open transaction commits another offset: consumers that begin there wait for its end.
+    LAG counts up to the last stable offset, where read_committed consumers stop; OPEN are the offsets above it. COMMITTED is
+    (pending) if an open transaction has a pending offset: consumers that start there wait for its end.
     """
     found = lag_of(cluster, name)
     if not found:
@@ -124,7 +124,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
 
 
 def _committed(at: dict[str, Any]) -> str | None:
-    """``7``, ``7 (pending)``, ``(pending)``; None where there is nothing."""
+    """``7``, ``7 (pending)``, ``(pending)``; None if nothing is committed or pending."""
     words = [f"{at['committed_offset']}"] * (at["committed_offset"] is not None) + ["(pending)"] * at[
         "pending"
     ]
@@ -135,13 +135,13 @@ def _committed(at: dict[str, Any]) -> str | None:
 @click.argument("name", metavar="GROUP")
 @click.argument("topics", nargs=-1, metavar="[TOPIC[/PARTITION]]...")
 @click.option("--to", "where", required=True, metavar="WHERE", help="beginning, end, an offset, -5, @TIME")
-@click.option("--dry-run", is_flag=True, help="Show the offsets, and commit nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the offsets without committing them.")
 @as_json
 @on_a_cluster
 def reset(
     cluster: Cluster, name: str, topics: tuple[str, ...], where: str, dry_run: bool, as_json: bool
 ) -> None:
-    """Commit other offsets for a group without members; without topics for all that it has offsets of.
+    """Commit new offsets for a group without members; without topics, for all partitions with committed offsets.
 
     \b
     odradek group reset readers --to beginning --dry-run
@@ -150,7 +150,7 @@ def reset(
     partitions = wanted_partitions(cluster, topics) if topics else sorted(fetch_offsets(cluster, name))
     offsets = {each: checked_offset(cluster, *each, where, READ_UNCOMMITTED, "--to") for each in partitions}
     if not offsets:
-        raise no_such("group", name, f"group {name} has no committed offsets: name topics")
+        raise no_such("group", name, f"group {name} has no committed offsets: give topics")
     if not dry_run:
         commit_offsets(cluster, name, offsets)
     if as_json:
@@ -166,15 +166,15 @@ def reset(
 @group.command()
 @click.argument("name", metavar="GROUP")
 @click.option(
-    "--timeout", type=float, default=30.0, show_default=True, metavar="SECONDS", help="How long, at most."
+    "--timeout", type=float, default=30.0, show_default=True, metavar="SECONDS", help="Maximum time to wait."
 )
 @as_json
 @on_a_cluster
 def rebalance(cluster: Cluster, name: str, timeout: float, as_json: bool) -> None:
-    """Make the members of a group rebalance: a member joins, and leaves at once.
+    """Make the members of a group rebalance: a temporary member joins, and leaves at once.
 
-    A classic group begins to rebalance, and goes on as its members join again. In a group of the consumer protocol the
-    command returns when members have given up partitions; they get them back. On Odradek `odradek node move-coordinator
+    A classic group begins to rebalance, and continues when its members join again. In a group of the consumer protocol the
+    command returns when members have released partitions, which they get back. On Odradek, `odradek node move-coordinator
     --group` moves the group's coordinator instead.
 
     \b
@@ -190,7 +190,7 @@ def rebalance(cluster: Cluster, name: str, timeout: float, as_json: bool) -> Non
 @click.option(
     "--with-members",
     is_flag=True,
-    help="Remove the members first: of clients that died they stay for a while.",
+    help="Remove the members first: clients that died remain members for a while.",
 )
 @as_json
 @on_a_cluster

@@ -1,4 +1,4 @@
-"""`odradek produce`: records from the command line or from standard input."""
+"""`odradek produce`: write records from the command line or from standard input."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tools.commands.common import HELP_NAMES, as_json, on_a_cluster, pairs, say_
 
 BATCH_RECORDS: Final = 500
 CHUNK_BYTES: Final = 256 * 1024
-NO_LINE: Final = "no line from standard input yet"
+NO_LINE: Final = "no line on standard input yet"
 CREATION_POLLS: Final = 20
 _BEING_CREATED: Final = (0, ErrorCode.unknown_topic_or_partition, ErrorCode.leader_not_available)
 
@@ -31,16 +31,14 @@ Keyed = tuple[bytes | None, bytes | None]
 @click.command(context_settings=HELP_NAMES)
 @click.argument("topic", metavar="TOPIC[/PARTITION]")
 @click.argument("values", nargs=-1, metavar="[VALUE]...")
-@click.option("-k", "--key", help="The key of all records.")
-@click.option("-K", "--key-separator", metavar="TEXT", help="What stands between key and value in each line.")
-@click.option(
-    "-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="A header of all records."
-)
+@click.option("-k", "--key", help="Key of all records.")
+@click.option("-K", "--key-separator", metavar="TEXT", help="Text between key and value in each line.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME=VALUE", help="Header of all records.")
 @click.option(
     "-p",
     "--partition",
     type=click.IntRange(min=0),
-    help="The partition.  [default: by the key, else in turn]",
+    help="Partition.  [default: by the key, else round-robin]",
 )
 @click.option("-z", "--compression", type=click.Choice(CODEC_NAMES), default="none", show_default=True)
 @click.option("--acks", type=click.Choice(["all", "1", "0"]), default="all", show_default=True)
@@ -48,7 +46,7 @@ Keyed = tuple[bytes | None, bytes | None]
     "-x", "--transactional-id", metavar="ID", help="Write all records in one transaction, and commit it."
 )
 @click.option("--abort", is_flag=True, help="Abort the transaction instead.")
-@click.option("-Z", "--tombstones", is_flag=True, help="An empty value is null.")
+@click.option("-Z", "--tombstones", is_flag=True, help="Write null for an empty value.")
 @as_json
 @on_a_cluster
 def produce(
@@ -66,7 +64,7 @@ def produce(
     tombstones: bool,
     as_json: bool,
 ) -> None:
-    """Write records: each VALUE is one, or without any each line of standard input.
+    """Write records: one per VALUE; without a VALUE, one per line of standard input.
 
     \b
     odradek produce orders paid shipped -k 42 -H source=shop
@@ -89,7 +87,7 @@ def produce(
     records = (_keyed(lines, key, key_separator, tombstones) for lines in groups)
     shared = tuple((name, value.encode()) for name, value in pairs(headers))
     if not values and sys.stdin.isatty():
-        click.echo("each line is a record; Ctrl-D ends", err=True)
+        click.echo("each line is a record; Ctrl-D ends the input", err=True)
     producer.init()
     written = send_groups(producer, topic, records, partition, shared)
     producer.end(commit=not abort)
@@ -99,7 +97,7 @@ def produce(
 
 
 def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
-    """``orders/1`` as topic and partition, as `consume` takes it: no topic has a slash in its name."""
+    """Parse ``orders/1`` into topic and partition, as `consume` does: topic names contain no slash."""
     name, slash, index = topic.rpartition("/")
     if not slash:
         return topic, partition
@@ -109,7 +107,7 @@ def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
 
 
 def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
-    """The lines of one read after the other: what is typed, or comes slowly through a pipe, is written at once."""
+    """The lines of each read of the stream, so that typed lines, or those of a slow pipe, are written at once."""
     rest = b""
     read1 = partial(stream.read1, CHUNK_BYTES)  # type: ignore[attr-defined]  # of all buffered streams
     for chunk in from_first(iter(read1, b""), NO_LINE):
@@ -137,7 +135,7 @@ def _keyed(lines: Iterable[str], key: str | None, separator: str | None, tombsto
 
 
 def send_all(producer: Producer, topic: str, records: Iterable[Keyed], partition: int | None) -> int:
-    """Write records in batches, each key to its partition; the number of records."""
+    """Write records in batches, with partitions by key. Returns the number of records."""
     return send_groups(producer, topic, [records], partition)
 
 
@@ -148,7 +146,10 @@ def send_groups(
     partition: int | None,
     headers: tuple[Header, ...] = (),
 ) -> int:
-    """Write records in batches, each key to its partition, and each group before the next; the number of records."""
+    """Write groups of records in batches, with partitions by key, one group after the other.
+
+    Returns the number of records.
+    """
     _create_by_asking(producer.cluster, topic)
     count = len(producer.cluster.topic(topic).partitions)
     waiting: dict[int, list[RecordLike]] = {}
@@ -167,7 +168,7 @@ def send_groups(
 
 
 def _create_by_asking(cluster: Cluster, topic: str) -> None:
-    """Ask for the topic's metadata as a producer does: with auto.create.topics.enable the broker creates it."""
+    """Request the topic's metadata as a producer does: with auto.create.topics.enable the broker creates the topic."""
     for _ in range(CREATION_POLLS):
         (found,) = cluster.refresh([topic], create=True)
         if found.error_code == 0 and all(each.leader_id >= 0 for each in found.partitions):

@@ -1,4 +1,4 @@
-"""`odradek seed`: records in transactions that commit and abort, as the input of a job."""
+"""`odradek seed`: write records in committed and aborted transactions, as the input of a job."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from tools.commands.produce import NO_LINE, Keyed, send_all
     metavar="ID",
     default="odradek-seed",
     show_default=True,
-    help="Of the producer.",
+    help="Transactional id of the producer.",
 )
 @as_json
 @on_a_cluster
 def seed(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
-    """Write records of standard input in transactions that commit and abort.
+    """Write records from standard input in transactions that commit and abort.
 
-    Each line is a JSON object with topic and value, and if wanted key, partition and aborted. Neighbours that commit are
-    one transaction; so are neighbours that abort.
+    Each line is a JSON object with topic and value, and optionally key, partition and aborted. Consecutive records that
+    commit form one transaction, and likewise consecutive records that abort.
 
     \b
     echo '{"topic": "orders", "value": "paid", "aborted": true}' | odradek seed
@@ -56,11 +56,11 @@ def _lines(text: Iterable[str]) -> Iterator[dict[str, Any]]:
             record = json.loads(line)
             yield {**record, "topic": record["topic"], "value": record["value"]}
         except (ValueError, TypeError, KeyError):
-            raise ToolError(f"line {number} is no JSON object with topic and value") from None
+            raise ToolError(f"line {number} is not a JSON object with topic and value") from None
 
 
 def _send(producer: Producer, records: Iterable[dict[str, Any]]) -> int:
-    """Neighbours of one place at once."""
+    """Write consecutive records of the same topic and partition together."""
     written = 0
     for (topic, partition), group in groupby(
         records, key=lambda each: (each["topic"], each.get("partition"))

@@ -1,4 +1,4 @@
-"""`odradek topic`: topics and their settings."""
+"""`odradek topic`: manage topics and their settings."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def topic() -> None:
 
 
 @topic.command("list")
-@click.option("--internal", is_flag=True, help="Internal topics too, such as __consumer_offsets.")
+@click.option("--internal", is_flag=True, help="Include internal topics, such as __consumer_offsets.")
 @as_json
 @on_a_cluster
 def list_(cluster: Cluster, internal: bool, as_json: bool) -> None:
@@ -86,7 +86,7 @@ def _replication_factor(topic: MetadataResponseTopic) -> int:
 @click.option(
     "-c", "--config", "configs", multiple=True, metavar="NAME=VALUE", help="A setting of the topic."
 )
-@click.option("--if-not-exists", is_flag=True, help="A topic that exists is no error.")
+@click.option("--if-not-exists", is_flag=True, help="Ignore topics that already exist.")
 @as_json
 @on_a_cluster
 def create(
@@ -110,7 +110,7 @@ def create(
 
 
 def create_topics(cluster: Cluster, topics: list[CreatableTopic], *, if_not_exists: bool) -> list[str]:
-    """Create topics; the names of those that did not exist before. ``KafkaError`` for the first that is refused."""
+    """Create topics. Returns the names of those that did not exist. Raises ``KafkaError`` for the first that fails."""
     request = CreateTopicsRequest(topics=topics, timeout_ms=TIMEOUT_MS)
     response = cluster.ask_controller("create_topics", request)
     created, failures = [], []
@@ -143,7 +143,7 @@ def _creatable(text: str, partitions: int, replicas: int, configs: dict[str, str
 def describe(cluster: Cluster, names: tuple[str, ...], as_json: bool) -> None:
     """Show the partitions of topics: leader, replicas, ISR, and the log start, last stable and end offsets.
 
-    Readers with read_committed read up to the last stable offset; `odradek explain` says what holds it.
+    Consumers with read_committed read up to the last stable offset; `odradek explain` explains what holds it back.
     """
     found = [_described(cluster, name) for name in names]
     if as_json:
@@ -199,7 +199,7 @@ def _described(cluster: Cluster, name: str) -> dict[str, Any]:
 
 @topic.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...")
-@click.option("--if-exists", is_flag=True, help="A topic that does not exist is no error.")
+@click.option("--if-exists", is_flag=True, help="Ignore topics that do not exist.")
 @as_json
 @on_a_cluster
 def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_json: bool) -> None:
@@ -209,7 +209,7 @@ def delete(cluster: Cluster, names: tuple[str, ...], if_exists: bool, as_json: b
 
 
 def delete_topics(cluster: Cluster, names: tuple[str, ...], *, if_exists: bool) -> list[str]:
-    """Delete topics; the names of those that existed."""
+    """Delete topics. Returns the names of those that existed."""
     request = DeleteTopicsRequest(
         topics=[DeleteTopicState(name=name) for name in names], topic_names=names, timeout_ms=TIMEOUT_MS
     )
@@ -230,9 +230,14 @@ def delete_topics(cluster: Cluster, names: tuple[str, ...], *, if_exists: bool) 
     "-s", "--set", "changes", multiple=True, metavar="NAME=VALUE", help="Set a setting of the topic."
 )
 @click.option(
-    "-d", "--delete", "deletions", multiple=True, metavar="NAME", help="Delete a setting of the topic."
+    "-d",
+    "--delete",
+    "deletions",
+    multiple=True,
+    metavar="NAME",
+    help="Reset a setting of the topic to its default.",
 )
-@click.option("-a", "--all", "everything", is_flag=True, help="Show the defaults too.")
+@click.option("-a", "--all", "everything", is_flag=True, help="Show defaults too.")
 @as_json
 @on_a_cluster
 def config(
@@ -261,17 +266,17 @@ def config(
     metavar="WHERE",
     help="The first offset to keep: end, an offset, -5 for the last five, @TIME (ISO 8601, or ms since 1970).",
 )
-@click.option("--dry-run", is_flag=True, help="Show the offsets, and delete nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the offsets without deleting records.")
 @as_json
 @on_a_cluster
 def trim(cluster: Cluster, names: tuple[str, ...], before: str, dry_run: bool, as_json: bool) -> None:
-    """Delete the records at the beginning of partitions, for good (DeleteRecords).
+    """Delete the records at the beginning of partitions, permanently (DeleteRecords).
 
     \b
     odradek topic trim orders --before @2026-11-23T12:00:00Z --dry-run
     odradek topic trim orders/0 --before 1200
     """
-    # All of them are looked at before the first is trimmed.
+    # All offsets are checked before the first partition is trimmed.
     trimmed = [_trimmed(cluster, topic, index, before) for topic, index in wanted_partitions(cluster, names)]
     if not dry_run:
         for each in trimmed:

@@ -1,4 +1,4 @@
-"""`odradek txn`: transactions, of all coordinators."""
+"""`odradek txn`: show and end transactions, of all coordinators."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tools.control import Ages
 from tools.text import duration_text, time_text
 
 HANGING: Final = "Hanging"
-"""No state of a coordinator: what the leader of a partition has open, and no coordinator will end."""
+"""Not a coordinator's state: a partition has an open transaction that no coordinator will end."""
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -53,8 +53,8 @@ def txn() -> None:
 def list_(cluster: Cluster, states: tuple[str, ...], as_json: bool) -> None:
     """List the transactional ids of all coordinators with their states and partitions, and hanging transactions.
 
-    A transaction that is open in a partition, while no coordinator will end it, has the state Hanging; below the table is
-    the command that aborts it. A node that does not respond within 2 s is a line on stderr, and exit code 1.
+    A transaction that is open in a partition, although no coordinator will end it, has the state Hanging; below the table is
+    the command that aborts it. A node that does not respond within 2 s is reported on stderr, and the exit code is 1.
     """
     wanted = [each for each in states if each != HANGING]
     missing: list[str] = []
@@ -88,15 +88,17 @@ def _say_list(listed: list[Transaction], looked: Found, ages: Ages) -> None:
 
 
 @txn.command("find-hanging")
-@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Look in this topic only.")
-@click.option("-n", "--node", "node_id", type=int, metavar="ID", help="Look where this node leads only.")
+@click.option("-t", "--topic", "topics", multiple=True, metavar="TOPIC", help="Search only this topic.")
+@click.option(
+    "-n", "--node", "node_id", type=int, metavar="ID", help="Search only partitions that this node leads."
+)
 @as_json
 @on_a_cluster
 def find_hanging_(cluster: Cluster, topics: tuple[str, ...], node_id: int | None, as_json: bool) -> None:
-    """Find transactions that are open in a partition while no coordinator will end them.
+    """Find transactions that are open in a partition although no coordinator will end them.
 
-    Readers with read_committed stop at such a transaction for good. Each has the command that aborts it; `txn commit` takes
-    the same options, and --dry-run shows what either reveals. It looks twice: what merely begins or ends is not reported.
+    Consumers with read_committed stop at such a transaction permanently. The command that aborts it is printed; `txn commit`
+    has the same options, and --dry-run shows the effect of both. Transactions that just begin or end are not reported.
 
     \b
     odradek txn find-hanging
@@ -112,7 +114,7 @@ def find_hanging_(cluster: Cluster, topics: tuple[str, ...], node_id: int | None
         ]
         say_table(("PARTITION", "ID", "PRODUCER", "LAST BATCH", "WHY"), rows)
     elif not found.unknown:
-        say("no transaction hangs")
+        say("no hanging transactions")
     _say_aborts(found)
 
 
@@ -170,7 +172,7 @@ def _age(each: Transaction, ages: Ages) -> str:
 @as_json
 @on_a_cluster
 def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
-    """Show the state of a transactional id, since when its transaction is open, and what its producer left hanging."""
+    """Show the state of a transactional id, how long its transaction is open, and hanging transactions of its producer."""
     found = describe_transaction(cluster, transactional_id)
     hanging = [] if found.is_open else hanging_of(cluster, found.producer_id)
     if as_json:
@@ -194,7 +196,7 @@ def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
 
 
 def _near_id(remote: Remote, transactional_id: str) -> str:
-    """The end of an error message about an id that the broker does not know."""
+    """The suffix of an error about an unknown id, with the most similar known one."""
     known = [each.transactional_id for each in remote.transactions]
     return "" if transactional_id in known else did_you_mean(transactional_id, known)
 
@@ -206,7 +208,7 @@ def _near_id(remote: Remote, transactional_id: str) -> str:
 def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
     """Show the timeline of a transactional id across all nodes: each state, partition, batch and marker.
 
-    It asks the control port: only Odradek has timelines.
+    It uses the control port: only Odradek has timelines.
     """
     found = remote.timeline(transactional_id)
     if as_json:
@@ -219,16 +221,16 @@ def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
 @click.argument("transactional_id", metavar="ID")
 @click.argument("states", metavar="[STATE]...", nargs=-1)
 @click.option(
-    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="How long, at most."
+    "--timeout", type=float, default=10.0, show_default=True, metavar="SECONDS", help="Maximum time to wait."
 )
 @as_json
 @speaking
 def wait(
     remote: Remote, transactional_id: str, states: tuple[TransactionState, ...], timeout: float, as_json: bool
 ) -> None:
-    """Wait until a transactional id is in one of these states; without any, in CompleteCommit.
+    """Wait until a transactional id is in one of these states; the default is CompleteCommit.
 
-    It asks the control port. Exit code 1 after the timeout.
+    It uses the control port. The exit code is 1 after the timeout.
 
     \b
     odradek txn wait etl-1
@@ -239,7 +241,7 @@ def wait(
         with waiting_for(f"{transactional_id} is not in {' or '.join(wanted)} yet"):
             found = remote.transactions.wait(transactional_id, wanted, timeout)
     except TransactionNotReached as error:
-        # Of an id that no coordinator knows the error has it already.
+        # For an id that no coordinator knows, the error already contains the suggestion.
         near = "" if "did you mean" in str(error) else _near_id(remote, transactional_id)
         raise click.ClickException(f"{error}{near}") from None
     if as_json:

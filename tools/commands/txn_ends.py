@@ -1,4 +1,4 @@
-"""`odradek txn abort`, `commit` and `hang`: the ends that an operator gives a transaction, or keeps from it."""
+"""`odradek txn abort`, `commit` and `hang`: end transactions as an operator, or leave one open."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ _where = click.option(
     "--partition",
     "where",
     metavar="TOPIC/PARTITION",
-    help="End the open transaction that begins at --start-offset here, without its coordinator: for hanging transactions.",
+    help="End the open transaction that begins at --start-offset here, bypassing its coordinator: for hanging transactions.",
 )
 _start_offset = click.option(
     "--start-offset",
     type=int,
-    help="The first offset of that transaction; `odradek txn find-hanging` prints it.",
+    help="First offset of that transaction; `odradek txn find-hanging` prints it.",
 )
 _dry_run = click.option(
-    "--dry-run", is_flag=True, help="Write nothing: show what readers get by a commit and by an abort."
+    "--dry-run",
+    is_flag=True,
+    help="Write nothing; show what consumers get after a commit and after an abort.",
 )
 
 
@@ -50,9 +52,9 @@ def abort(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Abort the open transaction of ID, and fence its producer (as Kafka's Admin.fenceProducers).
+    """Abort the open transaction of ID, and fence its producer (as Kafka's Admin.fenceProducers does).
 
-    With --partition and --start-offset: write an ABORT marker there (as kafka-transactions.sh abort).
+    With --partition and --start-offset: write an ABORT marker there (as kafka-transactions.sh abort does).
 
     \b
     odradek txn abort etl-1
@@ -79,8 +81,8 @@ def commit(
 ) -> None:
     """Write a COMMIT marker for the open transaction that begins at an offset of a partition.
 
-    For a hanging transaction whose records are right: readers with read_committed get them. It ends in this partition
-    only, and its coordinator learns nothing of it.
+    For a hanging transaction whose records are correct: read_committed consumers then get them. The transaction ends in this
+    partition only, and its coordinator does not learn of it.
 
     \b
     odradek txn commit --partition orders/0 --start-offset 6 --dry-run
@@ -92,13 +94,13 @@ def commit(
 
 
 def _fence(cluster: Cluster, transactional_id: str) -> tuple[dict[str, Any], str]:
-    """What was done, for programs and for people."""
-    # InitProducerId would create an id that does not exist.
+    """Abort and fence. Returns the result as JSON and as text."""
+    # InitProducerId would create an id that does not exist, so look it up first.
     found = describe_transaction(cluster, transactional_id)
     producer = Producer(cluster, transactional_id)
     producer.init()
     done = "aborted" if found.is_open else "no transaction was open"
-    # What its producer left hanging is none of the coordinator's transactions.
+    # Hanging transactions of its producer are not in the coordinator's state.
     hanging = [] if found.is_open else hanging_of(cluster, found.producer_id)
     view = {
         "transactional_id": transactional_id,
@@ -119,14 +121,14 @@ def _producer(producer: Producer) -> dict[str, Any]:
 def _end(
     cluster: Cluster, topic: str, partition: int, start_offset: int, *, committed: bool, dry_run: bool
 ) -> tuple[dict[str, Any], str]:
-    """What was done or would be done, for programs and for people."""
+    """Write the marker, or only preview it. Returns the result as JSON and as text."""
     if dry_run:
         ending = ending_of(cluster, topic, partition, start_offset)
-        kept = _kept(cluster, topic, partition, ending.producer)
+        kept = _warnings(cluster, topic, partition, ending.producer)
         view = _ending_json(topic, partition, ending)
-        return {**view, "warnings": kept}, "\n".join([*_planned(topic, partition, ending), *kept])
+        return {**view, "warnings": kept}, "\n".join([*_preview(topic, partition, ending), *kept])
     producer = open_transaction(cluster, topic, partition, start_offset)
-    kept = _kept(cluster, topic, partition, producer)
+    kept = _warnings(cluster, topic, partition, producer)
     write_marker(cluster, topic, partition, producer, committed=committed)
     view = {
         "topic": topic,
@@ -141,8 +143,8 @@ def _end(
     return view, "\n".join([f"{topic}-{partition}: {at} is {view['outcome']}", *kept])
 
 
-def _planned(topic: str, partition: int, at: Ending) -> list[str]:
-    """The transaction, its first records, and what readers get by each marker."""
+def _preview(topic: str, partition: int, at: Ending) -> list[str]:
+    """The transaction, its first records, and what consumers get after each marker."""
     name = f"{topic}-{partition}"
     producer, start, after = at.producer, at.producer.current_txn_start_offset, at.stable_offset_after
     its = _count(at.records, "record")
@@ -157,14 +159,14 @@ def _planned(topic: str, partition: int, at: Ending) -> list[str]:
         assert at.holder is not None
         return [
             *lines,
-            f"either marker: readers with read_committed still stop at {after}, where the transaction of producer "
+            f"either marker: read_committed consumers still stop at {after}, where the transaction of producer "
             f"{at.holder.producer_id} is open",
-            f"commit: they get {its} of it behind that one; abort: they never get them",
+            f"commit: after that one ends they get {its} of it; abort: they never get them",
         ]
     others = f"{_count(at.others, 'record')} of others"
     till = f"up to offset {after}"
     lines.append(
-        f"commit: readers with read_committed get {_count(at.readable, 'record')} of it and {others}, {till}"
+        f"commit: read_committed consumers get {_count(at.readable, 'record')} of it and {others}, {till}"
     )
     lines.append(f"abort: they get {others}, {till}, and never its {_count(at.records, 'record')}")
     if at.holder is not None:
@@ -172,12 +174,12 @@ def _planned(topic: str, partition: int, at: Ending) -> list[str]:
     return lines
 
 
-def _kept(cluster: Cluster, topic: str, partition: int, producer: ProducerState) -> list[str]:
-    """A warning where a coordinator still has the transaction: it may decide otherwise, and elsewhere."""
+def _warnings(cluster: Cluster, topic: str, partition: int, producer: ProducerState) -> list[str]:
+    """A warning if a coordinator still has the transaction: it may end it differently, and in other partitions."""
     try:
         known = list_transactions(cluster, (), [producer.producer_id])
     except ToolError as error:
-        return [f"whether it hangs is not known: {error}"]
+        return [f"could not determine whether it hangs: {error}"]
     return [
         f"it does not hang: {each.transactional_id} is {each.state} at its coordinator, node {each.coordinator}, "
         "which ends it in all its partitions"
@@ -231,7 +233,7 @@ def _ending_json(topic: str, partition: int, at: Ending) -> dict[str, Any]:
 @click.option(
     "--for-good",
     is_flag=True,
-    help="A hanging transaction: no coordinator knows of it, and no time-out ends it. It alters a setting of the cluster.",
+    help="Create a hanging transaction: no coordinator knows it, and no timeout ends it. Alters a setting of the cluster.",
 )
 @as_json
 @on_a_cluster
@@ -245,10 +247,10 @@ def hang(
     for_good: bool,
     as_json: bool,
 ) -> None:
-    """Begin a transaction, write to TOPIC and leave: readers with read_committed stop there.
+    """Begin a transaction, write to TOPIC and exit: read_committed consumers stop there.
 
-    The coordinator aborts it after its time-out; `odradek txn abort ID` does so now. With --for-good the coordinator is not
-    told of the partition: `odradek txn find-hanging` prints what ends it.
+    The coordinator aborts it after its timeout; `odradek txn abort ID` aborts it at once. With --for-good the coordinator
+    does not learn of the partition: `odradek txn find-hanging` prints the command that ends it.
 
     \b
     odradek txn hang etl-1 orders --timeout-ms 600000
@@ -257,7 +259,7 @@ def hang(
     producer = Producer(cluster, transactional_id, transaction_timeout_ms=timeout_ms)
     producer.init()
     records = [(None, value.encode()) for value in values or ("left open",)]
-    # Without records it creates the topic only.
+    # An empty list of records only creates the topic.
     send_all(producer, topic, [] if for_good else records, partition)
     view = {
         "transactional_id": transactional_id,
@@ -271,5 +273,5 @@ def hang(
         now = now_ms()
         start = send_unverified(producer, topic, partition, [(now, *each) for each in records])
         view["start_offset"] = start
-        text = f"{transactional_id} hangs in {topic}-{partition} from offset {start} on: {who}"
+        text = f"{transactional_id} hangs in {topic}-{partition} from offset {start}: {who}"
     say_done(as_json, view, text)

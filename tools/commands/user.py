@@ -1,4 +1,4 @@
-"""`odradek user`: users of SCRAM."""
+"""`odradek user`: manage SCRAM users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _mechanisms = click.option(
     "mechanisms",
     multiple=True,
     type=click.Choice(list(MECHANISMS)),
-    help="Of this mechanism only.  [default: both]",
+    help="Only this mechanism.  [default: both]",
 )
 
 
@@ -38,7 +38,7 @@ def user() -> None:
 @as_json
 @on_a_cluster
 def list_(cluster: Cluster, as_json: bool) -> None:
-    """List the users with their mechanisms. Those of PLAIN stand in the broker's settings, and are not here."""
+    """List the users with their mechanisms. Users of PLAIN are in the broker's settings, and are not listed."""
     found = list_users(cluster)
     if as_json:
         say_json([{"user": name, "mechanisms": mechanisms} for name, mechanisms in found.items()])
@@ -53,7 +53,7 @@ def list_(cluster: Cluster, as_json: bool) -> None:
 
 @user.command()
 @click.argument("name", metavar="USER")
-@click.option("--password", help="The password.  [default: the first line of standard input]")
+@click.option("--password", help="Password.  [default: the first line of standard input]")
 @_mechanisms
 @click.option("--iterations", default=4096, show_default=True, help="Iterations of the hash.")
 @as_json
@@ -66,7 +66,7 @@ def add(
     iterations: int,
     as_json: bool,
 ) -> None:
-    """Add a user, or set another password (AlterUserScramCredentials).
+    """Add a user, or change the password (AlterUserScramCredentials).
 
     \b
     odradek user add alice --password secret
@@ -110,5 +110,5 @@ def remove(cluster: Cluster, name: str, mechanisms: tuple[str, ...], as_json: bo
     say_done(
         as_json,
         {"user": name, "mechanisms": chosen},
-        f"user {name} has no password for {' and '.join(chosen)} now",
+        f"user {name} no longer has a password for {' and '.join(chosen)}",
     )

@@ -1,1 +1,1 @@
-"""What a cluster says about itself, as sentences: one function for each question."""
+"""Explanations of a cluster's state, as sentences: one function per subject."""

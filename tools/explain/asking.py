@@ -1,4 +1,4 @@
-"""Questions to a cluster that may not respond: a bounded time for all of them, those to several nodes side by side."""
+"""Queries of a cluster that may not respond: with a common time limit, and in parallel for several nodes."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from tools.client.errors import KafkaError, Kind, NoResponse, OutOfTime, ToolErr
 from tools.client.names import names_of
 
 BUDGET_S: Final = stretched(1.6)
-"""For all questions of an explanation: its lines are there within 2 s."""
+"""Time limit for all queries of an explanation, in seconds, so that it is printed within 2 s."""
 THREADS_MAX: Final = 16
 
 T = TypeVar("T")
 
 
 class Asking:
-    """A node that did not respond once is not asked again; what could not be asked is kept as sentences."""
+    """Sends queries. A node that has timed out once is not asked again; failures are collected as sentences."""
 
     def __init__(self, cluster: Cluster, budget_s: float | None = None) -> None:
-        """``budget_s``: seconds for all questions; None: ``BUDGET_S``."""
+        """``budget_s`` limits all queries together, in seconds; None: ``BUDGET_S``."""
         self.cluster = cluster
         self._began = time.monotonic()
         self._end = self._began + (BUDGET_S if budget_s is None else budget_s)
         self._silent: set[int] = set()
         self._responded: set[int] = set()
         self.members: set[int] = set()
-        """Nodes that have replicas; those that the metadata does not list are away."""
+        """Ids of nodes with replicas. Those that the metadata does not list are not running."""
         self.not_asked: dict[str, None] = {}
 
     @property
     def left_s(self) -> float:
-        """Of the time for all questions."""
+        """Seconds left for all queries."""
         return max(0.0, self._end - time.monotonic())
 
     @property
     def share_s(self) -> float:
-        """Of the time that is left, as much as one round may take."""
+        """Seconds that one round of queries may take: half of what is left."""
         return max(0.01, round(self.left_s / 2, 2))
 
     @property
     def is_late(self) -> bool:
-        """Half of the time for all questions is over: what reads a log stops with what it has."""
+        """Whether half of the time is over; functions that read a log then stop and return a partial result."""
         return time.monotonic() > (self._began + self._end) / 2
 
     def metadata(self, topics: Iterable[str] | None = ()) -> list[MetadataResponseTopic]:
-        """Of these topics, or of all for None; the error of the client if no node responds."""
+        """The metadata of these topics, or of all for None. Raises the client's error if no node responds."""
         with self.cluster.within(self.share_s):
             found = self.cluster.refresh(topics)
         for topic in found:
@@ -61,7 +61,7 @@ class Asking:
         return found
 
     def states(self) -> dict[int, str]:
-        """The nodes as a client sees them, as `ClusterContext.nodes` has them."""
+        """The state of each node as a client sees it, in the form of `ClusterContext.nodes`."""
         nodes = self.cluster.nodes.keys()
         return (
             dict.fromkeys(nodes, "running")
@@ -70,7 +70,7 @@ class Asking:
         )
 
     def any(self, what: str, ask: Callable[[], T]) -> T | None:
-        """One question that any node can respond to; None if it could not be asked."""
+        """The result of a query that any node can serve; None if it failed."""
         began = time.monotonic()
         try:
             with self.cluster.within(self.share_s):
@@ -80,7 +80,7 @@ class Asking:
             return None
 
     def near(self, kind: Kind, name: str) -> str | None:
-        """A name that the cluster knows, for one that it does not know."""
+        """The most similar known name for an unknown one; None if none is similar."""
         try:
             with self.cluster.within(self.share_s):
                 found = nearest(name, names_of(self.cluster, kind), NEAR)
@@ -89,7 +89,7 @@ class Asking:
         return None if found is None else printable(found)
 
     def each(self, what: str, questions: Mapping[int, Callable[[int], T]]) -> dict[int, T]:
-        """One round: each question to its node, side by side; without those that could not be asked."""
+        """Run one round of queries, in parallel, each for its node. Returns the results of those that succeeded."""
         known = self.cluster.nodes
         wanted = {node: ask for node, ask in questions.items() if node in known and node not in self._silent}
         for node in questions.keys() - known.keys():
@@ -112,18 +112,18 @@ class Asking:
         return found
 
     def one(self, what: str, node: int, ask: Callable[[int], T]) -> T | None:
-        """A round of one node."""
+        """Run a round with one node."""
         return self.each(what, {node: ask}).get(node)
 
     def note(self, sentence: str) -> None:
-        """Something else that could not be asked."""
+        """Add a sentence about something that could not be queried."""
         self.not_asked[sentence] = None
 
     def _note(self, who: str, node: int | None, what: str, error: ToolError, began: float) -> None:
         if isinstance(error, OutOfTime) and isinstance(error.last, KafkaError):
             error = error.last
         if isinstance(error, KafkaError):
-            self.note(f"{who} answers {what} with {error_name(error.code)}.")
+            self.note(f"{who} responds to {what} with {error_name(error.code)}.")
             return
         if isinstance(error, NoResponse | OutOfTime):
             took = duration_text(max(1, round(1000 * (time.monotonic() - began))))

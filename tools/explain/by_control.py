@@ -1,4 +1,4 @@
-"""What the control port of the cluster tells: explanations; where it has none, its rules and its trace."""
+"""Queries of the cluster's control port: its explanations, or if it has none, its rules and its trace."""
 
 from __future__ import annotations
 
@@ -19,19 +19,22 @@ from tools.explain.asking import Asking
 
 CONTROL_S: Final = stretched(0.8)
 ENTRIES: Final = 1000
-"""So many of the newest exchanges of the trace are looked at."""
+"""Number of the latest exchanges of the trace that are examined."""
 _LOCAL: Final = ("127.0.0.1", "::1")
 
 
 class Control:
-    """The control port of this cluster; each call has its own short time."""
+    """The control port of this cluster. Each call has its own short timeout."""
 
     def __init__(self, remote: Remote, cluster: Mapping[str, Any]) -> None:
         self._client = remote.client
         self._cluster = cluster
 
     def explanations(self, query: Mapping[str, object]) -> list[Explanation] | None:
-        """``GET /v1/explain``; None where there is none. ``ToolError`` if there is no such topic or partition."""
+        """``GET /v1/explain``; None if the port has no such route.
+
+        Raises ``ToolError`` for an unknown topic or partition.
+        """
         try:
             found = self._client.get("/v1/explain", query, CONTROL_S)["explanations"]
         except OdradekError as error:
@@ -41,12 +44,12 @@ class Control:
         return [Explanation(each["subject"], _cause(each["cause"]), tuple(each["lines"])) for each in found]
 
     def ages_ms(self) -> dict[tuple[str, int | None], int | None]:
-        """For how long each transaction has been open by the broker's clock, by id and start."""
+        """Age of each open transaction by the broker's clock, in ms, by id and start."""
         found = self._get("/v1/transactions").get("transactions", ())
         return {(each["transactional_id"], each.get("start_ms")): each.get("open_ms") for each in found}
 
     def context(self) -> ClusterContext:
-        """Rules with what they hold, the states of the nodes, and the refused requests of the trace."""
+        """Rules with the requests that they hold, the states of the nodes, and the rejected requests in the trace."""
         rules = self._get("/v1/faults").get("faults", ())
         trace = self._get("/v1/trace", {"limit": ENTRIES})
         return ClusterContext(
@@ -62,7 +65,7 @@ class Control:
         )
 
     def _get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        """The response; an empty object where this port has no such route."""
+        """The response; an empty object if the port has no such route."""
         try:
             return self._client.get(path, query, CONTROL_S)
         except OdradekError:
@@ -70,15 +73,15 @@ class Control:
 
 
 def find_control(asking: Asking) -> Control | None:
-    """The control port that a variable names, if it is that of this cluster.
+    """The control port of the environment variable, if it belongs to this cluster; else None.
 
-    ``ToolError`` if it refuses the call, for want of a token for instance.
+    Raises ``ToolError`` if it rejects the call, for instance because the token is missing.
     """
     if not (os.environ.get(CONTROL_VARIABLE) or os.environ.get(PORT_VARIABLE)):
         return None
     try:
         remote = connect()
-        view = remote.client.get("/v1/views/cluster", None, CONTROL_S)  # a proxy has it too
+        view = remote.client.get("/v1/views/cluster", None, CONTROL_S)  # a proxy has this route too
     except ControlRefused as error:
         raise ToolError(str(error)) from None
     except OdradekError as error:
@@ -89,7 +92,7 @@ def find_control(asking: Asking) -> Control | None:
 
 
 def _is_same(asking: Asking, view: Mapping[str, Any]) -> bool:
-    """By the cluster id; where no node responds, by the address."""
+    """Compare cluster ids, or addresses if no node responds."""
     if asking.cluster.bootstrap == view["bootstrap_servers"]:
         return True
     try:
@@ -107,7 +110,7 @@ def _addresses(bootstrap: str) -> set[Address]:
 
 
 def _cause(name: str) -> Cause:
-    """A later broker may have causes that this client does not know."""
+    """The cause of this name. A newer broker may have causes that this client does not know."""
     try:
         return Cause(name)
     except ValueError:
@@ -131,7 +134,7 @@ def _held(rule: int, each: Mapping[str, Any]) -> HeldByRule:
 
 
 def folded_refusals(exchanges: Iterable[Mapping[str, Any]]) -> tuple[Refusal, ...]:
-    """The errors of responses, equal ones in one with their count and the newest, the newest first."""
+    """The errors in responses, the latest first; equal ones are combined, with their count."""
     counts: dict[tuple[object, ...], int] = {}
     newest: dict[tuple[object, ...], Refusal] = {}
     for entry in reversed(list(exchanges)):
@@ -167,7 +170,7 @@ def _refusal(entry: Mapping[str, Any], error: str, partitions: tuple[str, ...]) 
 
 
 def _errors(answer: object) -> dict[str, list[str]]:
-    """The names of all error codes in a response but NONE, with the partitions that have them."""
+    """The names of all error codes in a response except NONE, with their partitions."""
     found: dict[str, list[str]] = {}
     for topic, error, index in _each_error(answer, None):
         names = found.setdefault(error, [])

@@ -1,4 +1,4 @@
-"""The coordinator of a group or a transactional id, asked once: an error is a fact, and no reason to ask for 30 s."""
+"""Ask the coordinator of a group or a transactional id once: an error is a fact here, and is not retried for 30 s."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ OTHER: Final = "__transaction_state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """Where a name is coordinated."""
+    """The coordinator of a name."""
 
     home: str
-    """``__transaction_state-12``; without a number where the topic is not there yet."""
+    """``__transaction_state-12``; without a number if the topic does not exist yet."""
     index: int | None
     node: int | None
     error: str | None
@@ -30,7 +30,7 @@ class Coordinator:
 
 
 def find_coordinator(asking: Asking, kind: int, name: str) -> Coordinator:
-    """The leader of the name's partition, by FindCoordinator, and by the metadata where that has no response."""
+    """The coordinator by FindCoordinator; if that fails, the leader of the name's partition in the metadata."""
     topic_name = TOPICS.get(kind, OTHER)
     topics = asking.any("Metadata", lambda: asking.cluster.refresh([topic_name])) or ()
     topic = next((each for each in topics if not each.error_code), None)
@@ -49,7 +49,7 @@ def find_coordinator(asking: Asking, kind: int, name: str) -> Coordinator:
 
 
 def _ask(cluster: Cluster, kind: int, name: str) -> int | str:
-    """The node, or the name of the error."""
+    """The node id, or the name of the error."""
     request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
     response = cluster.ask("find_coordinator", request)
     found = response.coordinators[0] if response.coordinators else response

@@ -1,4 +1,4 @@
-"""Facts of whatever could be wrong in a cluster, asked by the protocol; bounded."""
+"""Collect facts about all possible problems of a cluster over the protocol, with limits."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tools.explain.groups import group_facts
 from tools.explain.looking import Where, look, transaction_facts
 
 LOOKED_AT_MAX: Final = 5000
-"""So many partitions are asked for their transactions: first those that lack a leader or a replica in sync."""
+"""Maximum number of partitions whose transactions are queried; first those without a leader or with a small ISR."""
 GROUPS_MAX: Final = 5
 OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
-    """Ask for all of it."""
+    """Query everything."""
     wanted = _suspects(asking.metadata(None))
     if len(wanted) > LOOKED_AT_MAX:
-        asking.note(f"Of {len(wanted)} partitions {LOOKED_AT_MAX} were looked at.")
+        asking.note(f"Only {LOOKED_AT_MAX} of {len(wanted)} partitions were examined.")
     nodes = sorted(asking.cluster.nodes)
     listed = asking.each("ListGroups", {node: partial(_of_node, asking.cluster) for node in nodes})
     groups = sorted({group for found, _ in listed.values() for group in found})
@@ -53,7 +53,7 @@ def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
 
 
 def _suspects(topics: Iterable[MetadataResponseTopic]) -> list[Where]:
-    """All partitions of users' topics, and internal ones without a leader: those with a trouble first."""
+    """All partitions of users' topics, and internal ones without a leader; those with a problem first."""
     found: list[tuple[int, Where]] = []
     for topic in topics:
         for each in topic.partitions:
@@ -70,7 +70,7 @@ def _is_troubled(at: PartitionFacts) -> bool:
 
 
 def _of_node(cluster: Cluster, node: int) -> tuple[list[str], list[Transaction]]:
-    """The groups that rebalance and the transactions under way, of one coordinator."""
+    """The rebalancing groups and the open transactions of one coordinator."""
     response = cluster.ask_node(node, "list_groups", ListGroupsRequest())
     check(response.error_code, f"the groups of node {node}")
     groups = [each.group_id for each in response.groups if each.group_state in REBALANCING]

@@ -1,4 +1,4 @@
-"""Explanations of any cluster within 2 s: by the control port of a broker of ours, else by the protocol."""
+"""Explain any cluster within 2 s: through the control port of our broker, else over the protocol."""
 
 from __future__ import annotations
 
@@ -22,58 +22,58 @@ from tools.explain.ids import id_facts
 from tools.explain.looking import Where, look
 
 PARTITIONS_MAX: Final = 5000
-"""Of a topic, by the protocol."""
+"""Maximum number of partitions of a topic that are examined over the protocol."""
 
 T = TypeVar("T")
 
 
 class Explaining:
-    """One command's questions; all of them together take `asking.BUDGET_S`."""
+    """The queries of one command, which take at most `asking.BUDGET_S` together."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._asking = Asking(cluster)
         self._control: Control | None = find_control(self._asking)
 
     def topic(self, topic: str, index: int | None) -> list[Explanation]:
-        """Of all its partitions or of one, those with trouble first; ``ToolError`` if there is none."""
+        """Explain all partitions of a topic or one, those with problems first. Raises ``ToolError`` for an unknown one."""
         query: dict[str, object] = {"topic": topic} if index is None else {"topic": topic, "partition": index}
-        told = self._told(query)
+        told = self._by_control_port(query)
         if told is not None:
             return sorted(told, key=severity)
         wanted = self._partitions(topic, index)
-        return self._asked(lambda ages: look(self._asking, wanted, ages).values(), explain_topic)
+        return self._by_protocol(lambda ages: look(self._asking, wanted, ages).values(), explain_topic)
 
     def group(self, group: str) -> list[Explanation]:
-        told = self._told({"group": group})
+        told = self._by_control_port({"group": group})
         if told is not None:
             return told
-        return self._asked(
+        return self._by_protocol(
             lambda ages: group_facts(self._asking, group, ages),
             lambda facts, around: [explain_group(facts, around)],
         )
 
     def transactional_id(self, transactional_id: str) -> list[Explanation]:
-        told = self._told({"transactional_id": transactional_id})
+        told = self._by_control_port({"transactional_id": transactional_id})
         if told is not None:
             return told
-        return self._asked(
+        return self._by_protocol(
             lambda ages: id_facts(self._asking, transactional_id, ages),
             lambda facts, around: [explain_id(facts, around)],
         )
 
     def everything(self) -> list[Explanation]:
-        told = self._told({})
+        told = self._by_control_port({})
         if told is not None:
             return told
-        return self._asked(lambda ages: cluster_facts(self._asking, ages), explain_cluster)
+        return self._by_protocol(lambda ages: cluster_facts(self._asking, ages), explain_cluster)
 
-    def _told(self, query: dict[str, object]) -> list[Explanation] | None:
+    def _by_control_port(self, query: dict[str, object]) -> list[Explanation] | None:
         return None if self._control is None else self._control.explanations(query)
 
-    def _asked(
+    def _by_protocol(
         self, ask: Callable[[Ages], T], explain: Callable[[T, ClusterContext], list[Explanation]]
     ) -> list[Explanation]:
-        """By the protocol; of a broker or a proxy of ours without explanations, its rules and its trace beside it."""
+        """Explain from facts queried over the protocol; the rules and trace of an older broker or a proxy are added."""
         asking, control = self._asking, self._control
         if not asking.cluster.nodes:
             asking.metadata()
@@ -89,7 +89,7 @@ class Explaining:
         numbers = {each.partition_index for each in found.partitions}
         if index is None:
             if len(numbers) > PARTITIONS_MAX:
-                self._asking.note(f"Of {len(numbers)} partitions {PARTITIONS_MAX} were looked at.")
+                self._asking.note(f"Only {PARTITIONS_MAX} of {len(numbers)} partitions were examined.")
             return {(topic, each) for each in sorted(numbers)[:PARTITIONS_MAX]}
         if index not in numbers:
             raise ToolError(f"{topic} has no partition {index}: the last is {max(numbers)}")

@@ -1,4 +1,4 @@
-"""Facts of a group, asked by the protocol: its coordinator, its members and offsets, and what stands behind the offsets."""
+"""Facts about a group, queried over the protocol: coordinator, members, offsets, and the records above the offsets."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ from tools.explain.coordinating import find_coordinator
 from tools.explain.looking import Where, look
 
 READ_MAX: Final = 100_000
-"""So many records of a partition are read to say what its lag consists of."""
+"""Maximum number of records of a partition that are read to find out what its lag consists of."""
 COUNTED_MAX: Final = 20
-"""Of so many partitions."""
+"""Maximum number of partitions that are read."""
 LOOKS: Final = 3
 _OFFSET_FETCH: Final = 9
-"""The last version that names topics."""
+"""The last version that contains topic names."""
 _NO_GROUP: Final = (ErrorCode.group_id_not_found, ErrorCode.unsupported_version)
 
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A group as its coordinator has it; ``error`` instead of all else."""
+    """A group as its coordinator describes it; if ``error`` is set, nothing else is."""
 
     error: str | None = None
     type: str = ""
     state: str = ""
     members: tuple[MemberFacts, ...] = ()
     offsets: Mapping[Where, int | None] | None = None
-    """None: nothing is committed, or an open transaction has committed the only offset."""
+    """None: nothing is committed, or the only offset is pending in an open transaction."""
     unstable: frozenset[Where] = frozenset()
 
 
 def group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
-    """Ask for all of it; again where an offset is above the end of its partition, which was then read before the commit."""
+    """Query everything; again if an offset is above the end of its partition, which was then read before the commit."""
     for _ in range(LOOKS):
         facts = _group_facts(asking, group, ages)
         if not any(_is_beyond(each) for each in facts.offsets):
@@ -87,7 +87,7 @@ def _group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
     )
 
 
-# -- its coordinator --------------------------------------------------------------------------------------------
+# -- the coordinator --------------------------------------------------------------------------------------------
 
 
 def _describe(cluster: Cluster, group: str, node: int) -> _Described:
@@ -99,7 +99,7 @@ def _describe(cluster: Cluster, group: str, node: int) -> _Described:
     if described.state == "Dead":
         described = _consumer(cluster, group, node) or described
     offsets = _fetch_offsets(cluster, group, node, None, is_stable=False)
-    # An offset that only an open transaction has committed comes back where it is asked for by name.
+    # A pending offset of a partition without a committed one is returned only if it is requested by name.
     named = {_where(name) for member in described.members for name in member.assigned} | offsets.keys()
     stable = _fetch_offsets(cluster, group, node, named, is_stable=True)
     unstable = frozenset(where for where, error in stable.items() if error is None)
@@ -125,7 +125,7 @@ def _classic(found: Any) -> _Described:
 def _member(
     each: Any, partitions: Iterable[tuple[str, int]], *, has_joined: bool | None = None
 ) -> MemberFacts:
-    """A member as either protocol describes it."""
+    """Convert a member of either protocol."""
     return MemberFacts(
         member_id=each.member_id,
         client_id=each.client_id,
@@ -136,7 +136,7 @@ def _member(
 
 
 def _consumer(cluster: Cluster, group: str, node: int) -> _Described | None:
-    """A group of the consumer protocol (KIP-848); None where the node has no such group, or not this API."""
+    """A consumer group (KIP-848); None if the node has no such group, or does not support the API."""
     request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
     try:
         (found,) = cluster.ask_node(node, "consumer_group_describe", request).groups
@@ -169,7 +169,7 @@ def _where(name: str) -> Where:
 def _fetch_offsets(
     cluster: Cluster, group: str, node: int, named: Collection[Where] | None, *, is_stable: bool
 ) -> dict[Where, int | None]:
-    """Committed offsets of these partitions, of all for None; None where an open transaction has committed another one."""
+    """Committed offsets of these partitions, of all for None; None for an offset that is pending in a transaction."""
     if named is not None and not named:
         return {}
     indexes: dict[str, list[int]] = {}
@@ -200,7 +200,7 @@ def _fetch_offsets(
     return found
 
 
-# -- what stands behind its offsets -----------------------------------------------------------------------------
+# -- the records above the offsets ------------------------------------------------------------------------------
 
 
 def _offsets(
@@ -228,7 +228,7 @@ def _offsets(
 
 
 def _begins(described: _Described, places: Mapping[Where, PartitionFacts]) -> dict[Where, int | None]:
-    """The committed offsets; where nothing is committed, the start of the log, from which its members could read."""
+    """The committed offsets; without one, the log start offset, from which members could read."""
     offsets = described.offsets or {}
     bare = {
         where: places[where].log_start
@@ -260,7 +260,7 @@ def _count_all(
 
 
 def _count(asking: Asking, at: PartitionFacts, committed: int) -> tuple[Counter[str], bool]:
-    """Records, aborted records and markers below the last stable offset, and whether all were read."""
+    """Numbers of records, aborted records and markers up to the last stable offset, and whether all were read."""
     end = at.last_stable or 0
     counts: Counter[str] = Counter()
     first = max(at.log_start or 0, committed)

@@ -1,4 +1,4 @@
-"""What a reader with read_committed was not shown: aborted records, and those behind a transaction that has not ended."""
+"""Records that a read_committed reader did not return: aborted ones, and those above the last stable offset."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from tools.control import Ages, control_of
 from tools.text import time_text
 
 LOOK_S: Final = stretched(2.0)
-"""How long the cluster, and the control port, may take for whose transactions these are."""
+"""Timeout of the queries for the transactions' owners, in seconds."""
 SHOWN_MAX: Final = 10
-"""Partitions with a sentence of their own."""
+"""Maximum number of partitions with a sentence of their own."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """Of one partition: the number of aborted records, and where readers stop before its end, if they do."""
+    """For one partition: the number of aborted records, and the offset at which readers stop before its end."""
 
     topic: str
     partition: int
     aborted: int = 0
     stable: int = -1
     end: int = -1
-    """The high watermark; with ``stable`` that of the last response."""
+    """The high watermark; both offsets are those of the last response."""
     producer_id: int = -1
-    """The producer of the transaction that begins at ``stable``; -1 where that is not known."""
+    """Producer id of the transaction that begins at ``stable``; -1 if unknown."""
     known: Transaction | None = None
-    """As its coordinator knows it."""
+    """The coordinator's view of that transaction."""
     future: str = ""
-    """How far in the future it begins, in words."""
+    """How far in the future the transaction begins, as text."""
     cause: str = ""
-    """The rule that holds its end."""
+    """The rule that holds the end of the transaction, as text."""
 
     @property
     def where(self) -> str:
@@ -49,18 +49,18 @@ class Hidden:
 
     @property
     def stops(self) -> bool:
-        """Records behind the last stable offset are not shown yet."""
+        """Whether there are records above the last stable offset."""
         return self.end > self.stable
 
     def sentences(self) -> list[str]:
-        """For stderr, empty if all was shown."""
+        """Sentences for stderr; empty if all records were returned."""
         where, found = self.where, []
         if self.aborted:
             found.append(
                 f"{where}: {self.aborted} aborted record{'s are' if self.aborted > 1 else ' is'} not shown"
             )
         if self.stops:
-            more = self.cause or f"`odradek explain {self.topic}/{self.partition}` says more"
+            more = self.cause or f"`odradek explain {self.topic}/{self.partition}` explains it"
             found.append(
                 f"{where}: readers stop at offset {self.stable} of {self.end}: {self._transaction()} begins there; {more}"
             )
@@ -79,13 +79,13 @@ class Hidden:
 
 
 def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
-    """What these readers passed over, and where they cannot go on, by their last responses."""
+    """What these readers skipped, and where they stop, according to their last responses."""
     found = [
         Hidden(
             each.topic,
             each.partition,
             each.aborted,
-            # A reader that ended before knows nothing of the end.
+            # A reader that has not reached the end does not know the current end offsets.
             *((each.stable, each.high_watermark) if each.at_end else ()),
         )
         for each in readers
@@ -94,17 +94,17 @@ def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
 
 
 class Stops:
-    """What a reader that follows tells, each once: that nothing came for 2 s, and where it has been standing for 2 s."""
+    """Notices of a following reader, each given once: no record for 2 s, and an offset where it has stopped for 2 s."""
 
     def __init__(self) -> None:
         self.shown = False
-        """There was a record."""
+        """Whether there was any record."""
         self._begun: float | None = None
         self._since: dict[tuple[str, int, int], float] = {}
         self._told: set[tuple[str, int, int]] = set()
 
     def is_idle(self, now: float) -> bool:
-        """There was no record for 2 s since the first call; once."""
+        """Whether there was no record for 2 s since the first call. True at most once."""
         if self._begun is None:
             self._begun = now
         idle = not self.shown and now - self._begun >= NOTICES_S[0]
@@ -112,7 +112,7 @@ class Stops:
         return idle
 
     def new(self, hidden: Iterable[Hidden], now: float) -> list[Hidden]:
-        """Those that are to be told now; ``now`` is monotonic, in seconds."""
+        """Stops that are to be reported now, each once; ``now`` is monotonic, in seconds."""
         found = []
         for each in hidden:
             place = (each.topic, each.partition, each.stable)
@@ -124,7 +124,7 @@ class Stops:
 
 
 def with_owners(cluster: Cluster, hidden: Iterable[Hidden]) -> list[Hidden]:
-    """The same with the transactions that readers stop at, as far as the cluster responds within ``LOOK_S``."""
+    """Add the transactions at which readers stop, as far as the cluster responds within ``LOOK_S``."""
     found = list(hidden)
     if not any(each.stops for each in found):
         return found
@@ -160,7 +160,7 @@ def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
 
 
 def sentences(hidden: list[Hidden]) -> list[str]:
-    """A few lines, however many partitions there are."""
+    """A few lines, regardless of the number of partitions."""
     found = [sentence for each in hidden[:SHOWN_MAX] for sentence in each.sentences()]
     if len(hidden) > SHOWN_MAX:
         rest = hidden[SHOWN_MAX:]

@@ -1,4 +1,4 @@
-"""Facts of a transactional id, asked by the protocol: its coordinator, its states in that one's log, its partitions."""
+"""Facts about a transactional id, queried over the protocol: coordinator, states in the transaction log, partitions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from tools.explain.coordinating import find_coordinator
 from tools.explain.looking import STATE_TOPIC, Where, look, open_places, transaction_facts
 
 HISTORY_MAX: Final = 20
-"""So many of the newest states are told."""
+"""Maximum number of states that are listed, the latest ones."""
 
 
 def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
-    """Ask for all of it."""
+    """Query everything."""
     at = find_coordinator(asking, TRANSACTION, transactional_id)
     error, found = at.error, None
     if error is None and at.node is not None:
@@ -45,7 +45,7 @@ def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
     transaction = None if found is None else transaction_facts(found, ages)
     steps = tuple(map(_step, history)) if history is not None else None
     if transaction is not None and steps and steps[-1].state == transaction.state != "Ongoing":
-        # The protocol does not tell since when it is decided; the record of it does.
+        # The protocol has no time of the decision; the record in the transaction log has.
         decided_ms = max(0, now_ms() - steps[-1].time_ms)
         transaction = replace(transaction, decided_ms=decided_ms if transaction.partitions else None)
     names = {name for step in steps or () for name in step.partitions}
@@ -75,7 +75,7 @@ def _where(name: str) -> Where:
 
 
 def _describe(cluster: Cluster, transactional_id: str, node: int) -> Transaction | str:
-    """The transaction; the name of an error; an empty text for an id that its coordinator does not know."""
+    """The transaction, the name of an error, or an empty text for an id that its coordinator does not know."""
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
     (found,) = cluster.ask_node(node, "describe_transactions", request).transaction_states
     if found.error_code == ErrorCode.transactional_id_not_found:
@@ -84,7 +84,7 @@ def _describe(cluster: Cluster, transactional_id: str, node: int) -> Transaction
 
 
 def _history(cluster: Cluster, transactional_id: str, index: int, node: int) -> list[TransactionLogValue]:
-    """The newest states of the id in the coordinator's log, the oldest first."""
+    """The latest states of the id in the transaction log, the oldest first."""
     reader = Reader(cluster, STATE_TOPIC, index, READ_UNCOMMITTED)
     found: list[TransactionLogValue] = []
     while not reader.at_end:

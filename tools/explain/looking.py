@@ -1,6 +1,6 @@
-"""Facts of partitions, asked by the protocol: the leaders, then the coordinators, then the leaders again.
+"""Facts about partitions, queried over the protocol: leaders, then coordinators, then the leaders again.
 
-What merely begins or ends between two questions differs from one look at the leaders to the next: it holds no reader.
+A transaction that just begins or ends between the queries appears in only one of the leaders' responses, and is ignored.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tools.explain.asking import Asking
 
 STATE_TOPIC: Final = "__transaction_state"
 LOOKS: Final = 3
-"""So often the leaders are asked again, while transactions hold readers that did not at the look before."""
+"""How often the leaders are queried again, while transactions hold back readers that did not before."""
 TAIL_OFFSETS: Final = 1000
-"""So many offsets before the end are read to see what stands there."""
+"""Number of offsets before the end that are read to describe the end of a log."""
 TAILS_MAX: Final = 20
 PLACES_MAX: Final = 5000
-"""So many partitions of a cluster are asked for the open transactions of a producer."""
+"""Maximum number of partitions of a cluster that are queried for the open transactions of a producer."""
 MIN_ISR_MAX: Final = 10
-"""Of so many topics whose replicas are not all in sync the setting min.insync.replicas is asked."""
+"""Maximum number of topics with incomplete ISRs whose min.insync.replicas is queried."""
 
 Where = tuple[str, int]
 
@@ -49,7 +49,7 @@ class _Log:
 
     @property
     def holder(self) -> tuple[int, int, int] | None:
-        """The open transaction that keeps the last stable offset where it is; None: none does, or it has ended since."""
+        """The open transaction at the last stable offset; None if there is none, or it has ended since."""
         return next((each for each in self.opened if each[2] == self.stable), None)
 
     @property
@@ -59,18 +59,18 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """The transactional ids of producers, as their coordinators have them."""
+    """The transactional ids of producers, from their coordinators."""
 
     by_producer: Mapping[int, TransactionFacts]
     asked: frozenset[int]
-    """These producers; an open transaction of another one began after the question."""
+    """The producers in the query. An open transaction of another producer began after the query."""
     all_asked: bool
 
 
 def look(
     asking: Asking, wanted: Collection[Where], ages: Ages, tails: bool = True
 ) -> dict[Where, PartitionFacts]:
-    """The facts of these partitions; those of which there is no metadata are left out."""
+    """The facts about these partitions, without those that the metadata does not contain."""
     placed = _placed(asking, wanted)
     logs = before = _logs(asking, placed)
     owners = Owners({}, frozenset(), False)
@@ -96,7 +96,7 @@ def look(
 
 
 def _judged(log: _Log, before: _Log | None) -> _Log:
-    """With the transactions that were open before and after the coordinators were asked: of the others nothing is known."""
+    """Keep only transactions that were open before and after the coordinators were queried; the others are unknown."""
     known = before.opened if before is not None else ()
     return replace(log, opened=tuple(each for each in log.opened if each in known))
 
@@ -111,7 +111,7 @@ def open_places(asking: Asking, producers: Collection[int]) -> set[Where]:
     }
     if len(placed) > PLACES_MAX:
         asking.note(
-            f"Of {len(placed)} partitions {PLACES_MAX} were asked for hanging transactions: odradek txn find-hanging"
+            f"Only {PLACES_MAX} of {len(placed)} partitions were queried for hanging transactions: odradek txn find-hanging"
         )
         placed = dict(sorted(placed.items())[:PLACES_MAX])
     return {
@@ -179,19 +179,19 @@ def _logs(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) -> 
     for logs, errors in asking.each("DescribeProducers", questions).values():
         found.update(logs)
         for where, error in errors.items():
-            asking.note(f"The leader of {where[0]}-{where[1]} answers {error}.")
+            asking.note(f"The leader of {where[0]}-{where[1]} responds with {error}.")
     return found
 
 
 def _ask_leader(
     cluster: Cluster, node: int, partitions: list[Where]
 ) -> tuple[dict[Where, _Log], dict[Where, str]]:
-    """What one leader responds: its logs, and the errors of those that it does not lead, or cannot read."""
+    """The logs of one leader, and the errors of partitions that it does not lead or cannot read."""
     by_topic: dict[str, list[int]] = {}
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
     errors: dict[Where, str] = {}
-    # In this order what begins meanwhile begins above the high watermark, and what has ended meanwhile holds no reader.
+    # In this order, a transaction that begins meanwhile is above the high watermark, and one that ends holds back nobody.
     starts = _offsets(cluster, node, by_topic, EARLIEST, READ_UNCOMMITTED, errors)
     highs = _offsets(cluster, node, by_topic, LATEST, READ_UNCOMMITTED, errors)
     stables = _offsets(cluster, node, by_topic, LATEST, READ_COMMITTED, errors)
@@ -227,7 +227,7 @@ def _offsets(
     isolation: int,
     errors: dict[Where, str],
 ) -> dict[Where, int]:
-    """One ListOffsets for all partitions of a leader."""
+    """Send one ListOffsets for all partitions of a leader."""
     topics = [
         ListOffsetsTopic(
             name=topic,
@@ -252,7 +252,7 @@ def _offsets(
 
 
 def owners_of(asking: Asking, producers: Collection[int], ages: Ages) -> Owners:
-    """The transactions of these producers, by all coordinators."""
+    """The transactions of these producers, from all coordinators."""
     state = asking.any("Metadata", lambda: asking.cluster.refresh([STATE_TOPIC]))
     ids = sorted(producers)
     nodes = sorted(asking.cluster.nodes)
@@ -262,13 +262,13 @@ def owners_of(asking: Asking, producers: Collection[int], ages: Ages) -> Owners:
     )
     led = state is not None and all(each.leader_id in found for topic in state for each in topic.partitions)
     if state is not None and not led:
-        asking.note("Not every coordinator of transactional ids could be asked.")
+        asking.note("Some coordinators of transactional ids could not be queried.")
     known = {each.producer_id: transaction_facts(each, ages) for part in found.values() for each in part}
     return Owners(known, frozenset(producers), led and len(found) == len(nodes))
 
 
 def transaction_facts(at: Transaction, ages: Ages) -> TransactionFacts:
-    """As the coordinator has it; its age by the broker's clock where that can be asked, else by ours."""
+    """Convert the coordinator's view; the age is by the broker's clock if it can be queried, else by the local clock."""
     open_ms = None
     if at.start_ms is not None and not at.state.startswith("Prepare"):
         open_ms = ages.open_ms(at)
@@ -289,7 +289,7 @@ def transaction_facts(at: Transaction, ages: Ages) -> TransactionFacts:
 
 
 def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) -> dict[str, int]:
-    """Of topics with a replica that is not in sync."""
+    """min.insync.replicas of topics with incomplete ISRs."""
     topics = sorted({topic for (topic, _), at in placed.items() if len(at.isr_nodes) < len(at.replica_nodes)})
     found = {}
     for topic in topics[:MIN_ISR_MAX]:
@@ -301,7 +301,7 @@ def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) 
 
 
 def _with_tails(asking: Asking, found: Mapping[Where, PartitionFacts]) -> dict[Where, PartitionFacts]:
-    """Of partitions whose readers read to the end, what stands there."""
+    """Add the last records of partitions whose readers can read to the end."""
     by_leader: dict[int, list[PartitionFacts]] = {}
     count = 0
     for at in found.values():

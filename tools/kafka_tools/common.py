@@ -1,4 +1,4 @@
-"""What these tools share: the option that names the cluster."""
+"""Options shared by these tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_CLIENTS: Final = ("producer_properties", "consumer_properties")
 
 
 def kafka_command(function: _F) -> _F:
-    """A tool with --bootstrap-server and --command-config; its first argument is a ``Cluster``."""
+    """Decorator: adds --bootstrap-server and --command-config, and passes a ``Cluster`` first."""
 
     @click.option(
         "--bootstrap-server", "--broker-list", "bootstrap", required=True, metavar="HOST:PORT[,...]"
@@ -41,12 +41,12 @@ def kafka_command(function: _F) -> _F:
 
 
 def _properties(options: Mapping[str, Any]) -> dict[str, str]:
-    """Those that the console tools take as options."""
+    """Client properties from options of the console tools."""
     return settings([each for name in _OF_CLIENTS for each in options.get(name, ())])
 
 
 def one_of(**actions: bool) -> str:
-    """The one action that is given; a usage error for none or several."""
+    """The only action that is set. Raises a usage error for none or several."""
     given = [name for name, is_given in actions.items() if is_given]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in actions)

@@ -100,7 +100,7 @@ def _describe(cluster: Cluster, entity_type: str, name: str, everything: bool) -
 
 
 def added(text: str) -> dict[str, str]:
-    """``a=1,b=[2,3]``: a value in brackets may hold commas."""
+    """Parse ``a=1,b=[2,3]``: a value in brackets may contain commas."""
     found = {}
     for part in re.findall(r"[^,\[]+(?:\[[^\]]*\])?", text):
         name, equals, value = part.strip().partition("=")

@@ -36,7 +36,7 @@ POLL_MS: Final = 500
 )
 @click.option("--request-required-acks", "acks", default="-1")
 @click.option("--compression-codec", "compression", is_flag=False, flag_value="gzip", default="none")
-@click.option("--sync", is_flag=True, help="Each line is a request of its own.")
+@click.option("--sync", is_flag=True, help="Send each line in its own request.")
 @kafka_command
 def producer(
     cluster: Cluster,
@@ -96,7 +96,7 @@ def _data(text: str, null: str | None) -> bytes | None:
 @click.option("--offset", default="latest", help="earliest, latest, or a number; needs --partition.")
 @click.option("--from-beginning", is_flag=True)
 @click.option("--max-messages", type=int, default=-1)
-@click.option("--timeout-ms", type=int, help="End if no record comes for so long.")
+@click.option("--timeout-ms", type=int, help="End if no record arrives for this long.")
 @click.option("--group")
 @click.option(
     "--isolation-level", type=click.Choice(["read_uncommitted", "read_committed"]), default="read_uncommitted"
@@ -123,7 +123,7 @@ def consumer(
 ) -> None:
     """Print the values of records.
 
-    With --group it begins at the group's offsets and commits what it has printed, as an administrator does: the group must
+    With --group it starts at the group's offsets and commits what it has printed, as an administrator does: the group must
     have no members.
     """
     given = settings(consumer_properties)
@@ -156,7 +156,7 @@ def consumer(
 
 
 def _records(readers: list[Reader], timeout_ms: int | None, most: int) -> Iterator[Seen]:
-    """Records as they come, without control records and aborted markers; until none came for ``timeout_ms``."""
+    """Records as they arrive, without control records and aborted ones, until none arrived for ``timeout_ms``."""
     left, last = most, time.monotonic()
     while left != 0:
         wait_ms = (
@@ -177,7 +177,7 @@ def _records(readers: list[Reader], timeout_ms: int | None, most: int) -> Iterat
 
 
 def _printed(seen: Seen, properties: dict[str, str]) -> str:
-    """The line of Kafka's DefaultMessageFormatter."""
+    """The line that Kafka's DefaultMessageFormatter prints."""
     record, separator = seen.record, properties.get("key.separator", "\t")
     shown = {name: properties.get(f"print.{name}", str(name == "value").lower()) == "true" for name in _PARTS}
     time_type = "LogAppendTime" if seen.batch.is_log_append_time else "CreateTime"

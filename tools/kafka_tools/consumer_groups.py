@@ -184,7 +184,7 @@ def _reset(
 
 
 def _partitions(cluster: Cluster, topics: tuple[str, ...]) -> list[tuple[str, int]]:
-    """``orders`` or ``orders:0,2``"""
+    """Parse ``orders`` (all partitions) or ``orders:0,2``."""
     found: list[tuple[str, int]] = []
     for text in topics:
         name, colon, indexes = text.partition(":")

@@ -1,4 +1,4 @@
-"""`cub kafka-ready`, by which scripts and health checks for confluentinc/cp-kafka wait for a cluster."""
+"""`cub kafka-ready`, with which scripts and health checks for confluentinc/cp-kafka wait for a cluster."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @reporting
 def kafka_ready(brokers: int, timeout_s: float, bootstrap: str, config_file: Path | None) -> None:
-    """Return once the cluster has so many BROKERS; exit code 1 after so many SECONDS."""
+    """Wait until the cluster has this number of BROKERS; exit code 1 after the timeout in SECONDS."""
     deadline = time.monotonic() + timeout_s
     security = security_of(config_file)
     while True:

@@ -50,12 +50,12 @@ def command(
         raise ToolError("Could not match any topic-partitions with the specified filters")
     for name, partition in found:
         offset = list_offset(cluster, name, partition, when)
-        if offset >= 0:  # there is a record of this time, or a later one
+        if offset >= 0:  # -1: no record has this timestamp or a later one
             click.echo(f"{name}:{partition}:{offset}")
 
 
 def _rule(text: str) -> tuple[re.Pattern[str], range | None]:
-    """`orders`, `orders:3`, `orders:1-` or `orders:1-4`, of which the last is not one of them."""
+    """Parse `orders`, `orders:3`, `orders:1-` or `orders:1-4`, whose upper bound is exclusive."""
     name, _, partitions = text.partition(":")
     match = _RANGE.fullmatch(partitions)
     if match is None:
