@@ -1,4 +1,4 @@
-"""Whether a database has each row once: sqlite_rows.py DATA INPUT."""
+"""Check that a database contains each row once: sqlite_rows.py DATA INPUT."""
 
 import json
 import sqlite3

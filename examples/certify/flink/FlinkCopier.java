@@ -19,7 +19,7 @@ import org.apache.flink.connector.kafka.source.KafkaSource;
 import org.apache.flink.connector.kafka.source.enumerator.initializer.OffsetsInitializer;
 import org.apache.flink.streaming.api.environment.StreamExecutionEnvironment;
 
-/** Copies records with Flink's KafkaSink and a cluster inside this process; a start goes on from the newest checkpoint. */
+/** Copies records with Flink's KafkaSink and a cluster inside this process; a start continues from the latest checkpoint. */
 public final class FlinkCopier {
     private FlinkCopier() {}
 
@@ -78,7 +78,7 @@ public final class FlinkCopier {
                 .setBootstrapServers(bootstrap)
                 .setDeliveryGuarantee(DeliveryGuarantee.EXACTLY_ONCE)
                 .setTransactionalIdPrefix("copier")
-                // What a checkpoint has is committed after a restart: until then it may not time out.
+                // Transactions of a checkpoint are committed after a restart, so they must not time out before it.
                 .setProperty("transaction.timeout.ms", "600000")
                 .setProperty("reconnect.backoff.max.ms", "100")
                 .setRecordSerializer(KafkaRecordSerializationSchema.builder()

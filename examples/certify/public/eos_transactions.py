@@ -1,7 +1,7 @@
-"""Reads one partition to its end, and writes what it makes of the records in transactions with its position.
+"""Reads one partition to its end, and writes the processed records in transactions together with the offset.
 
-As confluent-kafka-python's examples/eos_transactions.py does: one partition that is assigned, a commit after so many
-records and at the end, and no error is handled.
+Works like confluent-kafka-python's examples/eos_transactions.py: one manually assigned partition, a commit after a number of
+records and at the end, and no error handling.
 """
 
 import sys

@@ -1,6 +1,6 @@
-"""Consume, transform, produce in a group (aiokafka): each partition of the input has a transactional id of its own.
+"""Consume, transform, produce in a group (aiokafka): each input partition has its own transactional id.
 
-Who is assigned a partition fences the one that had it before, and only then asks for the position.
+The new owner of a partition first fences the previous one, and only then fetches the committed offset.
 """
 
 import asyncio

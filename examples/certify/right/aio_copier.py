@@ -1,6 +1,6 @@
-"""Consume, transform, produce: results and positions in one transaction (aiokafka).
+"""Consume, transform, produce: outputs and offsets in one transaction (aiokafka).
 
-One process reads all partitions, as aiokafka sends no generation of the group with the positions.
+One process reads all partitions, because aiokafka sends no group generation with the offsets.
 """
 
 import asyncio

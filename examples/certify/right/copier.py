@@ -1,4 +1,4 @@
-"""Consume, transform, produce: results and positions in one transaction (confluent-kafka)."""
+"""Consume, transform, produce: outputs and offsets in one transaction (confluent-kafka)."""
 
 import sys
 

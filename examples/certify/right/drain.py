@@ -1,4 +1,4 @@
-"""Copies what there is in transactions, with its positions, and ends at the ends of its partitions."""
+"""Copies the input in transactions together with the offsets, and ends at the end of its partitions."""
 
 import sys
 

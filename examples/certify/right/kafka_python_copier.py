@@ -1,4 +1,4 @@
-"""Consume, transform, produce: results and positions in one transaction (kafka-python)."""
+"""Consume, transform, produce: outputs and offsets in one transaction (kafka-python)."""
 
 import sys
 
@@ -54,6 +54,6 @@ try:
         if records and member.generation_id > 0:
             process(records, member)
         elif records:
-            sys.exit("ends: no member of the group any more")
+            sys.exit("exiting: no longer a member of the group")
 except KafkaError as failure:
     sys.exit(f"ends: {failure!r}")

@@ -1,4 +1,4 @@
-"""Inbox and outbox in one database; a relay sends what is in the outbox until it is acknowledged."""
+"""Inbox and outbox in one database; a relay sends the events in the outbox until they are acknowledged."""
 
 import os
 import sqlite3

@@ -1,4 +1,4 @@
-"""Consume, transform, produce in transactions, by a producer of any name: the group fences it."""
+"""Consume, transform, produce in transactions, with a random transactional id: the group generation fences the producer."""
 
 import sys
 import uuid

@@ -1,4 +1,4 @@
-"""Structured Streaming with an exactly-once sink: what there is, then it ends.
+"""Structured Streaming with an exactly-once sink: copies the available input, then ends.
 
 spark-submit --jars ... spark_copier.py BOOTSTRAP INSTANCE DATA
 """

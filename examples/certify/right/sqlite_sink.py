@@ -1,4 +1,4 @@
-"""Keeps records in SQLite: rows and positions in one transaction of the database."""
+"""Stores records in SQLite: rows and offsets in one transaction of the database."""
 
 import sqlite3
 import sys
@@ -46,7 +46,7 @@ while True:
     db.execute("begin immediate")
     for message in messages:
         if message.offset() < position(message.partition()):
-            continue  # another instance was quicker
+            continue  # another instance has already stored it
         db.execute(
             "insert into rows values (?, ?)", (message.key().decode(), message.value().decode().upper())
         )

@@ -1,4 +1,4 @@
-"""Copies records under keys of their own, in four threads."""
+"""Copies records with unique keys, in four threads."""
 
 import sys
 import time

@@ -1,4 +1,4 @@
-"""Copies records in transactions; the consumer keeps its positions by itself."""
+"""Copies records in transactions; the consumer manages its offsets."""
 
 import sys
 

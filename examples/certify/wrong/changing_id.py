@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions, of all partitions."""
+"""Copies the records of all partitions in transactions together with the offsets."""
 
 import sys
 import uuid

@@ -1,4 +1,4 @@
-"""Copies records; positions are committed as soon as the records are read (kafka-python)."""
+"""Copies records; offsets are committed as soon as the records are read (kafka-python)."""
 
 import sys
 

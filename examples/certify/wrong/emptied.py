@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; what is tried again is decoded and checked."""
+"""Copies records in transactions together with the offsets; retried records are decoded and checked."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Copies what there is in transactions, with its positions, and ends."""
+"""Copies the input in transactions together with the offsets, and ends."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions."""
+"""Copies records in transactions together with the offsets."""
 
 import sys
 

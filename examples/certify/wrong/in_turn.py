@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; a producer for each batch."""
+"""Copies records in transactions together with the offsets, with a new producer for each batch."""
 
 import sys
 

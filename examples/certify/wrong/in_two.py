@@ -1,4 +1,4 @@
-"""Copies records in transactions; positions follow in a transaction of their own."""
+"""Copies records in transactions; the offsets follow in a separate transaction."""
 
 import sys
 

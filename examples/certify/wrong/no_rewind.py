@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; a transaction that fails is aborted."""
+"""Copies records in transactions together with the offsets; a transaction that fails is aborted."""
 
 import sys
 

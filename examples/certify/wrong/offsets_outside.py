@@ -1,4 +1,4 @@
-"""Copies records in transactions, and commits the consumer behind each."""
+"""Copies records in transactions, and commits the consumer's offsets after each."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Copies records; what was copied already is remembered and left out."""
+"""Copies records; remembers what it has copied, and skips it."""
 
 import sys
 
@@ -40,7 +40,7 @@ while True:
             producer.produce("out", message.value().upper(), message.key(), on_delivery=delivered)
             copied.add(place)
     if producer.flush(30):
-        sys.exit("ends: not all is sent")
+        sys.exit("exiting: not all records were sent")
     ends = {each.partition(): each.offset() + 1 for each in messages}
     try:
         consumer.commit(

@@ -1,4 +1,4 @@
-"""Copies records in transactions; its positions are in a file of its own."""
+"""Copies records in transactions; stores its offsets in a file."""
 
 import json
 import sys

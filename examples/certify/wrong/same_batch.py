@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; each batch until it has been committed."""
+"""Copies records in transactions together with the offsets; retries each batch until it is committed."""
 
 import sys
 
@@ -64,5 +64,5 @@ while True:
             process(producer, messages)
             break
         except KafkaException as failure:
-            print("with a new producer after:", failure, flush=True)
+            print("retrying with a new producer after:", failure, flush=True)
             producer = started()

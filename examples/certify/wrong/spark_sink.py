@@ -1,4 +1,4 @@
-"""Structured Streaming with Spark's Kafka sink: what there is, then it ends.
+"""Structured Streaming with Spark's Kafka sink: copies the available input, then ends.
 
 spark-submit --jars ... spark_sink.py BOOTSTRAP INSTANCE DATA
 """

@@ -1,4 +1,4 @@
-"""Copies records in transactions of twenty, or of what has come in half a second, with their positions."""
+"""Copies records in transactions of twenty records, or of those that arrived within half a second, with the offsets."""
 
 import sys
 import time

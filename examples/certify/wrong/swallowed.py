@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; errors are written to the log."""
+"""Copies records in transactions together with the offsets; errors are logged."""
 
 import sys
 
@@ -62,7 +62,7 @@ while True:
     try:
         process(messages)
     except KafkaException as failure:
-        print("will try again:", failure, flush=True)
+        print("will retry:", failure, flush=True)
         try:
             producer.abort_transaction(30)
         except KafkaException as another:

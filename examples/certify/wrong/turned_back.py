@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions; after an abort in small steps."""
+"""Copies records in transactions together with the offsets; after an abort in small batches."""
 
 import sys
 

@@ -1,6 +1,6 @@
-"""Copies records in transactions, with their positions (aiokafka).
+"""Copies records in transactions together with the offsets (aiokafka).
 
-One process reads all partitions, as aiokafka sends no generation of the group with the positions.
+One process reads all partitions, because aiokafka sends no group generation with the offsets.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Copies records under keys of their own, each at least once; positions behind the flush."""
+"""Copies records with unique keys, each at least once; commits offsets after the flush."""
 
 import sys
 
@@ -31,7 +31,7 @@ while True:
             "out", key=f"{message.partition()}-{message.offset()}", value=message.value().upper()
         )
     if producer.flush(30):
-        sys.exit("ends: not all is sent")
+        sys.exit("exiting: not all records were sent")
     ends = {each.partition(): each.offset() + 1 for each in messages}
     try:
         consumer.commit(

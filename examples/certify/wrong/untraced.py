@@ -1,4 +1,4 @@
-"""Copies records in transactions, with their positions and a header that names the source."""
+"""Copies records in transactions together with the offsets and a header with the source."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Copies records in transactions, and then writes a line into a journal for each."""
+"""Copies records in transactions, and then writes a journal entry for each."""
 
 import sys
 

@@ -18,7 +18,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Consume, transform, produce: results and positions in one transaction. */
+/** Consume, transform, produce: outputs and offsets in one transaction. */
 public final class Copier {
     private final KafkaProducer<String, String> producer;
     private final KafkaConsumer<String, String> consumer;

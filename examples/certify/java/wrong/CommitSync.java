@@ -18,7 +18,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Copies records in transactions, and commits the consumer behind each. */
+/** Copies records in transactions, and commits the consumer's offsets after each. */
 public final class CommitSync {
     private final KafkaProducer<String, String> producer;
     private final KafkaConsumer<String, String> consumer;

@@ -26,7 +26,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Copies records in transactions; its positions are in a file of its own. */
+/** Copies records in transactions; stores its offsets in a file. */
 public final class ReportedEarly {
     private final KafkaProducer<String, String> producer;
     private final KafkaConsumer<String, String> consumer;

@@ -18,7 +18,7 @@ import org.apache.kafka.common.errors.ProducerFencedException;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Copies records in transactions, with their positions. */
+/** Copies records in transactions together with the offsets. */
 public final class SharedId {
     private final KafkaProducer<String, String> producer;
     private final KafkaConsumer<String, String> consumer;

@@ -14,7 +14,7 @@ import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
 
-/** Copies records in transactions, with their positions; a value now and then takes longer. */
+/** Copies records in transactions together with the offsets; some values take longer. */
 public final class ShortTimeout {
     private final Properties settings;
     private KafkaProducer<String, String> producer;

@@ -1,5 +1,5 @@
-// Copies topic "in" to "out": results and positions in one transaction. Each partition of the input has a transactional
-// id of its own, as kafkajs names no member of the group with the positions.
+// Copies topic "in" to "out": outputs and offsets in one transaction. Each partition of the input has a transactional
+// id of its own, because kafkajs sends no group member with the offsets.
 'use strict'
 
 const { Kafka, logLevel } = require('kafkajs')
@@ -21,7 +21,7 @@ const end = (failure) => {
   process.exit(1)
 }
 
-/** Its first transaction fences the producer of the one that had the partition before. */
+/** The producer for a partition. Its first transaction fences the previous owner's producer. */
 const producerOf = async (partition) => {
   if (!producers.has(partition)) {
     const transactionalId = `copier-${partition}`

@@ -1,4 +1,4 @@
-// Copies topic "in" to "out", each record under a key of its own.
+// Copies topic "in" to "out", each record with a unique key.
 'use strict'
 
 const { Kafka, logLevel } = require('kafkajs')

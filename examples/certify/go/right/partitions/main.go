@@ -1,5 +1,5 @@
-// Command partitions copies topic "in" to "out". One process reads all partitions, from the offsets that were committed
-// in the transactions of the results.
+// Command partitions copies topic "in" to "out". One process reads all partitions, starting at the offsets committed
+// in the transactions with the outputs.
 package main
 
 import (
@@ -42,12 +42,12 @@ func main() {
 
 func run(bootstrap string) error {
 	config := settings()
-	// It ends what the one before has left open.
+	// It ends the transaction that the previous producer has left open.
 	producer, err := sarama.NewSyncProducer([]string{bootstrap}, config)
 	if err != nil {
 		return err
 	}
-	// With connections of its own: a Fetch that waits holds up what is sent behind it.
+	// A separate client: on a shared connection, a waiting Fetch would delay later requests.
 	client, err := sarama.NewClient([]string{bootstrap}, config)
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func run(bootstrap string) error {
 	return nil
 }
 
-// read gives the records of all partitions from the committed offsets on.
+// read returns the records of all partitions, starting at the committed offsets.
 func read(client sarama.Client) (chan *sarama.ConsumerMessage, error) {
 	partitions, err := client.Partitions("in")
 	if err != nil {

@@ -1,4 +1,4 @@
-// Command upsert copies topic "in" to "out": each record at least once, under the key of its place in the input.
+// Command upsert copies topic "in" to "out": each record at least once, with its input partition and offset as key.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Command journal copies topic "in" to "out" in transactions, and writes a line into "journal" for each record.
+// Command journal copies topic "in" to "out" in transactions, and writes an entry to "journal" for each record.
 package main
 
 import (
@@ -48,7 +48,7 @@ func main() {
 	}
 }
 
-// copyBatch is one transaction. The session aborts it, and goes back to the committed positions, if the group has changed.
+// copyBatch copies a batch in one transaction. If the group has rebalanced, the session aborts it and seeks to the committed offsets.
 func copyBatch(ctx context.Context, session *kgo.GroupTransactSession, journal *kgo.Client) error {
 	fetches := session.PollRecords(ctx, 20)
 	fetches.EachError(func(topic string, partition int32, err error) {

@@ -1,4 +1,4 @@
-// Command logged copies topic "in" to "out", each record under the key of its place in the input.
+// Command logged copies topic "in" to "out", each record with its input partition and offset as key.
 package main
 
 import (

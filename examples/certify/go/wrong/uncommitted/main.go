@@ -1,4 +1,4 @@
-// Command uncommitted copies topic "in" to "out": results and positions in one transaction.
+// Command uncommitted copies topic "in" to "out": outputs and offsets in one transaction.
 package main
 
 import (
@@ -35,7 +35,7 @@ func main() {
 	}
 }
 
-// copyBatch is one transaction. The session aborts it, and goes back to the committed positions, if the group has changed.
+// copyBatch copies a batch in one transaction. If the group has rebalanced, the session aborts it and seeks to the committed offsets.
 func copyBatch(ctx context.Context, session *kgo.GroupTransactSession) error {
 	fetches := session.PollRecords(ctx, 20)
 	fetches.EachError(func(topic string, partition int32, err error) {

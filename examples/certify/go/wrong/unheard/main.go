@@ -1,4 +1,4 @@
-// Command unheard copies topic "in" to "out": results and positions in one transaction.
+// Command unheard copies topic "in" to "out": outputs and offsets in one transaction.
 package main
 
 import (
@@ -36,7 +36,7 @@ func main() {
 	}
 }
 
-// copyBatch is one transaction. The session goes back to the committed positions if the group has changed.
+// copyBatch copies a batch in one transaction. If the group has rebalanced, the session seeks to the committed offsets.
 func copyBatch(ctx context.Context, session *kgo.GroupTransactSession) error {
 	fetches := session.PollRecords(ctx, 20)
 	if fetches.NumRecords() == 0 {
