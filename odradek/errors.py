@@ -31,7 +31,7 @@ class BadClientSettings(OdradekError):
 
 
 class Untrusted(OdradekError):
-    """The broker rejected the client's certificate or credentials, or the client the broker's certificate."""
+    """A TLS handshake failed, for instance because one side does not trust the other's certificate."""
 
 
 class NotFound(ControlRefused):

@@ -115,7 +115,7 @@ def not_kafka(size: int) -> str:
 
 
 def _is_tls(size: int) -> bool:
-    """An alert."""
+    """Whether these are the first four bytes of a TLS alert."""
     return struct.pack(">i", size)[:2] == b"\x15\x03"
 
 

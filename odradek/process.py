@@ -156,7 +156,7 @@ class BrokerProcess:
         raise BrokerFailed("no free port was found")
 
     def kill(self) -> None:
-        """kill -9."""
+        """Kill the process with SIGKILL."""
         self._signal(signal.SIGKILL)
         self.wait()
 

@@ -86,7 +86,7 @@ class Login:
 
 @dataclass(frozen=True)
 class Security:
-    """The security of a broker's listeners. Raises ``ValueError`` for users that ``--user`` cannot express."""
+    """The security of a broker's listeners. Raises ``ValueError`` for users that ``--sasl`` cannot express."""
 
     tls: bool = False
     users: Mapping[str, str] = field(default_factory=dict, repr=False)

@@ -37,7 +37,7 @@ class Transaction:
     """How long the transaction has been open by the broker's clock, which counts towards its timeout and may be advanced."""
     last_update_ms: int | None
     partitions: tuple[str, ...]
-    """topic-partition"""
+    """Names such as ``orders-0``."""
 
 
 class Transactions:

@@ -177,7 +177,7 @@ def places(by_topic: dict[str, list[int]]) -> str:
 
 
 def _ranges(indexes: list[int]) -> str:
-    """``0-3,5``"""
+    """Numbers as ranges, such as ``0-3,5``."""
     runs: list[list[int]] = []
     for index in sorted(indexes):
         if runs and index == runs[-1][-1] + 1:

@@ -104,7 +104,7 @@ class Connection:
             raise _unreachable(self.address, error) from None
 
     def _log_in(self, mechanism: str, login: Conversation) -> None:
-        """By SASL."""
+        """Authenticate with SASL."""
         from odradek.spark.wire.errors import Authentication
 
         try:

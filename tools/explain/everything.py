@@ -25,7 +25,7 @@ OPEN_STATES: Final = ("Ongoing", "PrepareCommit", "PrepareAbort")
 
 
 def cluster_facts(asking: Asking, ages: Ages) -> ClusterFacts:
-    """Query everything."""
+    """Query the facts about nodes, partitions, groups and transactions."""
     wanted = _suspects(asking.metadata(None))
     if len(wanted) > LOOKED_AT_MAX:
         asking.note(f"Only {LOOKED_AT_MAX} of {len(wanted)} partitions were examined.")

@@ -52,7 +52,10 @@ class _Described:
 
 
 def group_facts(asking: Asking, group: str, ages: Ages) -> GroupFacts:
-    """Query everything; again if an offset is above the end of its partition, which was then read before the commit."""
+    """Query the facts about a group.
+
+    Queries twice if a committed offset is above the end of its partition: the end was then read before the commit.
+    """
     for _ in range(LOOKS):
         facts = _group_facts(asking, group, ages)
         if not any(_is_beyond(each) for each in facts.offsets):

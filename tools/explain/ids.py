@@ -28,7 +28,7 @@ HISTORY_MAX: Final = 20
 
 
 def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
-    """Query everything."""
+    """Query the facts about a transactional id."""
     at = find_coordinator(asking, TRANSACTION, transactional_id)
     error, found = at.error, None
     if error is None and at.node is not None:

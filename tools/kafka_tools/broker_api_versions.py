@@ -1,4 +1,4 @@
-"""kafka-broker-api-versions.sh"""
+"""The tool `kafka-broker-api-versions.sh`."""
 
 from __future__ import annotations
 

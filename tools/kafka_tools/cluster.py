@@ -1,4 +1,4 @@
-"""kafka-cluster.sh"""
+"""The tool `kafka-cluster.sh`."""
 
 from __future__ import annotations
 

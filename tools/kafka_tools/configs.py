@@ -1,4 +1,4 @@
-"""kafka-configs.sh"""
+"""The tool `kafka-configs.sh`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-console-producer.sh and kafka-console-consumer.sh"""
+"""The tools `kafka-console-producer.sh` and `kafka-console-consumer.sh`."""
 
 from __future__ import annotations
 

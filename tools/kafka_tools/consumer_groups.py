@@ -1,4 +1,4 @@
-"""kafka-consumer-groups.sh"""
+"""The tool `kafka-consumer-groups.sh`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-get-offsets.sh"""
+"""The tool `kafka-get-offsets.sh`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kafka-topics.sh"""
+"""The tool `kafka-topics.sh`."""
 
 from __future__ import annotations
 

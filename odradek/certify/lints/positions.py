@@ -160,7 +160,7 @@ class _Starts:
     def __init__(self) -> None:
         self._initialised: set[str] = set()
         self._fetching: set[str] = set()
-        """Connections."""
+        """Connections that have fetched."""
         self._before: set[str] | None = None
         """Connections that fetched before the latest start."""
         self._begun: set[TopicPartition] = set()

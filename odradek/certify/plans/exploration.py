@@ -34,7 +34,9 @@ OF_TWO: Final = OF_ONE_MORE | {"freeze"}
 """Faults after which two instances work at the same time."""
 DRAWS: Final = 1
 DRAWS_ELSEWHERE: Final = 4
-"""As above, for a job that stores its offsets outside Kafka: the decisive instant is between two database statements."""
+"""Number of instants per cell for a job that stores its offsets outside Kafka: the decisive instant is between two database
+statements.
+"""
 
 
 class Coverage(Enum):

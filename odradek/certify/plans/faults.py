@@ -46,7 +46,7 @@ class Reach(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault."""
+    """A kind of fault that the certifier can inject."""
 
     name: str
     sentence: str

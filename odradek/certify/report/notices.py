@@ -36,13 +36,13 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """One notice."""
+    """A finding or lint, as continuous integration displays it."""
 
     rule: Rule
     level: str
     """`ERROR` or `WARNING`."""
     title: str
-    """One line."""
+    """One line of text."""
     message: str
     """One or more lines of text."""
     facts: Mapping[str, Any] = field(default_factory=dict)

@@ -349,7 +349,7 @@ def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
 
 
 def _coordinate(scene: Scene, matchers: Mapping[str, str], to: int) -> str:
-    """As `_lead`."""
+    """Move a coordinator to the node. Returns what was moved; an empty string if nothing was."""
     broker = scene.cluster.handle
     if "group" in matchers:
         broker.move_coordinator(group=matchers["group"], to=to)

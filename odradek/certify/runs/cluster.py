@@ -112,7 +112,7 @@ class Ours:
         return groups_of(self.handle)
 
     def records(self, topics: Collection[str], isolation: Isolation = "read_committed") -> list[Record]:
-        """Without a warning about hidden records, which `open_transactions` reports."""
+        """The records of the topics, without a warning about hidden ones, which `open_transactions` reports."""
         client = self.handle._control.client
         return [record for topic in topics for record in read_decided(client, topic, isolation)[0].records]
 

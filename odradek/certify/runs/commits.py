@@ -14,7 +14,7 @@ from odradek.remote import Trace
 APIS: Final = ("OffsetCommit", "EndTxn")
 """EndTxn is included because offsets of a transaction are committed with it."""
 PER_SECOND: Final = 20
-"""Maximum number of these exchanges that are read at once; more would add nothing."""
+"""Maximum number of exchanges per second and API that the trace sends; more would add nothing."""
 
 
 class Commits:
