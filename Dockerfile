@@ -1,16 +1,16 @@
 # docker build -t odradek .  &&  docker run -p 9092:9092 odradek     serves localhost:9092
-# docs/container.md describes the image. Testcontainers modules for Kafka take it in place of the images that they know.
-# The full image has the compiler that builds the core; no file of it gets into the image that is kept.
+# docs/container.md describes the image. Testcontainers modules for Kafka can use it in place of the images that they know.
+# The full image has the compiler that builds the core. None of its files gets into the final image.
 FROM python:3.11 AS dependencies
 
-# What changes least comes first, in layers of its own: a change of code leaves them as they are, here and in the image.
+# What changes least comes first, in layers of its own, which a change of the code does not rebuild.
 COPY requirements /src/requirements
 RUN python -m venv --without-pip /opt/odradek
 RUN python /src/requirements/locked.py image /src/image.txt
 RUN python -m pip --python /opt/odradek/bin/python install --no-cache-dir --require-hashes -r /src/image.txt
-# A broker imports nothing of kio, which its messages are generated from.
+# A broker does not import kio, from which its messages are generated.
 RUN python -m pip --python /opt/odradek/bin/python uninstall --yes kio crc32c
-# Symbols of debuggers are a third of what the packages bring.
+# Debug symbols are a third of the packages' size.
 RUN find /opt/odradek -name "*.so" -exec strip --strip-unneeded "{}" +
 
 FROM dependencies AS build
@@ -34,7 +34,7 @@ RUN --mount=type=cache,target=/src/.cache/compiled python -m pip --python /opt/b
 RUN python -m pip --python /opt/odradek/bin/python install --no-deps --no-index --find-links /src/dist --prefix /opt/built odradek
 RUN find /opt/built -name "*.so" -exec strip --strip-unneeded "{}" +
 
-# What no interpreter is started for: the health check, and what holds a container's first signals. Health checks of compose
+# Parts that need no interpreter: the health check, and holding a container's first signals. Health checks of compose
 # files for other images call nc (busybox's has no -z), wget, and tools below /opt/bitnami/kafka.
 FROM python:3.11 AS programs
 RUN apt-get update && apt-get install --yes --no-install-recommends busybox netcat-traditional
@@ -53,9 +53,9 @@ LABEL org.opencontainers.image.title="Odradek" \
       org.opencontainers.image.base.name="docker.io/library/python:3.11-slim"
 COPY --from=dependencies /opt/odradek /opt/odradek
 
-# The scripts of apache/kafka and of confluentinc/cp-kafka, at their places. What start scripts of others change belongs to
+# The scripts of apache/kafka and of confluentinc/cp-kafka, at their paths. Files that other start scripts change belong to
 # the user. One COPY for each folder: a COPY to / would change the owner and the mode of /usr and /etc. A checkout that was
-# made with umask 077 would take everything from the user: each file gets its mode here.
+# made with umask 077 would make everything unreadable for the user, so each file gets its mode here.
 COPY --chmod=755 docker/image/usr/local/bin /usr/local/bin
 COPY --chmod=755 docker/image/usr/bin /usr/bin
 COPY --chmod=755 docker/image/opt/kafka /opt/kafka
@@ -65,11 +65,11 @@ COPY --from=programs /usr/share/doc/busybox /usr/share/doc/busybox
 COPY --from=programs /usr/share/doc/netcat-traditional /usr/share/doc/netcat-traditional
 COPY --chmod=775 --chown=1000:0 docker/image/etc/kafka /etc/kafka
 COPY --chmod=775 --chown=1000:0 docker/image/etc/confluent /etc/confluent
-# Any user may write its records here: an anonymous volume, a named one and a tmpfs without options get this mode. What one
-# user writes, another of the group 0 can write on.
+# Any user may write its records here. An anonymous volume, a named one and a tmpfs without options get this mode. Files of one
+# user can be written by others of group 0.
 COPY --chmod=2777 --chown=1000:0 docker/image/var/lib /var/lib
 
-# Last, since it changes most.
+# Last, because it changes most often.
 COPY --from=build /opt/built /opt/odradek
 
 ENV PATH=$PATH:/opt/kafka/bin
@@ -77,6 +77,6 @@ USER 1000:1000
 WORKDIR /var/lib/odradek
 VOLUME /var/lib/kafka/data
 EXPOSE 9092
-# It waits 2 s for an answer: three checks are over within 25 s. --start-interval takes Docker 25 or later, to build as well.
+# Each check waits 2 s for a response, so three checks end within 25 s. --start-interval needs Docker 25 or later, also to build.
 HEALTHCHECK --interval=5s --timeout=5s --start-period=30s --start-interval=500ms --retries=3 CMD ["odradek-image", "health"]
 ENTRYPOINT ["odradek-image", "hold", "odradek-container"]

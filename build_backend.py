@@ -1,7 +1,7 @@
-"""setuptools, and how the hot modules are translated to C (docs/adr/0025).
+"""The build backend: setuptools, and the translation of the hot modules to C (docs/adr/0025).
 
-pyproject.toml names this module as the build backend. It asks for Cython only where Cython will be used: not for a pure
-package, and not in a source distribution, which has the C already.
+pyproject.toml names this module as the build backend. It requires Cython only if it will be used: not for a pure package,
+and not in a source distribution, which already contains the C files.
 """
 
 import hashlib
@@ -19,21 +19,21 @@ CYTHON = "cython>=3.1,<4"
 GENERATED = Path("generated")
 DIRECTIVES = {
     "language_level": 3,
-    # What is None has no attribute in C either.
+    # Raise AttributeError for None in C, too.
     "nonecheck": True,
     "overflowcheck": True,
     "annotation_typing": False,
     "binding": False,
     "embedsignature": False,
     "always_allow_keywords": True,
-    # Nothing pickles them, and a tenth of the code would be for that.
+    # The modules' classes are never pickled, and the code for that would be a tenth of the total.
     "auto_pickle": False,
     "emit_code_comments": False,
 }
 
 
-# Of the functions of hot modules those that a request spends anything in, and of Cython's those that it calls (`make hot`).
-# All others, two thirds, are compiled quickly: a third less of the compiler's time (docs/adr/0025).
+# Functions of hot modules that requests spend time in, with the functions of Cython that they call (`make hot`). All others,
+# two thirds, are compiled without optimisation, which saves a third of the compiler's time (docs/adr/0025).
 HOT = Path("compiled/hot_functions.txt")
 OTHERS = """
 #ifdef __clang__
@@ -48,7 +48,10 @@ FUNCTION = re.compile(
 
 
 def name_of(function: str) -> str:
-    """Of a function in C, without Cython's numbers: `__pyx_pw_7storage_3log_3Log_5append` is `pw_storage_log_Log_append`."""
+    """Name of a C function without Cython's numbers:
+
+    `__pyx_pw_7storage_3log_3Log_5append` is `pw_storage_log_Log_append`.
+    """
     return re.sub(r"(?<=_)\d+(?=[A-Za-z_])", "", re.split(r"[.']", function)[0].removeprefix("__pyx_"))
 
 
@@ -60,12 +63,12 @@ def hot_functions() -> frozenset[str]:
 
 @cache
 def types() -> str:
-    """All files of types: a module knows the layout of classes of others."""
+    """Content of all ``.pxd`` files, because each module depends on the layout of other modules' classes."""
     return "\0".join(path.read_text("utf-8") for name in SERVER for path in sorted(Path(name).rglob("*.pxd")))
 
 
 class HotModule:
-    """A module that a file of types stands beside."""
+    """A module with a ``.pxd`` file beside it."""
 
     def __init__(self, source: Path) -> None:
         self.source = source
@@ -75,23 +78,23 @@ class HotModule:
 
     @property
     def generated(self) -> Path:
-        """Its C in a source distribution; after a change of the source that C has not the name that is asked for."""
+        """Its C file in a source distribution. The name has a hash, so a changed source has no such file."""
         return GENERATED / f"{self.name.replace('.', '__')}.{self.digest[:16]}.c"
 
 
 def files_of_types(*, is_compiled: bool) -> list[Path]:
-    """Those of modules that are compiled; or those that only describe classes of a module that is not."""
+    """The ``.pxd`` files of compiled modules, or those that only describe the classes of a module that is not compiled."""
     found = [path for name in SERVER for path in sorted(Path(name).rglob("*.pxd"))]
     return [path for path in found if ("cdef extern" not in path.read_text("utf-8")) == is_compiled]
 
 
 def hot_modules() -> list[HotModule]:
-    """Not those that a file of types only describes."""
+    """The modules to compile: those whose ``.pxd`` file does not only describe classes."""
     return [HotModule(path.with_suffix(".py")) for path in files_of_types(is_compiled=True)]
 
 
 def layouts() -> str:
-    """The modules that a file of types only describes, one a line."""
+    """The modules that are not compiled but have a ``.pxd`` file, one per line."""
     described = files_of_types(is_compiled=False)
     return "".join(".".join(path.with_suffix("").parts) + "\n" for path in described)
 
@@ -101,7 +104,7 @@ def has_cython() -> bool:
 
 
 def translated(module: HotModule) -> str:
-    """The path of its C."""
+    """Translate a module to C; returns the path of the C file."""
     from Cython.Build import cythonize
     from setuptools import Extension
 
@@ -113,14 +116,14 @@ def translated(module: HotModule) -> str:
         quiet=True,
     )
     [path] = map(Path, made.sources)
-    # Cython writes over no file that does not begin with its first line.
+    # Cython overwrites only files that begin with its own first line.
     first, rest = path.read_text("utf-8").split("\n", 1)
     path.write_text(first + OTHERS + FUNCTION.sub(optimised, rest), "utf-8")
     return str(path)
 
 
 def optimised(found: re.Match[str]) -> str:
-    """The beginning of a function's declaration, which says whether it is."""
+    """The beginning of a function's declaration, changed so that only hot functions are optimised."""
     result, function = found.groups()
     return found[0] if name_of(function) in hot_functions() else f"static NOT_HOT {result}{function}("
 
@@ -131,7 +134,7 @@ def _cython() -> list[str]:
 
 
 def get_requires_for_build_wheel(config_settings: object = None) -> list[str]:
-    """What a wheel needs besides setuptools."""
+    """The requirements of building a wheel besides setuptools."""
     return _cython()
 
 
@@ -139,7 +142,7 @@ get_requires_for_build_editable = get_requires_for_build_wheel
 
 
 def get_requires_for_build_sdist(config_settings: object = None) -> list[str]:
-    """What a source distribution needs besides setuptools."""
+    """The requirements of building a source distribution besides setuptools."""
     return _cython()
 
 

@@ -1,8 +1,8 @@
-"""The last lines of a run of ``.ci/run`` that failed: they say what failed and why, within 60 lines.
+"""Prints the end of a run of ``.ci/run`` that failed: what failed and why, within 60 lines.
 
 python3 .ci/ending.py STEP LOG FAILURES      # the step's name, the file with its output, the failures of its tests
 
-No package is needed: the step that failed may be the one that installs them.
+It needs no package, because the step that failed may be the one that installs them.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 
 LINES = 60
 NAMES = 15
-"""Failed tests that are named; the rest are counted."""
+"""Number of failed tests that are named. The others are counted."""
 SHOWN = 3
-"""Failed tests whose reports are shown."""
+"""Number of failed tests whose reports are shown."""
 WIDTH = 400
 
 
@@ -33,17 +33,17 @@ def ending(step: str, log: Path, failures: list[dict]) -> list[str]:
 
 
 def _report(failure: dict, room: int) -> list[str]:
-    """The end of the traceback, then the stacks and what was written, as far as there is room."""
+    """The end of the traceback, then the stacks and the output, as far as there is space."""
     sections = failure["sections"]
     head = [f"---- {failure['test']}"]
-    # The stacks of what hung say more than the line of the test that waited.
+    # If a test hung, the stacks are more useful than the line of the test that waited.
     share = (room - 1) // (3 if any(each["title"].startswith("stacks") for each in sections) else 2)
     head += failure["lines"][-(room - 1 if not sections else share) :]
     for index, each in enumerate(sections):
         left = (room - len(head)) // (1 if index == 0 and len(sections) == 1 else 2)
         if left < 2:
             break
-        # Stacks begin with the main thread and the oldest tasks; all else ends with what happened last.
+        # Stacks begin with the main thread and the oldest tasks. In everything else the end is most useful.
         text = each["lines"]
         kept = text[: left - 1] if each["title"].startswith("stacks") else text[-(left - 1) :]
         head += [f"-- {each['title']}", *kept]

@@ -1,1 +1,1 @@
-"""Compiled modules of the packages beside this one (ADR 25): which of them run, and what of them is optimised."""
+"""Compiled modules of the other packages (ADR 25): finding them, and the list of functions to optimise."""

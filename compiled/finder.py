@@ -1,9 +1,10 @@
-"""Modules that are compiled: which of them run, and where they lie.
+"""Finds the compiled form of a module, if there is one that is up to date.
 
-A module with a file of types beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled as it is, by Cython
-(ADR 25), unless that file only describes the layout of its classes to others (`build_backend.hot_modules`). What comes of it
-lies in the folder ``modules`` of this package, under the module's full name (``storage__log``), so that the source stays
-importable: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout where the source is newer.
+A module with a ``.pxd`` file beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled by Cython from the same
+Python source (ADR 25), unless that file only describes the layout of its classes to other modules
+(`build_backend.hot_modules`). The result is in the folder ``modules`` of this package, under the module's full name
+(``storage__log``), so that the source can still be imported: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout
+where the source is newer.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ FOLDER: Final = os.path.join(PACKAGES, "compiled", "modules")
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 
 LAYOUTS: Final = "layouts.txt"
-"""In a checkout the build writes it beside what it has compiled: the modules that are not compiled, and of whose classes
-compiled modules know the layout."""
+"""Written by the build beside the compiled files of a checkout: the modules that are not compiled, but on whose layout
+compiled modules depend."""
 
 
 class CompiledModules:
@@ -46,7 +47,7 @@ class CompiledModules:
 
 
 def compiled_files(folder: str = FOLDER, packages: str = PACKAGES) -> dict[str, str]:
-    """File by module; none if a source has changed since, because modules know the layout of each other's classes."""
+    """Compiled file by module. Empty if a source has changed since, because modules depend on each other's class layouts."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
     except OSError:
@@ -71,7 +72,7 @@ def _layouts(folder: str) -> list[str]:
 
 
 def _changed_ns(packages: str, name: str, suffix: str, absent_ns: int = sys.maxsize) -> int:
-    """When the source of a module was written last."""
+    """Time of the last change of a module's source, in nanoseconds."""
     try:
         return os.stat(os.path.join(packages, *name.split(".")) + suffix).st_mtime_ns
     except OSError:
@@ -82,7 +83,7 @@ FINDER: Final = CompiledModules({})
 
 
 def use_compiled() -> None:
-    """From now on compiled modules are imported, where there are any; it has been decided before the second call."""
+    """Import compiled modules from now on, if there are any. Only the first call decides."""
     if FINDER in sys.meta_path:
         return
     if os.environ.get("ODRADEK_PURE") != "1":
@@ -91,12 +92,12 @@ def use_compiled() -> None:
 
 
 def described() -> str:
-    """What of this process is compiled: nothing (``pure Python``), the core, or the core and the hot modules."""
+    """What is compiled in this process: nothing (``pure Python``), the core, or the core and the hot modules."""
     return f"{CORE} and modules" if FINDER.files else CORE
 
 
 def use_python() -> None:
-    """Import sources in this process: a test can put a function of its own in place of a method."""
+    """Import sources in this process, so that a test can replace methods."""
     FINDER.files = {}
     if FINDER not in sys.meta_path:
         sys.meta_path.insert(0, FINDER)

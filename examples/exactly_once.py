@@ -14,7 +14,7 @@ RECORDS = 100
 
 
 def fill(bootstrap: str) -> None:
-    """The input: the numbers from 0, written in one transaction, so that all are there or none."""
+    """Write the input, the numbers from 0, in one transaction, so that all are there or none."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "numbers"})
     producer.init_transactions()
     producer.begin_transaction()
@@ -24,7 +24,7 @@ def fill(bootstrap: str) -> None:
 
 
 def square(bootstrap: str) -> None:
-    """Move every number on as its square. Records and read positions become visible together, or not at all."""
+    """Write the square of every number. Records and consumed offsets are committed together, or not at all."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -34,7 +34,7 @@ def square(bootstrap: str) -> None:
             "enable.auto.commit": False,
         }
     )
-    # A second process with this id would shut the first one out: the zombie can no longer write.
+    # A second process with this id fences the first one, which can no longer write.
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "squares"})
     producer.init_transactions()
     consumer.subscribe(["numbers"])
@@ -60,7 +60,7 @@ def square(bootstrap: str) -> None:
 
 
 def total(bootstrap: str) -> int:
-    """The sum of all squares that a reader of committed records sees."""
+    """The sum of all squares that a read_committed consumer sees."""
     reader = Consumer(
         {
             "bootstrap.servers": bootstrap,

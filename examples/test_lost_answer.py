@@ -1,10 +1,10 @@
-"""A pytest to copy: your own code between two topics, and the moments at which exactly-once usually breaks.
+"""Tests to copy: your own code between two topics, at the moments at which exactly-once usually breaks.
 
 pip install odradek confluent-kafka pytest
 pytest test_lost_answer.py
 
-``double_all`` stands for what you want to prove right. Each test stages one failure in one line; the broker, its topics and
-the rules come from Odradek's fixtures and go with the tests.
+``double_all`` stands for the code that you want to test. Each test injects one failure by one line. The broker, its topics
+and the rules come from Odradek's fixtures and are removed after the tests.
 """
 
 import pytest
@@ -23,7 +23,7 @@ def odradek_options():
 
 @pytest.fixture
 def broker(odradek_cluster):
-    """A broker for each test: the topics are empty."""
+    """A broker for each test, with empty topics."""
     broker = odradek_cluster()
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for number in NUMBERS:
@@ -33,7 +33,7 @@ def broker(odradek_cluster):
 
 
 def double_all(bootstrap_servers):
-    """Read numbers, write their doubles, with the positions in the same transaction: ten at a time."""
+    """Read numbers and write their doubles, ten in one transaction, which also commits the consumed offsets."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -71,7 +71,7 @@ def double_all(bootstrap_servers):
 
 
 def doubled(bootstrap_servers):
-    """What a reader of committed records finds."""
+    """The records that a read_committed consumer sees."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap_servers,
@@ -91,12 +91,12 @@ def doubled(bootstrap_servers):
 @pytest.mark.parametrize(
     "rule",
     [
-        "EndTxn nth=1 -> lose-answer",  # the coordinator committed it, and the client does not learn it
-        "EndTxn nth=2 -> lose-request",  # it is not committed, and the client does not learn it
+        "EndTxn nth=1 -> lose-answer",  # the coordinator has committed, but the client gets no response
+        "EndTxn nth=2 -> lose-request",  # the coordinator has not committed, and the client gets no response
         "TxnOffsetCommit nth=1 -> lose-answer",
         "AddPartitionsToTxn nth=1 -> error CONCURRENT_TRANSACTIONS",
-        "Produce topic=doubled nth=2 -> lose-answer",  # sent again, and already there
-        "txn.marker topic=doubled nth=1 -> delay 300ms",  # decided, and not yet visible
+        "Produce topic=doubled nth=2 -> lose-answer",  # the client sends the batch again, which is a duplicate
+        "txn.marker topic=doubled nth=1 -> delay 300ms",  # committed, but not visible yet
     ],
 )
 def test_each_number_is_doubled_once(broker, rule):

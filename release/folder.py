@@ -1,7 +1,7 @@
-"""A folder with Odradek and its Python, for machines that have none: ``python release/folder.py FOLDER``.
+"""Builds a folder with Odradek and its Python, for machines without Python: ``python release/folder.py FOLDER``.
 
-It is made of what runs this: the interpreter and its standard library, the packages of the environment that the plain wheel
-needs, and the libraries that both are linked with, but for the C library. ``FOLDER/odradek`` is the command.
+The folder contains the interpreter that runs this program with its standard library, the packages of its environment that
+the plain wheel needs, and the libraries that both are linked with, except the C library. ``FOLDER/odradek`` is the command.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ exec "$here/bin/{VERSION}" -I -c "import sys; sys.argv[0] = 'odradek'; from odra
 
 
 def make(folder: Path) -> None:
-    """Raises where the folder is there already."""
+    """Create the folder. Raises FileExistsError if it exists."""
     library = folder / "lib" / VERSION
     shutil.copytree(sysconfig.get_paths()["stdlib"], library, ignore=LEFT_OUT)
     packages = library / "site-packages"
@@ -38,7 +38,7 @@ def make(folder: Path) -> None:
     for file, place in files_of("odradek"):
         target = packages / place
         target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(file, target)  # bytecode is valid by the time of its source
+        shutil.copy2(file, target)  # with its time, because bytecode is valid only for the time of its source
     interpreter = folder / "bin" / VERSION
     interpreter.parent.mkdir()
     shutil.copy(Path(sys.executable).resolve(), interpreter)
@@ -58,14 +58,14 @@ def make(folder: Path) -> None:
 
 
 def files_of(name: str, seen: set[str] | None = None) -> Iterator[tuple[Path, Path]]:
-    """The files of a distribution and of all that it needs without an extra, each with its place in site-packages."""
+    """(file, path below site-packages) for the files of a distribution and of its dependencies without extras."""
     seen = set() if seen is None else seen
     if name in seen:
         return
     seen.add(name)
     try:
         found = distribution(name)
-    except PackageNotFoundError:  # for other versions of Python, or other systems
+    except PackageNotFoundError:  # a dependency for other versions of Python, or other systems
         return
     for file in found.files or ():
         path = Path(str(found.locate_file(file)))
@@ -77,7 +77,7 @@ def files_of(name: str, seen: set[str] | None = None) -> Iterator[tuple[Path, Pa
 
 
 def libraries(binary: Path) -> Iterator[Path]:
-    """What it is linked with, as this machine finds it."""
+    """The libraries that a binary is linked with, as found on this machine."""
     said = subprocess.run(["ldd", binary], capture_output=True, text=True, check=False).stdout
     for path in re.findall(r"=> (/\S+)", said):
         if not OF_EVERY_LINUX.search(path):

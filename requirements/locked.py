@@ -1,10 +1,10 @@
-"""The lock of all environments: every package that one of them has, pinned with its hashes for all platforms.
+"""The lock file of all environments: every package that one of them needs, pinned with its hashes for all platforms.
 
-``python requirements/locked.py demo FILE`` writes what one environment installs, as pip and uv read it.
+``python requirements/locked.py demo FILE`` writes the packages of one environment, in the format of pip and uv.
 ``python requirements/locked.py --resolve .venv/bin/uv`` resolves all of them again (``make lock``).
 
-Environments have most packages in common, so ``lock.txt`` has each once, with the environments that take it in the line
-behind its hashes. It needs nothing but Python: an image is built with it, and pip installs what it writes.
+Environments have most packages in common, so ``lock.txt`` has each package once, with its environments in the line after its
+hashes. The program needs only Python, because the image is built with it, and pip installs what it writes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final
 LOCK: Final = Path(__file__).with_name("lock.txt")
 TAKEN_BY: Final = "    # for: "
 
-# What pyproject.toml calls what each has beside the package's own dependencies.
+# The extras and dependency groups of pyproject.toml in each environment, besides the package's own dependencies.
 DEV: Final = "demo audit security telemetry otel test check"
 EXTRAS: Final = {
     "dev": DEV,
@@ -33,15 +33,15 @@ EXTRAS: Final = {
     "java": "java",
 }
 WITHOUT_BUILD: Final = ("image", "testcontainers", "java")
-"""All others can build the package too."""
+"""Environments that cannot build the package. All others can."""
 GROUPS: Final = ("build", "install", "site")
-"""Environments of their own, without the package's dependencies."""
+"""Environments without the package's own dependencies."""
 APART: Final = ("dev", "install", "site")
-"""All others have the versions of dev."""
+"""Environments with their own versions. All others have those of dev."""
 
 
 def requirements_of(environment: str, lock: str) -> str:
-    """The part of the lock that an environment installs. ``LookupError`` if there is no such environment."""
+    """The part of the lock for an environment. Raises ``LookupError`` if there is no such environment."""
     found = [text for text, takers in _entries(lock) if environment in takers]
     if not found:
         raise LookupError(f"no environment has the name {environment}")
@@ -49,7 +49,7 @@ def requirements_of(environment: str, lock: str) -> str:
 
 
 def _entries(lock: str) -> list[tuple[str, list[str]]]:
-    """Each requirement with its hashes, and the environments that take it."""
+    """(requirement with its hashes, its environments)"""
     found = []
     for entry in re.split(r"^(?=\w)", lock, flags=re.MULTILINE)[1:]:
         text, _, takers = entry.partition(TAKEN_BY)
@@ -58,7 +58,7 @@ def _entries(lock: str) -> list[tuple[str, list[str]]]:
 
 
 def merged(resolved: dict[str, str]) -> str:
-    """The lock of what was resolved for each environment."""
+    """The lock file for what was resolved for each environment."""
     takers: dict[str, list[str]] = {}
     for environment, requirements in sorted(resolved.items()):
         for text in re.split(r"^(?=\w)", requirements, flags=re.MULTILINE)[1:]:
@@ -71,7 +71,7 @@ def _name_of(text: str) -> tuple[str, str]:
 
 
 def resolve(uv: str) -> dict[str, str]:
-    """What each environment needs, by its name, in the newest versions that pyproject.toml allows."""
+    """The requirements of each environment, by its name, in the newest versions that pyproject.toml allows."""
     # --universal: for every platform. The index is left to each machine's own configuration.
     command = [
         *(uv, "pip", "compile", "--quiet", "--universal", "--python-version", "3.11", "--generate-hashes"),

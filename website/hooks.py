@@ -127,7 +127,7 @@ class _Loaded(HTMLParser):
 
 
 def _info(match: re.Match[str]) -> str:
-    """Return the language and the title of a fence; other words in it are for the tests."""
+    """Return the language and the title of a fence. Its other words are only for the tests."""
     title = re.search(r' title="[^"]*"', match[0])
     return f"```{match[1]}{title[0] if title else ''}"
 

@@ -1,14 +1,14 @@
-/* What the image needs and a shell cannot do, or not in time.
+/* Functions of the image that a shell cannot do, or not fast enough.
  *
- *   odradek-image hold PROGRAM ...    holds SIGTERM and SIGINT, which the program obeys as soon as it can: odradek does
- *   odradek-image start PROGRAM ...   a broker: the same, and it answers health checks
- *   odradek-image run PROGRAM ...     any other program, with the signals as they were
- *   odradek-image health              asks the container's broker whether it serves; exit code 0 if it says so, else 1
+ *   odradek-image hold PROGRAM ...    holds SIGTERM and SIGINT until the program can handle them, as odradek does
+ *   odradek-image start PROGRAM ...   the same for a broker, which also answers health checks
+ *   odradek-image run PROGRAM ...     any other program, with the original signals
+ *   odradek-image health              asks the container's broker whether it is healthy; exit code 0 if it is, else 1
  *
  * The kernel drops a signal that the first process of a container neither handles nor blocks.
  *
- * A broker answers health checks at an abstract Unix socket: it has no file, so it takes a read-only root and any user, and
- * goes with the process. Its name is that of the container's mount namespace, since containers may share a network. */
+ * A broker answers health checks at an abstract Unix socket. It has no file, so it works with a read-only root and any user, and
+ * disappears with the process. Its name contains the container's mount namespace, since containers may share a network. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define VARIABLE "ODRADEK_HEALTH_SOCKET"
-#define PATIENCE_S 2 /* three checks of which each waits so long, and 5 s between them, are over within 25 s */
+#define PATIENCE_S 2 /* so that three checks, with 5 s between them, end within 25 s */
 
 static sigset_t stop_signals(void) {
     sigset_t set;

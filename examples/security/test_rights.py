@@ -1,9 +1,9 @@
-"""Tests to copy: a broker with TLS, users and ACLs, and what your code does when it is refused.
+"""Tests to copy: a broker with TLS, users and ACLs, and what your code does when a request is denied.
 
 pip install odradek confluent-kafka pytest
 pytest test_rights.py
 
-``pay`` stands for what you want to prove right. The broker makes its certificates when it starts.
+``pay`` stands for the code that you want to test. The broker creates its certificates when it starts.
 """
 
 import pytest
@@ -34,7 +34,7 @@ def odradek_options():
 
 
 def allow(broker, principal, operation, kind, name):
-    """What `kafka-acls --add --allow-principal` does."""
+    """Add an ACL, as `kafka-acls --add --allow-principal` does."""
     acl = AclBinding(
         kind,
         name,
@@ -51,14 +51,14 @@ def allow(broker, principal, operation, kind, name):
 
 @pytest.fixture
 def broker(odradek):
-    """The shop may write orders in transactions of its own, and nothing else."""
+    """A broker where the user shop may write orders in its own transactions, and nothing else."""
     allow(odradek, "User:shop", AclOperation.WRITE, ResourceType.TOPIC, "orders")
     allow(odradek, "User:shop", AclOperation.WRITE, ResourceType.TRANSACTIONAL_ID, "payments")
     return odradek
 
 
 def pay(config, *values):
-    """Each value is a transaction; the first one that is refused ends the work."""
+    """Write each value in a transaction. The first one that is denied ends the work."""
     producer = Producer({**config, "transactional.id": "payments"})
     producer.init_transactions(TIMEOUT_S)
     for value in values:

@@ -1,3 +1,3 @@
-"""The fixtures ``spark`` and ``kafka``. A conftest.py in the top folder of your tests is the place for this line."""
+"""Imports the fixtures ``spark`` and ``kafka``. Put this line into a conftest.py in the top folder of your tests."""
 
 pytest_plugins = ["odradek.spark.testing.fixtures"]

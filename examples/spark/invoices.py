@@ -1,6 +1,6 @@
-"""The job that is tested: orders in, one invoice for each out, exactly once.
+"""The job under test: reads orders and writes one invoice for each, exactly once.
 
-python invoices.py BOOTSTRAP_SERVERS ORDERS INVOICES CHECKPOINT     # what there is, then it ends
+python invoices.py BOOTSTRAP_SERVERS ORDERS INVOICES CHECKPOINT     # handles the existing orders, then ends
 spark-submit --jars "$(odradek spark jars)" invoices.py ...         # the same on a cluster
 """
 
@@ -17,7 +17,7 @@ ORDERS_PER_BATCH = 10
 
 
 def read(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
-    """Committed orders as columns of ``ORDER``; what is no order is left out."""
+    """Committed orders as columns of ``ORDER``. Records that are not orders are left out."""
     records = (
         spark.readStream.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap_servers)
@@ -34,7 +34,7 @@ def read(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
 
 
 def invoices(orders: DataFrame) -> DataFrame:
-    """What the job is about: no Kafka in it, so a test needs none."""
+    """The logic of the job. It does not use Kafka, so tests need none."""
     gross = f.round(f.col("net_cents") * (100 + TAX_PERCENT) / 100).cast("int")
     return orders.select("number", "customer", gross.alias("gross_cents"))
 

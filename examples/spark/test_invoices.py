@@ -1,4 +1,4 @@
-"""The tests to copy: the logic alone, against transactions, and with a driver that dies where it hurts."""
+"""Tests to copy: of the logic alone, with aborted transactions, and with a driver that is killed at a step of the sink."""
 
 import json
 import sys
@@ -17,7 +17,7 @@ def order(number: int) -> str:
 
 
 def billed(kafka, topic: str) -> list[int]:
-    """The numbers on the invoices that a reader of committed records sees, in order."""
+    """The numbers on the invoices that a read_committed consumer sees, in order."""
     return sorted(json.loads(record.text)["number"] for record in kafka.read(topic))
 
 

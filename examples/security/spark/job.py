@@ -1,6 +1,6 @@
-"""A Spark job before a broker with TLS, SASL and ACLs: Spark's own connector reads, the exactly-once sink writes.
+"""A Spark job for a broker with TLS, SASL and ACLs: Spark's own connector reads, the exactly-once sink writes.
 
-python job.py BOOTSTRAP_SERVERS CA CHECKPOINT     # KAFKA_USER and KAFKA_PASSWORD say who it is
+python job.py BOOTSTRAP_SERVERS CA CHECKPOINT     # the user comes from KAFKA_USER and KAFKA_PASSWORD
 
 With ACLs it needs READ on the topic `orders`. The sink, whose name is `invoices-job`, needs WRITE on the topic `invoices`
 and on transactional ids with the prefix `invoices-job-`, READ on the group `invoices-job`, on groups with the prefix
@@ -19,7 +19,7 @@ SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def connection(bootstrap_servers: str, ca: str, user: str, password: str) -> dict[str, str]:
-    """The options of the connector and of the sink: they are the same. ``ca`` lies on the driver and on each executor."""
+    """The options for both the connector and the sink. The file ``ca`` must be on the driver and on each executor."""
     return {
         "kafka.bootstrap.servers": bootstrap_servers,
         "kafka.security.protocol": "SASL_SSL",
@@ -31,7 +31,7 @@ def connection(bootstrap_servers: str, ca: str, user: str, password: str) -> dic
 
 
 def bill(spark: SparkSession, options: dict[str, str], checkpoint: str) -> None:
-    """Write an invoice for each order that there is."""
+    """Write an invoice for each order."""
     orders = (
         spark.readStream.format("kafka")
         .options(**options)
