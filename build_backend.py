@@ -57,7 +57,7 @@ def name_of(function: str) -> str:
 
 @cache
 def hot_functions() -> frozenset[str]:
-    """By `name_of`."""
+    """The functions in ``HOT``, by `name_of`."""
     return frozenset(HOT.read_text("utf-8").split())
 
 

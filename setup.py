@@ -1,11 +1,11 @@
-"""Where each package of the checkout lies in a wheel, and the compiled core; all else stands in pyproject.toml.
+"""Builds the package: the place of each package in a wheel, and the compiled parts. The rest is in pyproject.toml.
 
-`odradek` stays where it is. The packages of the server go into the folder `odradek/_server`, because their names
-(`broker`, `protocol`, `storage`, `tools`) are names that users give to packages of their own (docs/adr/0014). pyproject.toml
-cannot say this: it can search for packages or list them, but it cannot rename those that a search has found.
+`odradek` keeps its place. The packages of the server are moved to the folder `odradek/_server`, because users may have
+packages with their names (`broker`, `protocol`, `storage`, `tools`; docs/adr/0014). pyproject.toml cannot do that: it can
+search for packages or list them, but cannot rename the ones that it found.
 
 The compiled core (docs/adr/0022) is optional: without a compiler, or with ODRADEK_PURE=1, the package is pure Python.
-How the hot modules are compiled (docs/adr/0025) stands in `build_backend.py`.
+`build_backend.py` translates the hot modules (docs/adr/0025).
 """
 
 import hashlib
@@ -21,17 +21,17 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
-sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # not there in the process of a build
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))  # the build process does not have this folder
 import build_backend
 from build_backend import HotModule
 
 SERVER = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools")
 CORE = Path("protocol/c")
-# Where compiled modules lie, in a checkout and in a wheel: each under its full name (compiled/finder.py).
+# The folder of compiled modules, in a checkout and in a wheel. Each file has the module's full name (compiled/finder.py).
 MODULES = "compiled/modules"
 KEPT = Path(os.environ.get("ODRADEK_KEPT", ".cache/compiled"))
 KEPT_FILES = 200
-# The core counts in 128 bits, and turns bytes around: a compiler or processor for which it is not made builds none.
+# The core needs 128-bit integers and a little-endian processor. Otherwise it is not built.
 PROBE = """
 #include <Python.h>
 __int128 number;
@@ -42,12 +42,12 @@ __int128 number;
 
 
 def found(*names: str) -> list[str]:
-    """These packages and all below them."""
+    """These packages and all packages below them."""
     return find_packages(include=[pattern for name in names for pattern in (name, f"{name}.*")])
 
 
 class FreshBuild(build_py):
-    """setuptools leaves `build/lib` behind and packs it again: a module that was moved would stay in wheels for ever."""
+    """Removes `build/lib` first: setuptools would pack it again, so that wheels would contain modules that were moved."""
 
     def run(self) -> None:
         if not self.editable_mode:
@@ -56,7 +56,7 @@ class FreshBuild(build_py):
 
 
 def compiles() -> bool:
-    """Whether the compiler that would compile the core compiles a few lines."""
+    """Whether the compiler for the core compiles a short program."""
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder, "probe.c")
         source.write_text(PROBE)
@@ -65,13 +65,13 @@ def compiles() -> bool:
         try:
             command.ensure_finalized()
             command.run()
-        except Exception:  # no compiler, no Python.h: whatever it is, the package is then pure Python
+        except Exception:  # no compiler, no Python.h, or anything else: then the package is pure Python
             return False
     return True
 
 
 def compiled_core() -> list[Extension]:
-    """The core, if it can be built here; a wheel is for one platform only if it has it."""
+    """The core, if it can be built here. Only then the wheel is for one platform."""
     if sys.implementation.name != "cpython" or os.name == "nt" or os.environ.get("ODRADEK_PURE") == "1":
         return []
     if not compiles():
@@ -88,7 +88,7 @@ def compiled_core() -> list[Extension]:
             [path.as_posix() for path in sources],
             depends=[path.as_posix() for path in headers],
             define_macros=[("SOURCES", f'"{digest}"')],
-            # Without paths of this machine in it, the same sources give the same bytes.
+            # No paths of this machine, so that the same sources give the same bytes.
             extra_compile_args=["-O2", "-g0", "-fvisibility=hidden", "-Wall"],
             optional=True,
         )
@@ -96,18 +96,18 @@ def compiled_core() -> list[Extension]:
 
 
 def compiled_modules() -> list[Extension]:
-    """The same Python, compiled by Cython (docs/adr/0025); those with the longest source, which take longest, first."""
+    """The hot modules (docs/adr/0025). Those with the longest source come first, since they take longest."""
     modules = build_backend.hot_modules()
     if not build_backend.has_cython() and not all(module.generated.exists() for module in modules):
         return []
     return [
         Extension(
-            # Beside their sources Python would never import these again.
+            # Not beside their sources, which Python would then never import.
             f"odradek._server.{MODULES.replace('/', '.')}.{module.name.replace('.', '__')}",
             [module.source.as_posix()],
-            # What Cython would teach these modules about its coroutines is imported with them, at each start.
+            # Without these, Cython would import asyncio and others at each start, to register its coroutines there.
             define_macros=[(f"CYTHON_PATCH_{name}", "0") for name in ("INSPECT", "ASYNCIO", "ABC")],
-            # -O2 saves 1 % of a request's instructions and takes twice as long.
+            # -O2 saves 1 % of a request's instructions, but takes twice as long.
             extra_compile_args=["-O1", "-g0", "-w", "-fvisibility=hidden"],
             optional=True,
         )
@@ -116,10 +116,10 @@ def compiled_modules() -> list[Extension]:
 
 
 class BuildCore(build_ext):
-    """Compile with every processor: while one module is translated to C, by Cython, others are compiled.
+    """Compiles with every processor: while Cython translates one module, others are compiled.
 
-    What was compiled once is kept (``KEPT``), under the hash of all that it was made of: a wheel, an editable installation
-    and the next wheel compile the same sources once. In a checkout, modules that are compiled no more go.
+    Compiled files are cached (``KEPT``) under a hash of all their inputs, so that a wheel, an editable installation and the
+    next wheel compile the same sources only once. In a checkout, files of modules that are no longer compiled are removed.
     """
 
     def initialize_options(self) -> None:
@@ -139,7 +139,7 @@ class BuildCore(build_ext):
         if not kept.exists():
             extension.sources = [str(module.generated)]
             if not module.generated.exists():
-                with self.translating:  # Cython's state is the process's
+                with self.translating:  # Cython has global state
                     extension.sources = [build_backend.translated(module)]
             super().build_extension(extension)
             keep(made, kept)
@@ -156,7 +156,7 @@ class BuildCore(build_ext):
 
 
 def keep(made: Path, kept: Path) -> None:
-    """Put a file among those that later builds take; of the oldest, only so many stay as a few builds make."""
+    """Add a file to the cache. Of the oldest files, only as many stay as a few builds create."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
     shutil.copy(made, unfinished)
@@ -166,7 +166,7 @@ def keep(made: Path, kept: Path) -> None:
 
 
 class WithGenerated(sdist):
-    """A source distribution has the C that Cython makes: who builds from it needs a compiler, and no Cython."""
+    """A source distribution with the C files of Cython, so that building from it needs a compiler, but no Cython."""
 
     def make_release_tree(self, base_dir: str, files: list[str]) -> None:
         super().make_release_tree(base_dir, files)
@@ -178,7 +178,7 @@ class WithGenerated(sdist):
             shutil.copyfile(build_backend.translated(module), target)
 
 
-# setuptools is asked three times, and only in the last of them does it build.
+# setuptools is called three times, but builds only in the last call.
 DESCRIBED_ONLY = {"egg_info", "dist_info", "sdist"}
 
 builds = not DESCRIBED_ONLY.intersection(sys.argv)

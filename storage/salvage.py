@@ -36,7 +36,7 @@ class Damaged(NamedTuple):
     position: int
     """Position in the file; -1 if only the offset is known."""
     length: int
-    """In bytes."""
+    """Length of the range in bytes."""
     offset: int
     """First missing offset."""
     next_offset: int

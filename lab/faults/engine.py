@@ -185,7 +185,7 @@ class Faults:
         return active
 
     def _note_hit(self, active: ActiveRule, at: str, node_id: int, subjects: RequestSubjects) -> None:
-        """For timelines."""
+        """Record a hit as a happening, for timelines."""
         text = f"rule {active.id} is hit by {at}: {rule_to_text(active.rule)}"
         partitions = {(topic, index) for topic, index in subjects.partitions if index is not None}
         self.injection.happenings.note(

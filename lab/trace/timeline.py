@@ -114,7 +114,7 @@ class Assembled:
     transactional_id: str
     transactions: tuple[TransactionTimeline, ...]
     events: tuple[Event, ...]
-    """In order."""
+    """The lines of the timeline, in order."""
     scanned: tuple[Scanned, ...] = ()
     hanging: tuple[Hanging, ...] = ()
 

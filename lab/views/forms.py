@@ -63,7 +63,7 @@ class TransactionSummary(Form):
     open_ms: int | None
     """How long the transaction has been open, as its timeout counts; null if none is open."""
     partitions: list[str]
-    """topic-partition"""
+    """The partitions of the transaction: topic-partition."""
     holds_up: list[HeldUp]
 
 

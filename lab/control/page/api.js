@@ -1,4 +1,4 @@
-// The control port's HTTP. A token, where the port has one, comes from the fragment (#token=…) or from the form, and stays in
+// Requests to the control port. A token, if the port has one, comes from the fragment (#token=…) or from the form, and stays in
 // this tab. Streams are read by fetch: EventSource cannot send a token.
 
 const KEY = 'odradek-token'
@@ -34,7 +34,7 @@ export const get = async (path) => (await open('GET', path)).json()
 export const post = async (path, body) => (await open('POST', path, { body: body ?? {} })).json()
 export const remove = async (path) => (await open('DELETE', path)).json()
 
-/** Each piece of a stream that ends with `end`, until the signal or the end. */
+/** Yields the pieces of a stream, separated by `end`, until the signal or the end. */
 async function* pieces(path, end, signal) {
   const reader = (await open('GET', path, { signal })).body.pipeThrough(new TextDecoderStream()).getReader()
   let kept = ''
@@ -47,7 +47,7 @@ async function* pieces(path, end, signal) {
   }
 }
 
-/** Server-sent events: [name, data]. */
+/** Yields server-sent events: [name, data]. */
 export async function* events(path, signal) {
   for await (const piece of pieces(path, '\n\n', signal)) {
     const lines = piece.split('\n')

@@ -1,4 +1,4 @@
-// Values in Avro's binary form, by a schema that the viewer has chosen. What a registry puts before a value is passed over.
+// Decodes values in Avro's binary format, by a schema that the viewer has chosen. A schema registry's prefix is skipped.
 
 const LOGICAL = {
   'timestamp-millis': (value) => new Date(value).toISOString(),
@@ -6,7 +6,7 @@ const LOGICAL = {
   date: (value) => new Date(value * 86_400_000).toISOString().slice(0, 10),
 }
 
-/** Bytes that are read from the front. */
+/** A reader of bytes, from the front. */
 class Reader {
   constructor(bytes) {
     this.bytes = bytes
@@ -20,7 +20,7 @@ class Reader {
     return this.bytes.subarray(this.at - count, this.at)
   }
 
-  /** A zig-zag varint; as text where a number cannot hold it. */
+  /** Reads a zig-zag varint; returns text if a number cannot represent it exactly. */
   long() {
     let [found, shift] = [0n, 0n]
     for (;;) {
@@ -59,7 +59,7 @@ const PRIMITIVES = {
   string: (reader) => new TextDecoder('utf-8', { fatal: true }).decode(reader.take(reader.size())),
 }
 
-/** The blocks of an array or a map; one with a negative count has its size in bytes behind it. */
+/** Reads the blocks of an array or a map. A negative count is followed by the block's size in bytes. */
 const blocks = (reader, each) => {
   for (let count = reader.long(); count !== 0; count = reader.long()) {
     if (!(Math.abs(count) <= 1e6)) throw new Error(`a block cannot have ${count} elements`)
@@ -68,7 +68,7 @@ const blocks = (reader, each) => {
   }
 }
 
-/** A schema with its named types; their names are as they stand, or with the namespace before them. */
+/** A schema with its named types, by name and by name with namespace. */
 class Schema {
   constructor(schema) {
     this.names = new Map()
@@ -131,10 +131,10 @@ class Schema {
   }
 }
 
-/** Where the value begins: behind Confluent's zero and schema id, or Avro's own mark and fingerprint. */
+/** Position of the value: after Confluent's zero byte and schema id, or Avro's own marker and fingerprint. */
 const begin = (bytes) => bytes[0] === 0 && bytes.length > 5 ? 5 : bytes[0] === 0xc3 && bytes[1] === 1 ? 10 : 0
 
-/** The value as JavaScript has it; an Error says what does not fit. */
+/** The decoded value as a JavaScript value. Throws an Error if the bytes do not match the schema. */
 export const decode = (schema, bytes) => {
   const known = new Schema(schema)
   for (const at of new Set([begin(bytes), 0])) {

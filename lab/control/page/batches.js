@@ -1,4 +1,4 @@
-// The batches of a partition, and what became of them: that follows from the markers behind them.
+// The batches of a partition with their outcomes, which follow from the markers behind them.
 
 /** [base offset, last offset, records, bytes, kind, producer id, epoch, sequence, timestamp, leader epoch] by name. */
 export const named = ([base, last, records, bytes, kind, producerId, epoch, sequence, timestamp, leaderEpoch]) =>
@@ -7,8 +7,8 @@ export const named = ([base, last, records, bytes, kind, producerId, epoch, sequ
 export const isMarker = (batch) => batch.kind === 'commit' || batch.kind === 'abort'
 
 /**
- * Give each batch its outcome; a marker ends what its producer has open before it. With `gapAt` batches are missing before that
- * place: of what is open there only the producer that holds the last stable offset is known not to have ended.
+ * Set the outcome of each batch. A marker ends its producer's open transaction before it. With `gapAt` batches are missing before that
+ * index: of the transactions open there, only the one that limits the last stable offset is known not to have ended.
  */
 export const judge = (batches, gapAt = 0) => {
   const open = new Map()
@@ -33,7 +33,7 @@ export const judge = (batches, gapAt = 0) => {
   return batches
 }
 
-/** The batches from the last stable offset on, where those that were kept begin behind it: [batches, where the gap is]. */
+/** [batches, index of the gap], if the known batches begin after the last stable offset. */
 export const withHeld = (held, kept, lastStable) => {
   if (!held.length || !kept.length || kept[0].base <= lastStable) return [kept, 0]
   const before = held.filter((batch) => batch.base < kept[0].base)

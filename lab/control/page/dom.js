@@ -1,4 +1,4 @@
-// Elements, and lists of them that keep what has not changed: focus and scroll positions stay.
+// Creates elements, and lists that update only changed elements, so that focus and scroll positions stay.
 
 const SVG = 'http://www.w3.org/2000/svg'
 
@@ -15,7 +15,7 @@ const put = (element, attributes, children) => {
 export const h = (tag, attributes = {}, ...children) => put(document.createElement(tag), attributes, children)
 export const s = (tag, attributes = {}, ...children) => put(document.createElementNS(SVG, tag), attributes, children)
 
-/** Show `items` in `parent`: an element for each key, made again only where `look(item)` says something else. */
+/** Show `items` in `parent`: an element for each key, created again only if `look(item)` has changed. */
 export const list = (parent, items, key, look, make) => {
   const known = new Map([...parent.children].map((child) => [child.dataset.key, child]))
   let at = parent.firstElementChild
@@ -44,14 +44,14 @@ export const list = (parent, items, key, look, make) => {
   for (const gone of known.values()) gone.remove()
 }
 
-/** What a button has done, for a moment; screen readers say it. */
+/** Show for a moment what a button has done, also to screen readers. */
 export const note = (text) => {
   const line = h('p', {}, text)
   document.getElementById('notes').append(line)
   setTimeout(() => line.remove(), 6000)
 }
 
-/** Do `work`; its error stands behind the form or the buttons that `control` is part of until the next attempt. */
+/** Do `work`. An error is shown after the form or the buttons of `control`, until the next attempt. */
 export const attempt = async (control, work, said) => {
   const place = control.closest('form, .bar') ?? control
   const before = place.nextElementSibling
@@ -61,14 +61,14 @@ export const attempt = async (control, work, said) => {
     if (said) note(said(answer))
     return answer
   } catch (error) {
-    // A row may have been made again meanwhile: what is no longer on the page shows nothing.
+    // The row may have been created again meanwhile, so that `control` is not on the page any more.
     if (place.isConnected) place.after(h('p', { class: 'error', role: 'alert' }, error.message))
     else note(error.message)
     return null
   }
 }
 
-/** A button that does `work`. With `question` it asks first; `danger` colours it. */
+/** A button that does `work`. With `question` it asks for confirmation first; `danger` colours it. */
 export const button = (text, work, { said, question, danger, ...more } = {}) => h('button', {
   type: 'button',
   class: danger && 'danger',
@@ -80,7 +80,7 @@ export const button = (text, work, { said, question, danger, ...more } = {}) => 
   },
 }, text)
 
-/** Ask before what cannot be taken back; true if it shall be done. */
+/** Ask for confirmation of an action that cannot be undone; resolves to true if it is confirmed. */
 export const sure = (question, verb) => new Promise((resolve) => {
   const dialog = h('dialog', { 'aria-label': question },
     h('p', {}, question),
@@ -94,7 +94,7 @@ export const sure = (question, verb) => new Promise((resolve) => {
   dialog.showModal()
 })
 
-/** What `work` does with a form's fields when it is sent. */
+/** Call `work` with a form's fields when it is submitted. */
 export const onSubmit = (form, work, said) => form.addEventListener('submit', (event) => {
   event.preventDefault()
   attempt(form, () => work(Object.fromEntries(new FormData(form))), said)
@@ -111,7 +111,7 @@ export const duration = (ms) => {
   return `${Math.floor(seconds / 86_400)} d`
 }
 
-/** Date and time in UTC; what a client has stamped may be no date of JavaScript's, and is a number then. */
+/** Date and time in UTC; the number itself if a client's timestamp is not a valid JavaScript date. */
 export const dateTime = (ms) => {
   const at = new Date(ms)
   return Number.isNaN(at.getTime()) ? String(ms) : at.toISOString().replace('T', ' ').slice(0, 23)
@@ -119,7 +119,7 @@ export const dateTime = (ms) => {
 
 export const time = (ms) => dateTime(ms).split(' ').at(-1)
 
-/** A table; `fill` shows items as its rows, as `list` does. On a narrow screen each cell bears the title of its column. */
+/** A table; `fill` shows items as its rows, as `list` does. On a narrow screen each cell has the title of its column. */
 export const table = (caption, columns) => {
   const body = h('tbody')
   const head = h('tr', {}, columns.map(([title, kind]) => h('th', { scope: 'col', class: kind }, title)))

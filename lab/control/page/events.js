@@ -1,6 +1,6 @@
-// Which events of a timeline are shown: those of the chosen transaction, with repeats folded into one row.
+// Selects the events of a timeline: those of the chosen transaction, with repetitions merged into one row.
 
-/** What makes two events in a row repeats of each other. */
+/** A key that is equal for two events that repeat each other. */
 const sameness = (event) => {
   const { kind, api, version, client_id: client, node, from_node: from, outcome, text, transaction } = event
   if (kind === 'exchange') return JSON.stringify([kind, api, version, client, node, from, outcome, transaction])
@@ -8,8 +8,8 @@ const sameness = (event) => {
 }
 
 /**
- * The events of one transaction: from its first one to the first of another transaction behind it; `null` is all of them.
- * What belongs to no transaction (hits of rules, retries) is shown where it lies among them or behind them, and not before them.
+ * The events of one transaction: from its first one to the first of a later transaction; `null` is all of them.
+ * Events of no transaction (hits of rules, retries) are shown among them or after them, but not before them.
  */
 export const chosen = (events, transaction) => {
   if (transaction === null) return events
@@ -21,7 +21,7 @@ export const chosen = (events, transaction) => {
   return events.slice(first, next < 0 ? undefined : next).filter((event) => mine(event) || event.transaction == null)
 }
 
-/** Repeats in a row as one event: `times`, and `until_ms` of the last one. */
+/** Merges consecutive repetitions into one event with `times`, and `until_ms` of the last one. */
 export const folded = (events) => {
   const found = []
   for (const event of events) {

@@ -1,4 +1,4 @@
-// What `odradek explain` says, in a card of the page.
+// A card of the page with the explanations of `odradek explain`.
 
 import { get } from './api.js'
 import { button, h } from './dom.js'

@@ -1,8 +1,8 @@
-// Which rules hold a transaction: its requests, its markers.
+// Finds the rules that hold requests or markers of a transaction.
 
 /**
- * What rules hold of a transaction: [{id, text, at, partitions, isSure}]. A request that names several transactional ids, as
- * WriteTxnMarkers may, is one of this transaction only perhaps.
+ * What rules hold of a transaction: [{id, text, at, partitions, isSure}]. A request with several transactional ids, as
+ * WriteTxnMarkers may have, possibly belongs to another transaction.
  */
 export const holders = (txn, faults) => {
   const mine = new Set(txn.partitions)

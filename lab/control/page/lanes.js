@@ -11,7 +11,7 @@ const BOX = 164
 const COORDINATOR_APIS = ['FindCoordinator', 'InitProducerId', 'AddPartitionsToTxn', 'AddOffsetsToTxn', 'EndTxn']
 
 /**
- * Without the requests that only look: DescribeTransactions, and FindCoordinator of a client that has found it before or asks for
+ * Without requests that change nothing: DescribeTransactions, and FindCoordinator of a client that has found it before or sends
  * nothing else.
  */
 export const acts = (events) => {
@@ -32,7 +32,7 @@ const isState = (event) => event.kind === 'state'
 
 const times = (event) => event.times ? ` ×${number(event.times)}` : ''
 
-/** One sentence for each step: what it is, and what it means; of repeats how many they are. */
+/** One sentence for each step: what it is, and what it means; for repetitions also their number. */
 export const explain = (event) =>
   sentence(event) + (event.times ? ` ${number(event.times)} times in a row, until ${time(event.until_ms)}.` : '')
 
@@ -75,10 +75,10 @@ const lanesOf = (events) => {
     ...[...places].sort().map((id) => ({ id, title: id, below: id.startsWith('__consumer_offsets') ? 'offsets' : 'partition' }))]
 }
 
-/** From which lane to which an exchange goes. */
+/** The lanes between which an exchange is drawn. */
 const ends = (event, at, events, lanes) => {
   const first = lanes.find((lane) => lane.below === 'partition' || lane.below === 'offsets')?.id ?? 'coordinator'
-  // A leader that asks for the first batch's sake, or a coordinator with its markers.
+  // A leader that verifies a transaction for its first batch, or a coordinator that sends markers.
   if (event.from_node != null) return event.api === 'AddPartitionsToTxn' ? [first, 'coordinator'] : ['coordinator', first]
   const from = `client ${event.client_id ?? 'client'}`
   if (COORDINATOR_APIS.includes(event.api)) return [from, 'coordinator']
@@ -122,7 +122,7 @@ const shapes = (event, at, y, events, lanes, x) => {
     s('text', { class: 'lane-note odd', x: LEFT + 4, y: y + 1 }, event.text + times(event))]
 }
 
-/** The picture. `chosen` is the step that stands out; `choose(at)` is called for one that is pressed. */
+/** The picture. `chosen` is the highlighted step; `choose(at)` is called for a step that is clicked. */
 export const draw = (events, chosen, choose) => {
   const lanes = lanesOf(events)
   const x = new Map(lanes.map((lane, place) => [lane.id, LEFT + LANE / 2 + place * LANE]))
@@ -148,7 +148,7 @@ export const draw = (events, chosen, choose) => {
 
 const COPIED = ['fill', 'stroke', 'stroke-width', 'stroke-dasharray', 'font-family', 'font-size', 'font-weight', 'opacity']
 
-/** The picture as a file of its own: the styles of the page go into it. */
+/** The picture as a separate file, which contains the page's styles. */
 export const standalone = (svg) => {
   const copy = svg.cloneNode(true)
   const [from, to] = [svg, copy].map((each) => [each, ...each.querySelectorAll('*')])

@@ -1,4 +1,4 @@
-// Which view is shown, and the one stream that feeds it: it is opened for what the view shows, and closed with it.
+// Shows one view, with one stream of its data, which is closed with the view.
 
 import { events, get, setToken } from './api.js'
 import { duration, h, number, time } from './dom.js'
@@ -35,7 +35,7 @@ const query = (wanted) => {
   return new URLSearchParams([['show', show], ...rest])
 }
 
-/** Follow the stream until the view is closed; a broker that was killed comes back. */
+/** Follow the stream until the view is closed. Reconnects, because a broker that was killed may come back. */
 const follow = async (view, wanted, signal) => {
   while (!signal.aborted) {
     try {
@@ -77,7 +77,7 @@ const route = async () => {
     argument: rest.length ? decodeURIComponent(rest.join('/')) : '',
     signal: abort.signal,
     product: () => product,
-    /** Watch something else from now on. */
+    /** Follow another stream from now on. */
     watch(wanted) {
       stream.abort()
       stream = new AbortController()

@@ -26,7 +26,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
 class AdvanceView(View):
     by_ms: int
     moved_ms: int
-    """So far."""
+    """How far the clock has been advanced so far."""
     only: tuple[str, ...]
     waiting: int
     """Number of further advances that wait for this one to end."""

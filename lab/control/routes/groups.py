@@ -33,7 +33,7 @@ class MemberView(View):
     client_id: str
     host: str
     assignment: list[str]
-    """topic-partition"""
+    """The assigned partitions: topic-partition."""
 
 
 class GroupView(View):

@@ -6,7 +6,7 @@ import { snapshotBar } from './snapshots.js'
 export const title = 'Nodes and clock'
 
 const ADVANCES = [['10 s', '10s'], ['1 min', '1m'], ['15 min', '15m'], ['1 h', '1h'], ['7 d', '7d']]
-/** The first one is what `odradek clock advance` moves without `--only`. */
+/** The first one is the default of `odradek clock advance`, without `--only`. */
 const DOMAINS = [
   ['transactions and ids', []],
   ['transactions, ids, groups and retention', ['transactions', 'ids', 'groups', 'retention']],

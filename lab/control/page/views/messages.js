@@ -1,4 +1,4 @@
-// The records of a partition, with what became of their transactions; a form to write one; the settings of the topic.
+// The records of a partition, with the outcomes of their transactions; a form to write one; the settings of the topic.
 
 import { get, post } from '../api.js'
 import { decode } from '../avro.js'
@@ -15,7 +15,7 @@ const choice = (name, options) => h('select', { name }, options.map(([value, tex
 const input = (name, more = {}) => h('input', { type: 'text', name, spellcheck: 'false', autocomplete: 'off', ...more })
 const labelled = (text, field) => h('label', {}, text, field)
 
-/** The form that says which records. */
+/** The form that selects records. */
 const searchForm = (topicField, argument) => {
   const from = choice('from', [['newest', 'the newest'], ['oldest', 'the oldest'], ['offset', 'offset'], ['time', 'time (UTC)']])
   const offset = input('offset', { type: 'number', min: 0, size: 8, hidden: true, 'aria-label': 'Offset' })
@@ -136,7 +136,7 @@ export const show = (root, context) => {
     fill(records, (each) => `${each.offset}`, (each) => [each, form.value, schema !== null && form.value === 'avro' && file.value],
       (each) => row(each, form.value, schema))
   }
-  /** Read on until so many have come, or the end; a search may look through much of the log. */
+  /** Read until there are so many records, or to the end. A search may read much of the log. */
   const readOn = async () => {
     const mine = running += 1
     const wanted = records.length + AT_ONCE

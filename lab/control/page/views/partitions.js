@@ -1,4 +1,4 @@
-// Each partition as a strip of batches, to scale by offsets or bytes. What became of a transactional batch follows from the
+// Each partition as a strip of batches, to scale by offsets or bytes. The outcome of a transactional batch follows from the
 // markers behind it.
 
 import { isMarker, judge, named, withHeld } from '../batches.js'
@@ -110,7 +110,7 @@ class Strip {
       : h('p', { class: 'quiet' }, 'No batches.'))
     this.toStable.hidden = this.stable === null || this.picture.scrollWidth <= this.picture.clientWidth
     this.why.hidden = !waits
-    // Where readers wait is shown first; then the viewer scrolls.
+    // Scroll to where readers wait at first; later the viewer scrolls.
     if (this.stable !== null) {
       if (heldBefore === null) this.showStable()
     } else if (atEnd) {

@@ -26,7 +26,7 @@ const row = (rule) => h('tr', {},
       { 'aria-label': `remove rule ${rule.text}`, said: () => 'The rule is removed.' }))),
 )
 
-/** The rules that `wanted` chooses, and nothing where there are none. */
+/** The rules for which `wanted` is true; nothing if there are none. */
 export const rulesTable = (caption, wanted = () => true) => {
   const { element, fill } = table(caption, [['Rule'], ['Hits', 'number'], ['Matches', 'number'], ['Held'], ['Change']])
   element.hidden = true

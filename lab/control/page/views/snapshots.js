@@ -1,11 +1,11 @@
-// Keep the state of the whole broker, go back to it, and reset: buttons that several views show.
+// Buttons of several views to take and restore snapshots of the broker, and to reset it.
 
 import { get, post, remove } from '../api.js'
 import { attempt, button, h } from '../dom.js'
 
 const path = (id) => `v1/snapshots/${id}`
 
-/** A bar of buttons; the snapshots that there are follow them. */
+/** A bar of buttons, followed by the existing snapshots. */
 export const snapshotBar = () => {
   const kept = h('span', { class: 'bar' })
   const bar = h('div', { class: 'bar' })

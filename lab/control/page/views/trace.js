@@ -1,4 +1,4 @@
-// Exchanges as they end. Only a few of many are shown: the page says how many it has passed over.
+// Exchanges when they end. If there are many, only a few are shown, with the number of skipped ones.
 
 import { get, lines, post } from '../api.js'
 import { attempt, button, h, number, onSubmit } from '../dom.js'
@@ -10,7 +10,7 @@ const KEPT = 300
 const PER_SECOND = 40
 const OUTCOMES = ['answered', 'unanswered', 'answer_lost', 'connection_gone', 'held', 'in_progress']
 
-/** A line; pressed, it shows the request and the response. */
+/** A line; a click shows the request and the response. */
 const lineOf = (exchange) => {
   const body = h('pre')
   const details = h('details', { class: kindOf(exchange) }, h('summary', {}, exchange.line), body)
@@ -57,7 +57,7 @@ export const show = (root, { signal }) => {
     following = new AbortController()
     const mine = AbortSignal.any([following.signal, signal])
     const filters = [...new FormData(form)].filter(([, value]) => value)
-    // An API that is asked for is not left out.
+    // An API that the viewer filters for must not be left out.
     if (quiet.checked && !form.elements.api.value) filters.push(['without', QUIET])
     const query = new URLSearchParams([...filters, ['bodies', 'false']])
     await attempt(form, async () => {

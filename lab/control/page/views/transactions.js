@@ -9,11 +9,11 @@ export const title = 'Transactions'
 const STATES = ['Hanging', 'Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence', 'CompleteCommit', 'CompleteAbort', 'Empty']
 const DECIDED = ['PrepareCommit', 'PrepareAbort', 'PrepareEpochFence']
 
-/** The colour of a state: open, decided (its markers are under way), ended, or in need of help. */
+/** The colour of a state: open, decided (its markers are being written), ended, or hanging. */
 export const kind = (state) =>
   state === 'Hanging' ? 'bad' : state === 'Ongoing' ? 'open' : DECIDED.includes(state) ? 'decided' : 'good'
 
-/** Each state has its place, however many are in it. */
+/** Each state has a fixed position, also if no transaction is in it. */
 const byState = ([one], [other]) => STATES.indexOf(one) - STATES.indexOf(other)
 
 const heldUp = ({ topic, partition, first_offset, records }) =>
