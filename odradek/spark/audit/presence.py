@@ -95,7 +95,7 @@ def missing_findings(missing: DataFrame, decisions: DataFrame) -> DataFrame:
             finding(
                 "lost_partition",
                 F.format_string(
-                    "there is no directory of it, and %d decided transactions wrote markers there",
+                    "the partition has no directory, and %d decided transactions wrote to it",
                     "transactions",
                 ),
                 topic="topic",

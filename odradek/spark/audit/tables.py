@@ -68,7 +68,7 @@ def find(paths: str) -> Source:
     """Find the partitions that ``odradek.segments`` will read. Raises ``NoSuchDirectory`` if there are none."""
     found = partitions(roots(paths))
     if not found:
-        raise NoSuchDirectory(f"{paths} has no partition in it.")
+        raise NoSuchDirectory(f"{paths} contains no partition.")
     log_dirs = sorted({partition.log_dir for partition in found})
     places = tuple((partition.log_dir, partition.topic, partition.partition) for partition in found)
     metadata = cluster_metadata.read(log_dirs)

@@ -131,7 +131,12 @@ def hanging_findings(classified_ones: DataFrame) -> DataFrame:
     says = (
         F.when(F.col("transactional_id").isNull(), F.lit("no transactional id has this producer id"))
         .when(F.col("state").isNull(), F.lit("its transactional id has expired"))
-        .otherwise(F.format_string("its coordinator is in state %s and does not have it", "state"))
+        .otherwise(
+            F.format_string(
+                "its transactional id is in state %s, without this partition",
+                "state",
+            )
+        )
     )
     return classified_ones.where("status = 'hanging'").select(
         finding(

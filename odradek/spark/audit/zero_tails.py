@@ -57,9 +57,9 @@ def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
 
 def as_damage(tails: DataFrame) -> DataFrame:
     """The zeros that are ``lost``, as rows of damage."""
-    what = F.when(F.col("misplaced"), F.lit("; a segment that is not the last one has none")).otherwise(
+    what = F.when(F.col("misplaced"), F.lit("; only the last segment may have them")).otherwise(
         F.lit(
-            "; a broker cuts them off when it stops cleanly, and up to its recovery point batches are on the disk"
+            "; a broker truncates them when it stops cleanly, and has flushed all batches below its recovery point"
         )
     )
     return (

@@ -108,8 +108,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
         if summed and not same_sum:
             log.warning(
-                "batch %d of the sink %s was decided with other rows than its replay has, as many and from the same "
-                "offsets: the query is not deterministic. The decided rows are kept, and none is written again",
+                "batch %d of the sink %s was decided with different rows than its replay has, the same number "
+                "from the same offsets: the query is not deterministic. The decided rows are kept",
                 batch,
                 name,
             )

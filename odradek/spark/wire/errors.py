@@ -114,7 +114,7 @@ _FINAL: dict[int, tuple[type[WireError], str]] = {
     35: (UnsupportedVersion, "was requested in a version that the broker does not have"),
     45: (Fatal, "has lost records that it had acknowledged, or got others under the same producer id"),
     47: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
-    48: (InvalidTransaction, "is refused: this producer has no open transaction there, or it has the other outcome"),
+    48: (InvalidTransaction, "is refused: the producer has no open transaction there, or it ended with the other outcome"),
     49: (InvalidTransaction, "is refused: its transactional id belongs to another producer id, or has expired"),
     50: (BadSettings, "has a transaction timeout of more than the broker's transaction.max.timeout.ms"),
     53: (Authorization, "may not be used by this client"),
@@ -142,5 +142,5 @@ def refused(code: int, subject: str, said: str | None = None) -> WireError:
 def gave_up(code: int, subject: str, timeout_ms: int, why: str = "") -> WireError:
     """The error for a retriable code after the timeout. ``why`` says why the last attempt failed."""
     kind = UnknownTopic if code == UNKNOWN_TOPIC_OR_PARTITION else TimedOut
-    last = f"; at last: {why}" if why and why != name_of(code) else ""
+    last = f"; last error: {why}" if why and why != name_of(code) else ""
     return kind(name_of(code), f"{subject} did not work within {timeout_ms} ms{last}")

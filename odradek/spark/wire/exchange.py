@@ -181,7 +181,7 @@ class Exchanges:
         for key in set(asked).difference(key for key, _ in found):
             broker = "{}:{}".format(*peer.address)
             failures[kind, key] = messages.cannot_be_read(
-                FIND_COORDINATOR.name, broker, f"{key!r} is not in it"
+                FIND_COORDINATOR.name, broker, f"it does not contain {key!r}"
             )
         for key, each in found:
             if each.error_code:
