@@ -6,7 +6,7 @@
 #define LOG_OVERHEAD_BYTES 12
 #define CRC_START 21
 #define MAGIC 2
-/* Longer bodies go to the library where this processor has no instruction for the sum. */
+/* If this processor has no CRC instruction, the library computes the CRC of longer bodies. */
 #define TABLE_BYTES_MAX 1024
 
 /* The slots of RecordBatch, in the order in which they are filled. */
@@ -70,7 +70,7 @@ static PyObject *fill(PyTypeObject *class, PyObject *buffer, Py_ssize_t start, c
     return batch;
 }
 
-/* RecordBatch.parse(buffer, start=0), behind its class. */
+/* RecordBatch.parse(buffer, start=0); the class is the first argument. */
 PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     if (keywords != NULL) return leave_to_twin("parse_batch", args, count, keywords);
@@ -94,7 +94,7 @@ PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t c
     return is_sound ? batch : raise_corrupt_header(args[1], start);
 }
 
-/* RecordBatch.stored_at(base_offset, leader_epoch), behind the batch */
+/* RecordBatch.stored_at(base_offset, leader_epoch); the batch is the first argument. */
 static PyObject *stored_at(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords)
 {
     int64_t start, size, offset, epoch;
@@ -145,7 +145,7 @@ static PyObject *has_valid_crc(PyObject *module, PyObject *batch)
         Py_DECREF(buffer);
         return NULL;
     }
-    /* As a slice would: no further than the buffer goes. */
+    /* Like a slice: not beyond the end of the buffer. */
     int64_t end = start + size > view.len ? view.len : start + size, from = start + CRC_START;
     uint32_t found = from < end ? crc32c_of(0, (const uint8_t *)view.buf + from, (Py_ssize_t)(end - from)) : 0;
     PyBuffer_Release(&view);

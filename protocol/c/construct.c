@@ -1,4 +1,4 @@
-/* Calls of classes whose fields are all that their constructor sets: see protocol/named_tuple.py, protocol/slotted.py. */
+/* Calls of classes whose constructor only sets fields: see protocol/named_tuple.py, protocol/slotted.py. */
 
 #include "core.h"
 #include <structmember.h>
@@ -6,12 +6,12 @@
 typedef struct {
     PyTypeObject *class;
     Py_ssize_t count, positional;
-    Py_ssize_t items; /* of a tuple */
-    PyObject **names, **defaults; /* a default is NULL where the caller must give a value */
+    Py_ssize_t items; /* number of items, if it is a tuple */
+    PyObject **names, **defaults; /* a default is NULL if the caller must pass a value */
     Py_ssize_t *offsets;
 } Constructor;
 
-/* By class, in a table that is at most half full. Classes and what is known of them live as long as the process. */
+/* Hash table by class, at most half full. Classes and entries live as long as the process. */
 static Constructor **table;
 static size_t table_size, table_used;
 
@@ -48,10 +48,10 @@ static PyObject **field_at(PyObject *made, const Constructor *of, Py_ssize_t ind
     return (PyObject **)((char *)made + of->offsets[index]);
 }
 
-/* Values by name, behind those by place. False if one has no field, or has its value already. */
+/* Keyword arguments, after the positional ones. False if one is not a field, or has a value already. */
 static bool take_named(const Constructor *of, PyObject *made, PyObject *const *values, PyObject *names)
 {
-    Py_ssize_t begin = 0; /* callers name fields in their order, as a rule */
+    Py_ssize_t begin = 0; /* callers usually pass fields in their order */
     for (Py_ssize_t given = 0; given < PyTuple_GET_SIZE(names); given++) {
         PyObject *name = PyTuple_GET_ITEM(names, given);
         Py_ssize_t index = begin, left = of->count;
@@ -77,7 +77,7 @@ static bool take_defaults(const Constructor *of, PyObject *made)
     return true;
 }
 
-/* What is wrong with a call, Python says. */
+/* For an invalid call, Python's constructor raises the error. */
 static PyObject *leave_to_constructor(PyObject *class, PyObject *const *args, Py_ssize_t count, PyObject *names)
 {
     PyObject *places = PyTuple_New(count), *named = PyDict_New(), *made = NULL;
@@ -135,8 +135,8 @@ static int fill_in(Constructor *made, PyObject *names, PyObject *defaults, PyObj
     return 0;
 }
 
-/* set_constructor(class, names, defaults, positional, missing): so many of the names by place, too; `missing` in the place of
-   a default is none. */
+/* set_constructor(class, names, defaults, positional, missing): the first `positional` names may be passed by position;
+   `missing` in place of a default means that there is none. */
 PyObject *set_constructor(PyObject *module, PyObject *args)
 {
     PyTypeObject *class;

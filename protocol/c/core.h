@@ -1,7 +1,7 @@
-/* What the files of the compiled core share. Each function here has a twin in Python, which is the source of truth: the
- * twin's name stands beside it, and tests feed both the same bytes.
+/* Shared by the files of the compiled core. Each function has a twin in Python, which is the specification: the
+ * twin's name is beside it, and tests compare both with the same bytes.
  *
- * Nothing in here trusts a length: a position is compared with the end before a byte is read or an object allocated. */
+ * No length is trusted: a position is compared with the end before a byte is read or an object is allocated. */
 
 #ifndef ODRADEK_CORE_H
 #define ODRADEK_CORE_H
@@ -12,17 +12,17 @@
 #include <stdint.h>
 #include <string.h>
 
-/* Varints of ten bytes carry 70 bits, and Python's integers hold them all: so do ours. */
+/* Varints of ten bytes have 70 bits, which Python's integers can represent. So this type must, too. */
 typedef __int128 int128;
 
-/* What set_up was given: the classes and limits of the Python modules, so that they are said once. */
+/* The classes and limits of the Python modules, from set_up, so that they are defined only once. */
 extern struct Names {
     PyObject *malformed_request;
     PyObject *long_message;
     PyObject *uuid_of_bytes;
-    PyObject *bytes_attribute; /* the word */
+    PyObject *bytes_attribute; /* the string "bytes" */
     PyTypeObject *request_header;
-    PyObject *twins; /* the Python of each function, by the function's name */
+    PyObject *twins; /* the Python twin of each function, by the function's name */
     Py_ssize_t string_bytes_max;
     Py_ssize_t elements_at_once;
     Py_ssize_t inline_bytes_max;
@@ -60,12 +60,12 @@ static inline void put64(uint8_t *at, uint64_t value)
     memcpy(at, &value, 8);
 }
 
-/* -- What grows while it is written ------------------------------------------------------------------------------ */
+/* -- Growing buffers ---------------------------------------------------------------------------------------------- */
 
 #define INLINE_BYTES 1024
 
 typedef struct {
-    uint8_t *data; /* `first` until that is full */
+    uint8_t *data; /* points to `first` until that is full */
     Py_ssize_t size, room;
     uint8_t first[INLINE_BYTES];
 } Buffer;
@@ -82,7 +82,7 @@ static inline void buffer_end(Buffer *buffer)
 }
 int buffer_grow(Buffer *buffer, Py_ssize_t more);
 
-/* Where the next `more` bytes go; NULL with MemoryError. */
+/* Position for the next `more` bytes; NULL with MemoryError. */
 static inline uint8_t *buffer_extend(Buffer *buffer, Py_ssize_t more)
 {
     if (buffer->room - buffer->size < more && buffer_grow(buffer, more) < 0) return NULL;
@@ -101,7 +101,7 @@ static inline int buffer_put(Buffer *buffer, const void *data, Py_ssize_t size)
 #define VARINT_BYTES_MAX 5
 #define VARLONG_BYTES_MAX 10
 
-/* Unsigned, 7 bits to a byte; returns how many bytes. `at` has room for ten. */
+/* Writes an unsigned varint; returns the number of bytes. `at` must have space for ten. */
 static inline Py_ssize_t varint_put(uint8_t *at, uint64_t value)
 {
     Py_ssize_t size = 0;
@@ -137,7 +137,7 @@ typedef enum {
     KIND_BYTES,
     KIND_RECORDS,
     KIND_STRUCT,
-    /* Of records alone: behind a byte that is 0 for null. */
+    /* Only in records: preceded by a byte that is 0 for null. */
     KIND_TAGGED_STRUCT,
     KINDS
 } Kind;
@@ -150,26 +150,26 @@ typedef struct {
     PyObject *name;
     PyObject *default_value;
     Struct *nested;
-    Py_ssize_t offset; /* of the slot in an instance; -1 if the attribute is no slot */
+    Py_ssize_t offset; /* offset of the slot in an instance; -1 if the attribute is not a slot */
     Kind kind;
     bool is_array, nullable;
     int64_t tag; /* -1 for none */
 } Field;
 
 struct Struct {
-    PyTypeObject *made;     /* what is made when one is read */
+    PyTypeObject *made;     /* the class of decoded instances */
     PyTypeObject *declared; /* the class whose slots the offsets belong to */
     Py_ssize_t count, tagged_count;
     Field *fields;
-    Field **tagged; /* by number */
+    Field **tagged; /* tagged fields by number */
 };
 
 typedef struct {
     PyObject_HEAD
     Struct *root;
     bool flexible;
-    bool strict; /* as protocol/schema.py: a record rather than a message */
-    PyObject *fallback; /* writes, or refuses, what this one does not */
+    bool strict; /* rules of protocol/schema.py: a record, not a message */
+    PyObject *fallback; /* Python's encoder for other values; it writes them or raises */
 } Program;
 
 extern PyTypeObject *program_type;
@@ -203,7 +203,7 @@ static inline int set_field_of(PyObject *owner, const Field *field, PyObject *va
 
 /* The slot of this name in instances of `type`: its offset, or -1 if the attribute is anything else. */
 Py_ssize_t slot_offset(PyTypeObject *type, PyObject *name);
-/* Those of several; -1 and a TypeError if one of the attributes is no slot. */
+/* The offsets of several slots; -1 and a TypeError if one of the attributes is not a slot. */
 int slots_of(PyObject *type, const char *const *names, int count, Py_ssize_t *at);
 
 PyObject *program_decode(Program *program, PyObject *const *args, Py_ssize_t count);
@@ -212,7 +212,7 @@ PyObject *program_encode_record(Program *program, PyObject *const *args, Py_ssiz
 
 /* -- Numbers (numbers.c) --------------------------------------------------------------------------------------------- */
 
-/* A whole number between two bounds. -1 and an exception if it is none, or beyond. */
+/* An integer between two bounds; -1 and an exception if it is not an integer, or out of bounds. */
 int whole(PyObject *value, int64_t least, int64_t most, int64_t *out);
 int whole128(PyObject *value, int128 *out);
 PyObject *number_of_128(int128 value);
@@ -220,7 +220,7 @@ int write_number(uint8_t *at, Kind kind, PyObject *value);
 PyObject *read_number(const uint8_t *at, Kind kind);
 int write_uuid(uint8_t *at, PyObject *value);
 
-/* -- What the module offers ------------------------------------------------------------------------------------------ */
+/* -- Functions of the module ----------------------------------------------------------------------------------------- */
 
 uint32_t crc32c_of(uint32_t crc, const uint8_t *data, Py_ssize_t size);
 void crc32c_begin(void);
@@ -244,7 +244,7 @@ PyObject *core_parse_request_header(PyObject *module, PyObject *frame);
 PyObject *core_crc32c(PyObject *module, PyObject *args);
 PyObject *core_walk(PyObject *module, PyObject *args, PyObject *keywords);
 
-/* For these the twin does what is out of the ordinary, and refuses in its own words. */
+/* For unusual cases these call the twin, which also raises the errors. */
 PyObject *core_response_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *core_parse_batch(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);
 PyObject *core_patched_header(PyObject *module, PyObject *const *args, Py_ssize_t count, PyObject *keywords);

@@ -1,9 +1,9 @@
-/* CRC-32C: the processor's own instruction where there is one, tables elsewhere. A coordinator's batches have a hundred or
- * two bytes, for which the call of a library costs more than the sum. */
+/* CRC-32C: by the processor's instruction if there is one, else by tables. A coordinator's batches have a hundred or
+ * two bytes, for which the call of a library costs more than the computation. */
 
 #include "core.h"
 
-#define POLYNOMIAL 0x82F63B78u /* Castagnoli's, its bits reversed */
+#define POLYNOMIAL 0x82F63B78u /* Castagnoli's, with reversed bits */
 
 static uint32_t table[8][256];
 
@@ -35,8 +35,8 @@ static uint32_t (*update)(uint32_t, const uint8_t *, Py_ssize_t) = by_tables;
 #if defined(__x86_64__)
 #include <nmmintrin.h>
 
-/* The instruction takes three cycles and can begin in each: long data is read at three places at once. What the first two
- * have is then moved behind the bytes that follow them; for a fixed number of these a table says what that gives. */
+/* The instruction takes three cycles, and one can start in each cycle, so long data is read at three positions at once. The
+ * first two results are then shifted by the number of bytes that follow them, with a table for a fixed number. */
 #define STRIPE_BYTES 1024
 
 static uint32_t moved[4][256];
@@ -100,10 +100,10 @@ void crc32c_begin(void)
 
 bool crc32c_in_hardware(void) { return update != by_tables; }
 
-/* Of bytes that follow those whose sum is `crc`; 0 if they are the first. */
+/* CRC of bytes that follow others with the CRC `crc`; 0 if they are the first. */
 uint32_t crc32c_of(uint32_t crc, const uint8_t *data, Py_ssize_t size) { return ~update(~crc, data, size); }
 
-/* crc32c(data, crc=0, in_hardware=True): for tests of both ways. */
+/* crc32c(data, crc=0, in_hardware=True): for tests of both implementations. */
 PyObject *core_crc32c(PyObject *module, PyObject *args)
 {
     Py_buffer data;

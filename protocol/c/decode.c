@@ -1,16 +1,16 @@
-/* Messages from bytes: the twin of protocol/decode.py, which says what is accepted and why. */
+/* Decodes messages: the twin of protocol/decode.py, which describes what is accepted and why. */
 
 #include "core.h"
 
-/* Above this a tuple grows with its elements, for the count is the sender's. */
+/* Above this size a tuple grows with its elements, because the count comes from the sender. */
 #define ELEMENTS_TRUSTED 1024
 
 typedef struct {
     const uint8_t *data;
     Py_ssize_t at, end;
-    PyObject *owner; /* of the data: records are pieces of it */
-    Py_ssize_t left; /* elements of arrays, until the message is a long one */
-    int in_tags;     /* where arrays are not counted */
+    PyObject *owner; /* the object with the data, of which records are views */
+    Py_ssize_t left; /* number of array elements left before the message counts as long */
+    int in_tags;     /* whether it is inside of a tag, where arrays are not counted */
     bool flexible;
 } Reader;
 
@@ -47,7 +47,7 @@ static int read_varint(Reader *reader, Py_ssize_t *out)
     return 0;
 }
 
-/* The length of a string, or of anything else; null is negative. */
+/* The length of a string, or of anything else; negative for null. */
 static int read_length(Reader *reader, bool is_string, Py_ssize_t *out)
 {
     if (reader->flexible) {
@@ -121,7 +121,7 @@ static PyObject *read_fixed(Reader *reader, Kind kind)
     return read_number(at, kind);
 }
 
-/* KIP-893: a nullable struct starts with a byte that is negative if it is not there. */
+/* KIP-893: a nullable struct begins with a byte that is negative for null. */
 static PyObject *read_nested(Reader *reader, const Field *field)
 {
     if (field->nullable) {
@@ -232,7 +232,7 @@ static int read_tag(Reader *reader, const Struct *read, PyObject *owner)
     return 0;
 }
 
-/* The fields with tags of one struct; of none if `read` is NULL. */
+/* The tagged fields of one struct. They are skipped if `read` is NULL. */
 static int read_tags(Reader *reader, const Struct *read, PyObject *owner)
 {
     if (reader->at >= reader->end) return cut();

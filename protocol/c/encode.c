@@ -1,14 +1,14 @@
-/* Messages and records into bytes: the twin of protocol/encode.py and of the writers of protocol/schema.py.
+/* Encodes messages and records: the twin of protocol/encode.py and of the writers of protocol/schema.py.
  *
- * What cannot be written here, because a value is of another kind or out of range, goes to the twin: it writes it, or
- * refuses it in its own words. */
+ * If a value cannot be written here, because it has another type or is out of range, the twin is called: it writes the
+ * value, or raises the error. */
 
 #include "core.h"
 
 typedef struct {
     Buffer out;
-    PyObject *chunks; /* NULL where all bytes are one piece */
-    Py_ssize_t left;  /* elements of arrays, until the message is a long one */
+    PyObject *chunks; /* NULL if all bytes are one chunk */
+    Py_ssize_t left;  /* number of array elements left before the message counts as long */
     int in_tags;
     bool flexible, strict;
 } Writer;
@@ -50,7 +50,7 @@ static int write_string(Writer *writer, PyObject *value)
     return write_length(writer, true, length) < 0 ? -1 : buffer_put(&writer->out, text, length);
 }
 
-/* What was written so far becomes a chunk. */
+/* Turn the bytes written so far into a chunk. */
 static int end_chunk(Writer *writer)
 {
     PyObject *chunk = PyBytes_FromStringAndSize((const char *)writer->out.data, writer->out.size);
@@ -76,7 +76,7 @@ static bool is_chunk(PyObject *value)
     return PyBytes_Check(value) || PyByteArray_Check(value) || PyMemoryView_Check(value);
 }
 
-/* Bytes: above a limit a chunk of their own. */
+/* Bytes. Above a limit they are a chunk of their own. */
 static int write_bytes(Writer *writer, PyObject *value)
 {
     if (!is_chunk(value)) return give_up();
@@ -143,7 +143,7 @@ static int write_elements(Writer *writer, const Field *field, PyObject *elements
 {
     int failed = 0;
     for (Py_ssize_t at = 0; !failed && at < count; at++) {
-        /* Writing an element may run code of Python's, which may change the list. */
+        /* Writing an element may run Python code, which may change the list. */
         if (at >= PySequence_Fast_GET_SIZE(elements)) return give_up();
         PyObject *element = Py_NewRef(PySequence_Fast_GET_ITEM(elements, at));
         /* An element of a record's array has the nullability of its own type, which no array of ours uses. */
@@ -175,13 +175,13 @@ static int write_value(Writer *writer, const Field *field, PyObject *value, bool
     return field->is_array ? write_array(writer, field, value, nullable) : write_single(writer, field, value, nullable);
 }
 
-/* Whether a tagged field has to be written; negative with an exception. */
+/* Whether a tagged field has to be written; -1 with an exception. */
 static int differs(const Writer *writer, const Field *field, PyObject *value)
 {
     if (value == field->default_value) return 0;
     bool is_sequence = PyList_Check(value) || PyTuple_Check(value);
     if (writer->strict) {
-        /* A list is an empty array as well as a tuple is; None is not. */
+        /* A list may be an empty array like a tuple. None is not an empty array. */
         bool defaults_to_none_there =
             PyTuple_Check(field->default_value) && PyTuple_GET_SIZE(field->default_value) == 0;
         if (defaults_to_none_there && is_sequence && PySequence_Fast_GET_SIZE(value) == 0) return 0;
@@ -193,13 +193,13 @@ static int differs(const Writer *writer, const Field *field, PyObject *value)
     return PyObject_RichCompareBool(value, field->default_value, Py_NE);
 }
 
-/* KIP-482: its number, its size and its bytes. The size is known last, and is put in between. */
+/* A tagged field (KIP-482): number, size, bytes. The size is known last, and is then inserted. */
 static int write_tag(Writer *writer, const Field *field, PyObject *value)
 {
     Buffer *out = &writer->out;
     if (buffer_varint(out, (uint64_t)field->tag) < 0) return -1;
     Py_ssize_t start = out->size;
-    /* A message's tagged field that is null is left out; a record's may be written as null. */
+    /* In a message a tagged field that is null is left out. In a record it may be written as null. */
     if (write_value(writer, field, value, writer->strict && field->nullable) < 0) return -1;
     uint8_t size[VARLONG_BYTES_MAX];
     Py_ssize_t body = out->size - start, size_bytes = varint_put(size, (uint64_t)body);

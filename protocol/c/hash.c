@@ -1,4 +1,4 @@
-/* Which partition keeps an id: the twin of a function of protocol/hashing.py. */
+/* The partition for an id: the twin of a function of protocol/hashing.py. */
 
 #include "core.h"
 

@@ -1,12 +1,12 @@
-/* What the allocator does with large pieces that were freed. */
+/* How much freed memory the allocator keeps. */
 
 #include "core.h"
 #ifdef __GLIBC__
 #include <malloc.h>
 #endif
 
-/* glibc gives a freed piece above its threshold back to the kernel at once: a response of 4 MiB is then 1,000 page
- * faults, which cost three times what is done with its bytes. Elsewhere the allocator is left as it is. */
+/* glibc returns a freed piece above its threshold to the kernel at once. A response of 4 MiB then causes 1,000 page
+ * faults, which cost three times as much as the work on its bytes. Other allocators are not changed. */
 PyObject *core_keep_freed_memory(PyObject *module, PyObject *args)
 {
     int piece_bytes, kept_bytes;

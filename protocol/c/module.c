@@ -1,11 +1,11 @@
-/* The module protocol.compiled. Each Python module whose twin is in here hands over the classes and limits that it
- * declares; if ODRADEK_PURE is 1, the module cannot be imported. */
+/* The module protocol.compiled. Each Python module with a twin here passes the classes and limits that it
+ * declares. If ODRADEK_PURE is 1, the module cannot be imported. */
 
 #include "core.h"
 #include <stddef.h>
 #include <stdlib.h>
 
-/* By which a test sees that the core was built from the sources that are there. */
+/* A test compares this hash with that of the sources. */
 #ifndef SOURCES
 #define SOURCES ""
 #endif
@@ -93,7 +93,7 @@ PyObject *leave_to_twin(const char *name, PyObject *const *args, Py_ssize_t coun
     return NULL;
 }
 
-/* As an attribute of a class a function of C is no method. Wrapped in one of these it is, and the interpreter calls it
+/* A C function that is an attribute of a class is not a method. Wrapped in one of these it is, and the interpreter calls it
  * without a bound method in between, as it does with functions written in Python. */
 typedef struct {
     PyObject_HEAD

@@ -1,4 +1,4 @@
-/* Between Python's numbers and big-endian bytes: what the module struct does for the Python twins. */
+/* Converts between Python's numbers and big-endian bytes, as the module struct does for the Python twins. */
 
 #include "core.h"
 
@@ -177,7 +177,7 @@ int write_number(uint8_t *at, Kind kind, PyObject *value)
     }
 }
 
-/* The 16 bytes of a UUID; None is the zero one. */
+/* The 16 bytes of a UUID; None is the zero uuid. */
 int write_uuid(uint8_t *at, PyObject *value)
 {
     if (value == Py_None) {

@@ -1,4 +1,4 @@
-/* Programs: the field table of one version, as protocol/program.py hands it over, in a form that takes no look-up. */
+/* Programs: the field table of one version from protocol/program.py, in a form that needs no look-up. */
 
 #include "core.h"
 #include <structmember.h>
@@ -20,7 +20,7 @@ static void struct_free(Struct *freed)
     PyMem_Free(freed);
 }
 
-/* A slot of `__slots__` is a member descriptor that holds an object; only such a one is written past the interpreter. */
+/* A slot of `__slots__` is a member descriptor for an object. Only such a slot is written without the interpreter. */
 Py_ssize_t slot_offset(PyTypeObject *type, PyObject *name)
 {
     PyObject *found = PyObject_GetAttr((PyObject *)type, name);

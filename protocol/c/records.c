@@ -1,4 +1,4 @@
-/* Records and batches that a broker writes itself: the twins of encode_record, build_batch and end_txn_marker. */
+/* Encodes records and batches of the broker itself: the twins of encode_record, build_batch and end_txn_marker. */
 
 #include "core.h"
 
@@ -9,7 +9,7 @@
 #define LOG_APPEND_TIME 0x08
 #define TRANSACTIONAL 0x10
 #define CONTROL 0x20
-/* Longer bodies go to the library where this processor has no instruction for the sum. */
+/* If this processor has no CRC instruction, the library computes the CRC of longer bodies. */
 #define TABLE_BYTES_MAX 65536
 
 static Py_ssize_t varint_size(uint64_t value)
@@ -25,7 +25,7 @@ static int give_up(void)
     return -1;
 }
 
-/* Of a key or a value: -1 for null. */
+/* The length of a key or a value; -1 for null. */
 static int length_of(PyObject *value, Py_ssize_t *length)
 {
     if (value != Py_None && !PyBytes_CheckExact(value)) return give_up();
@@ -47,7 +47,7 @@ static bool has_headers(PyObject *headers)
     return headers != NULL && !(PyTuple_CheckExact(headers) && PyTuple_GET_SIZE(headers) == 0);
 }
 
-/* Headers of `((name, value), ...)`, their number in front. */
+/* Encodes the headers `((name, value), ...)`, preceded by their number. */
 static int write_headers(Buffer *out, PyObject *headers)
 {
     if (!PyTuple_CheckExact(headers) && !PyList_CheckExact(headers)) return give_up();
@@ -58,7 +58,7 @@ static int write_headers(Buffer *out, PyObject *headers)
         if (!PyTuple_Check(header) || PyTuple_GET_SIZE(header) != 2) return give_up();
         PyObject *name = PyTuple_GET_ITEM(header, 0), *value = PyTuple_GET_ITEM(header, 1);
         Py_ssize_t name_length, value_length;
-        /* A name with surrogates has bytes that were no UTF-8 when they were read: the twin knows which. */
+        /* A name with surrogates comes from bytes that are not UTF-8: the twin restores them. */
         const char *text = PyUnicode_CheckExact(name) ? PyUnicode_AsUTF8AndSize(name, &name_length) : NULL;
         if (text == NULL || length_of(value, &value_length) < 0) return give_up();
         if (buffer_varint(out, zigzag(name_length)) < 0 || buffer_put(out, text, name_length) < 0) return -1;
@@ -117,7 +117,7 @@ typedef struct {
     int64_t producer_id, producer_epoch, base_sequence, record_count;
 } Head;
 
-/* In front of the records that `out` has behind room for it. */
+/* Writes the header into the space that `out` has in front of the records. */
 static void put_head(Buffer *out, const Head *head)
 {
     uint8_t *at = out->data;
@@ -136,7 +136,7 @@ static void put_head(Buffer *out, const Head *head)
     put32(at + 17, crc32c_of(0, at + CRC_START, out->size - CRC_START));
 }
 
-/* What a parameter may be; `most` below `least` is a truth value. */
+/* The bounds of a parameter; if `most` is below `least`, it is a boolean. */
 typedef struct {
     const char *name;
     int64_t least, most, preset;
@@ -164,7 +164,7 @@ static int find_parameter(Signature *of, PyObject *name)
     return -1;
 }
 
-/* The values of keyword arguments. -1 if one is unknown, or is beyond its bounds: the twin will say so. */
+/* The values of keyword arguments. -1 if one is unknown or out of bounds: then the twin raises the error. */
 static int read_keywords(Signature *of, PyObject *const *values, PyObject *keywords, int64_t *out, PyObject **objects)
 {
     for (int at = 0; at < of->count; at++) out[at] = of->parameters[at].preset;
@@ -194,13 +194,13 @@ static const Parameter OF_BATCH[] = {
     [BASE_SEQUENCE] = {"base_sequence", INT32_MIN, INT32_MAX, -1},
     [IS_TRANSACTIONAL] = {"transactional", 1, 0, 0},
     [IS_CONTROL] = {"control", 1, 0, 0},
-    [COMPRESSION] = {"compression", 0, 0, 0}, /* others are the twin's */
+    [COMPRESSION] = {"compression", 0, 0, 0}, /* the twin handles all other codecs */
     [COMPRESSION_LEVEL] = {"compression_level", INT32_MIN, INT32_MAX, 0},
     [APPEND_TIME] = {"log_append_time_ms", INT64_MIN, INT64_MAX, 0},
 };
 static Signature of_batch = {OF_BATCH, 10, {NULL}};
 
-/* The records behind room for the header, and their times. */
+/* Encodes the records, after space for the header, and their timestamps. */
 static int write_records(Buffer *out, PyObject *records, Head *head)
 {
     if (buffer_extend(out, HEADER_BYTES) == NULL) return -1;
@@ -292,7 +292,7 @@ PyObject *core_end_txn_marker(PyObject *module, PyObject *const *args, Py_ssize_
     };
     Buffer out;
     buffer_begin(&out);
-    out.size = HEADER_BYTES + sizeof RECORD; /* there is always room for so little */
+    out.size = HEADER_BYTES + sizeof RECORD; /* always fits into the initial buffer */
     memcpy(out.data + HEADER_BYTES, RECORD, sizeof RECORD);
     out.data[HEADER_BYTES + 8] = given[MARKER_COMMITTED] != 0;
     put32(out.data + HEADER_BYTES + 12, (uint32_t)given[MARKER_COORDINATOR]);

@@ -1,10 +1,10 @@
-/* Fields of a NamedTuple that are read as quickly as slots: see protocol/named_tuple.py. */
+/* Fields of a NamedTuple that are read as fast as slots: see protocol/named_tuple.py. */
 
 #include "core.h"
 #include <string.h>
 #include <structmember.h>
 
-/* A definition lives as long as the process: descriptors point to it, and classes are made once. */
+/* A definition lives as long as the process, since descriptors point to it, and classes are created once. */
 static PyMemberDef *member_of(PyObject *name, Py_ssize_t index)
 {
     Py_ssize_t length;
@@ -20,7 +20,7 @@ static PyMemberDef *member_of(PyObject *name, Py_ssize_t index)
     return made;
 }
 
-/* set_fields(class, names): of a tuple that always has as many values as there are names */
+/* set_fields(class, names): for a tuple that always has as many values as there are names */
 PyObject *set_fields(PyObject *module, PyObject *args)
 {
     PyTypeObject *class;

@@ -1,7 +1,7 @@
 /* The walk over the records of a batch: the twin of `walk` in protocol/record_walk.py.
  *
- * An iterator that stops after each slice, as the generator does, and ends with what was found. Its buffer is held within a
- * slice only: whoever owns it may release it when the walk is given up. */
+ * An iterator that stops after each slice, as the generator does, and returns the result at the end. It holds the buffer
+ * only within a slice, so that its owner may release the buffer when the walk is abandoned. */
 
 #include "core.h"
 
@@ -16,7 +16,7 @@ typedef struct {
     int128 earliest, latest, greatest;
     int64_t count, index, slice, left;
     bool wants_keys, in_a_row, is_begun, is_ended;
-    /* Within a record whose headers did not fit into a slice. */
+    /* State inside of a record whose headers did not fit into a slice. */
     bool in_headers, length_is_odd;
     int64_t position, end, headers;
 } Walk;
@@ -54,7 +54,7 @@ static int past_the_end(void)
     return corrupt(reason_records, PyUnicode_FromString("a record reaches past the end of its batch"));
 }
 
-/* A varint, still folded: of ten bytes it has up to 70 bits. */
+/* A varint, still zig-zag encoded. Ten bytes have up to 70 bits. */
 static int read_long(const Body *body, int64_t *position, int bytes_max, PyObject *reason, unsigned __int128 *out)
 {
     unsigned __int128 value = 0;
@@ -95,7 +95,7 @@ static int tell_suspect(Walk *walk, int128 delta, bool has_key)
     return said == NULL ? -1 : 0;
 }
 
-/* Both are read and passed over. */
+/* Skips both after checking their lengths. */
 static int pass_key_and_value(Walk *walk, const Body *body, int128 delta)
 {
     int64_t key, value;
@@ -112,7 +112,7 @@ static int pass_key_and_value(Walk *walk, const Body *body, int128 delta)
 static int begin_headers(Walk *walk, const Body *body)
 {
     int64_t folded;
-    /* A number may also be written as 0x80 0: by its first byte there are headers then. */
+    /* The number 0 may also be encoded as 0x80 0x00, whose first byte looks like a number above 0. */
     walk->in_headers = walk->position < body->size && body->data[walk->position] != 0;
     if (read_folded(body, &walk->position, reason_records, &folded) < 0) return -1;
     walk->headers = unfolded(folded);
@@ -141,7 +141,7 @@ static int begin_record(Walk *walk, const Body *body)
     return pass_key_and_value(walk, body, delta) < 0 ? -1 : begin_headers(walk, body);
 }
 
-/* One more record or header of the slice; whether that was the last of it. */
+/* Count a record or header of the slice; returns whether it was the last of the slice. */
 static inline bool ends_slice(Walk *walk)
 {
     if (--walk->left > 0) return false;
@@ -176,7 +176,7 @@ static int end_record(Walk *walk)
     return ends_slice(walk);
 }
 
-/* 1 where a slice ends, 0 at the end of all. */
+/* 1 at the end of a slice, 0 at the end of the walk. */
 static int go_on(Walk *walk, const Body *body)
 {
     while (walk->in_headers || walk->index < walk->count) {
@@ -205,7 +205,7 @@ static PyObject *end_with_what_was_found(Walk *walk)
     PyObject *found = greatest == NULL ? NULL
                                        : PyObject_CallFunctionObjArgs(walked_class, greatest,
                                                                       walk->in_a_row ? Py_True : Py_False, NULL);
-    /* The exception is made here, for a tuple would be taken for its arguments. */
+    /* Create the exception here, because a tuple would be taken for its arguments. */
     PyObject *end = found == NULL ? NULL : PyObject_CallOneArg(PyExc_StopIteration, found);
     if (end != NULL) PyErr_SetObject(PyExc_StopIteration, end);
     Py_XDECREF(greatest);
