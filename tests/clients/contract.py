@@ -329,7 +329,7 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """It resolves it again after ten seconds, by which the test advances the clock."""
+        """The coordinator resolves the regex again after ten seconds, by which the test advances the clock."""
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},

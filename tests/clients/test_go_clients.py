@@ -14,7 +14,7 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("franz-go")
 class TestFranzGo(Contract, GroupContract):
-    """It uses the newest request versions, and transaction version 2 (KIP-890)."""
+    """franz-go uses the newest request versions, and transaction version 2 (KIP-890)."""
 
     # Version 1.22.3 leaves a consumer group without its instance id, which the coordinator refuses, as in Kafka:
     # it keeps its partitions until its session times out.
@@ -42,7 +42,7 @@ class TestFranzGo(Contract, GroupContract):
 
 @pytest.mark.client("sarama")
 class TestSarama(Contract):
-    """It uses transaction version 1: it adds partitions and offsets itself."""
+    """sarama uses transaction version 1: it adds partitions and offsets itself."""
 
     exists = "ErrTopicAlreadyExists"
     fenced: ClassVar = {

@@ -97,7 +97,8 @@ def broker(written: Written, start_broker: StartBroker) -> Broker:
 
 
 def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
-    """Its log has the settings of a new topic in front of the topic; `test_kafka_releases` has the later releases."""
+    """The metadata log of Kafka 3.3 has the settings of a new topic in front of the topic; `test_kafka_releases` has the
+    later releases."""
     written = Written(tmp_path, "earliest")
     written.stamp("idempotent-0", time.time_ns() // 1_000_000)
     assert written.seen["configs"]["plain"] == {"retention.ms": "-1"}

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("kafkajs")
 class TestKafkaJs(Contract):
-    """It uses old request versions, and transaction version 1."""
+    """kafkajs uses old request versions, and transaction version 1."""
 
     codecs = ("none", "gzip", "snappy", "zstd")
     exists = "false"

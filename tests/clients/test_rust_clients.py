@@ -20,7 +20,7 @@ WRITTEN = 40
 
 @pytest.mark.client("rdkafka (Rust)")
 class TestRdkafka(Contract, GroupContract):
-    """It uses the request versions of its bundled librdkafka."""
+    """rdkafka uses the request versions of its bundled librdkafka."""
 
     codecs = ("none", "gzip", "snappy", "lz4")
     exists = "TopicAlreadyExists"
@@ -47,8 +47,8 @@ class TestRdkafka(Contract, GroupContract):
 
 @pytest.mark.client("rskafka (Rust)")
 class TestRskafka:
-    """It cannot read a partition with markers, with Apache Kafka neither ("Unknown control batch record version: 8192"), so
-    its records are not transactional."""
+    """rskafka cannot read a partition with markers, with Apache Kafka neither ("Unknown control batch record version:
+    8192"), so its records are not transactional."""
 
     @pytest.fixture
     def program(self) -> Program:

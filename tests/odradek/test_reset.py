@@ -160,7 +160,7 @@ def test_what_was_reset_stays_away_after_a_crash(tmp_path: Path):
 
 @pytest.mark.parametrize("act", ["reset", "restore"])
 def test_the_broker_is_stopped_in_the_middle(act: str, tmp_path: Path):
-    """It ends without a traceback. The next broker on its files has the topics, and accepts records."""
+    """The broker ends without a traceback. The next broker on its files has the topics, and accepts records."""
     with (
         odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker,
         ThreadPoolExecutor(1) as threads,

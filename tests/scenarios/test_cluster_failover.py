@@ -54,7 +54,8 @@ def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
 
 
 def test_a_follower_that_takes_over_recognises_the_last_five_batches(start_three: StartThree) -> None:
-    """So does the old leader, when it comes back and leads again, with the producer state from the batches that it fetched.
+    """The old leader recognises them too when it comes back and leads again, with the producer state from the batches that
+    it fetched.
 
     From its own producer snapshot it has, as in Kafka, only each producer's last batch.
     """

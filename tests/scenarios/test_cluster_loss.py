@@ -185,7 +185,7 @@ def test_a_client_with_a_timeout_does_not_learn_that_the_record_is_written(
 def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_has_it_once(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """It sends the batch again. tests/broker/replicas/replication shows how this error comes about, in one turn."""
+    """The client sends the batch again. tests/broker/replicas/replication shows how this error comes about, in one turn."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["first"])

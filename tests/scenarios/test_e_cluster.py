@@ -214,7 +214,7 @@ def commit_while_the_coordinator_dies(
 def test_the_markers_of_an_old_coordinator_are_refused(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
-    """They are delayed while another coordinator takes over: every partition has seen its newer coordinator epoch."""
+    """The markers are delayed while another coordinator takes over: every partition has seen its newer coordinator epoch."""
     producer = new_producer(bootstrap(cluster), "payments", more=QUICK[client])
     producer.init()
     producer.begin()

@@ -32,7 +32,7 @@ LINGER_NOT = struct.pack("ii", 1, 0)
 
 @dataclass
 class Exchange:
-    """One request, and its response once it has come."""
+    """One request with its response, None until it has come."""
 
     api: int
     version: int

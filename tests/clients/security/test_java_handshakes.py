@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.java, pytest.mark.foreign]
 
 @pytest.mark.client("Java")
 class TestJava(Handshakes):
-    """Errors that it takes for an unavailable broker are retried until max.block.ms is over."""
+    """Errors that the Java client takes for an unavailable broker are retried until max.block.ms is over."""
 
     title = "java"
     says: ClassVar = {

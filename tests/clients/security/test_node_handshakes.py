@@ -17,7 +17,7 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("kafkajs")
 class TestKafkaJs(Handshakes):
-    """It takes a refused token for an accepted one, and is disconnected at its next request."""
+    """kafkajs takes a refused token for an accepted one, and is disconnected at its next request."""
 
     title = "kafkajs"
     says: ClassVar = {

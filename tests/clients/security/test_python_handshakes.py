@@ -44,7 +44,7 @@ class TestConfluent(Handshakes):
 
 @pytest.mark.client("kafka-python")
 class TestKafkaPython(Handshakes):
-    """The reason of a connection failure is only in its log."""
+    """kafka-python has the reason of a connection failure only in its log."""
 
     title = "kafka-python"
     says: ClassVar = {
@@ -59,7 +59,7 @@ class TestKafkaPython(Handshakes):
 
 @pytest.mark.client("aiokafka")
 class TestAioKafka(Handshakes):
-    """The reason of a connection failure is only in its log. It takes a refused token for an accepted one."""
+    """aiokafka has the reason of a connection failure only in its log. It takes a refused token for an accepted one."""
 
     title = "aiokafka"
     authenticates_again = False

@@ -65,7 +65,8 @@ def unknown_apis(s: Story) -> None:
 
 @story("connection")
 def unsupported_versions(s: Story) -> None:
-    """One below the lowest and one above the highest version: closed without a response (except ApiVersions)."""
+    """One below the lowest and one above the highest version: the connection is closed without a response (except
+    ApiVersions)."""
     for api, (low, high) in RANGES.items():
         if api != "api_versions":
             for v in sorted({low - 1, high + 1}):

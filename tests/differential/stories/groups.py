@@ -281,7 +281,7 @@ def rejoining(s: Story) -> None:
 
 @story("join-group")
 def member_that_does_not_rejoin(s: Story) -> None:
-    """It is removed at the end of the rebalance timeout."""
+    """The coordinator removes it at the end of the rebalance timeout."""
     a, b = Member(s, "a", rebalance=700), Member(s, "b", rebalance=700)
     a.lead()
     b.join(note="a does not come")

@@ -163,7 +163,7 @@ def markers_without_data(s: Story) -> None:
 
 @story("inspection")
 def internal_topics(s: Story) -> None:
-    """They are described like any other topic."""
+    """Internal topics are described like any other topic."""
     topics = [{"name": "__transaction_state", "partition_indexes": [0, 50]}]
     answer = s.quiet("describe_producers", 0, retry=(), topics=topics)
     s.put("__transaction_state", [row["error_code"] for row in answer["topics"][0]["partitions"]])

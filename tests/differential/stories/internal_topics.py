@@ -98,7 +98,7 @@ def init(s: Story, note: str, tx: str, retry: Any = ()) -> Body:
 
 @story("internal-topics", "unused")
 def by_metadata(s: Story) -> None:
-    """They get their own numbers of partitions and settings, beside an ordinary topic in the same request."""
+    """Internal topics get their own numbers of partitions and settings, beside an ordinary topic in the same request."""
     metadata(s, "not there", *INTERNAL)
     names = (*INTERNAL, s.name("t"))
     metadata(s, "first", *names, creates=True)
@@ -203,7 +203,10 @@ def more_partitions(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def other_settings(s: Story) -> None:
-    """They can be set as for any topic. With retention, offsets are readable as long as their records exist."""
+    """Settings of internal topics can be changed as for any topic.
+
+    With retention, offsets are readable as long as their records exist.
+    """
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()

@@ -74,7 +74,7 @@ def batch_at_level_1(s: Story) -> None:
 
 @story("late", "unverified")
 def batch_that_nobody_verifies(s: Story) -> None:
-    """It leaves a hanging transaction."""
+    """The late batch leaves a hanging transaction."""
     for v in (10, 11):
         late_batch(s, new=False, v=v)
 

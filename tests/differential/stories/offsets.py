@@ -20,7 +20,7 @@ def listed(
 
 @story("list-offsets")
 def special_timestamps(s: Story) -> None:
-    """Each from its version on; before that, and for unknown negative ones, UNSUPPORTED_VERSION for the partition."""
+    """Each works from its version on; below it, and for unknown negative ones, the error is UNSUPPORTED_VERSION."""
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 900, 100]))
     for timestamp, low in SPECIAL.items():

@@ -323,7 +323,7 @@ def topic_compression(s: Story) -> None:
 
 @story("produce")
 def several_partitions(s: Story) -> None:
-    """They succeed and fail independently."""
+    """Partitions of one request succeed and fail independently."""
     t, u = s.topic(2), s.topic()
     rows = [(t, 0, s.batch(1)), (t, 1, s.batch(1, crc=1)), (u, 0, s.batch(1)), (t, 2, s.batch(1))]
     s.produce(rows)

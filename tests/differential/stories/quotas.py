@@ -167,7 +167,7 @@ def throttled(s: Story, note: str, api: str, v: int, **body: Any) -> Body:
 
 
 def limited(s: Story, client_id: str, key: str) -> None:
-    """Limit a client to ten thousand bytes a second, that is a hundred thousand in a window."""
+    """Limit a client to ten thousand bytes a second, which is a hundred thousand in each window of ten seconds."""
     alter(s, "ten thousand bytes a second", (entity(client_id=client_id), [set_(key, 10_000.0)]))
     caught_up(s)
 

@@ -71,7 +71,7 @@ def describe(s: Story, note: str, *names: str) -> None:
 
 @story("security")
 def scram_credentials(s: Story) -> None:
-    """They are stored, though no listener uses them."""
+    """Credentials are stored, though no listener uses them."""
     describe(s, "nobody", s.name("a"))
     alter(s, "two", upsertions=[upsertion(s.name("a")), upsertion(s.name("b"), mechanism=2, iterations=8192)])
     describe(s, "both and one that is not there", s.name("a"), s.name("b"), s.name("c"))

@@ -138,7 +138,7 @@ def many_at_once(s: Story) -> None:
 
 @story("metadata")
 def deleted_and_made_again(s: Story) -> None:
-    """It has a new id."""
+    """The new topic has a new id."""
     t = s.topic()
     s.ask("delete_topics", 6, topics=[{"name": t.name}], timeout=10000)
     s.ask("metadata", 12, topics=named(t.name), allow_auto_topic_creation=False, note="deleted")
@@ -411,7 +411,7 @@ def of_brokers(s: Story) -> None:
 
 @story("describe-configs", "noauto")
 def internal_settings_of_brokers(s: Story) -> None:
-    """They are listed if the broker was started with them."""
+    """Internal settings are listed if the broker was started with them."""
     keys = [*INTERNAL_SETTINGS, "server.max.startup.time.ms"]
     for v in (1, 4):
         describe(s, "this broker, synonyms", 4, "1", keys, v, include_synonyms=True)

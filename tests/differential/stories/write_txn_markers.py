@@ -76,7 +76,8 @@ def partitions(s: Story) -> None:
 
 @story("write-txn-markers")
 def abort_by_hand(s: Story) -> None:
-    """As kafka-transactions abort: the same epoch, TransactionVersion 0; the coordinator does not learn of it."""
+    """A marker as kafka-transactions abort sends it: the same epoch, TransactionVersion 0; the coordinator does not learn of
+    it."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     marker(s, t, "abort", p.pid, p.epoch, 1, commit=False)

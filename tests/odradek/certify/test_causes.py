@@ -356,7 +356,7 @@ def test_of_what_a_check_refuses_only_what_happened_is_a_reason() -> None:
 
 
 def test_a_topic_that_is_named_by_its_id_alone() -> None:
-    """As in Produce from version 13 on."""
+    """Produce names topics by id from version 13 on."""
     evidence = seen(*deepcopy(CRASH))
     for each in evidence.exchanges:
         if each.api == "Produce" and each.answer is not None:

@@ -97,7 +97,7 @@ def test_the_first_run_shows_what_to_wait_for(mode: str, until: str) -> None:
 
 
 def test_outputs_that_come_behind_the_last_commit_are_waited_for() -> None:
-    """Also outputs of an instance that is killed at that commit and restarted."""
+    """The outputs of an instance that is killed at that commit and restarted are waited for, too."""
     last = Moment("OffsetCommit", (("group", "g"),), RECORDS, "")
     reference, run = runs(workload("late"), single(last, BY_NAME["kill-after"]))
     assert reference.settled_s > LATE_S / 4

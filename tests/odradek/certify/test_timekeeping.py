@@ -117,7 +117,7 @@ def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_t
 
 
 def test_members_that_wait_for_the_assignment_of_a_dead_leader_do_not_wait_for_ever() -> None:
-    """It died while its JoinGroup waited, and the coordinator made it the leader: only its session timeout helps."""
+    """The leader died while its JoinGroup waited, and the coordinator made it the leader: only its session timeout helps."""
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
     clocks = timekeeping(broker, kills=1)
     clocks.ends_rest()
