@@ -43,9 +43,11 @@ ROOT = HERE.parents[2]
 PROGRAMS = ROOT / "tests" / "docs" / "bin"
 TESTCONTAINERS_PYTHON = "testcontainers==4.15.0"
 JAVA_ARTIFACTS = ("testcontainers-kafka:2.0.4", "kafka:1.21.4")
-IMAGE = "odradek:0.1.0"
+IMAGE = "odradek:local"
 # Some modules take the tag for the version of Confluent's image, and refuse KRaft below 7.0.0.
 AS_CONFLUENT = "odradek:8.3.0"
+# Node's module accepts only versions as tags. Before 8.0.0 it starts ZooKeeper by default.
+BEFORE_KRAFT = "odradek:7.9.0"
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +110,9 @@ def test_go(engine: Engine | RealEngine):
 
 
 def test_node(engine: Engine | RealEngine):
-    """The module takes the tag for Confluent's version: from 8.0.0 on there is only KRaft."""
+    """The module interprets the tag as the version of Confluent Platform: from 8.0.0 on there is only KRaft."""
     command = node_program("modules", HERE / "node")
-    images = {"KafkaContainer": IMAGE, "KafkaContainer.withKraft": AS_CONFLUENT}
+    images = {"KafkaContainer": BEFORE_KRAFT, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)
 
 

@@ -26,7 +26,7 @@ def test_the_notice_on_each_page_matches_pyproject() -> None:
         ("pip install --user 'odradek[spark]'", True),
         ("pip install ./odradek", False),
         ("pip install --no-index --find-links wheels odradek", False),
-        ("pip install dist/odradek-0.1.0-py3-none-any.whl", False),
+        ("pip install dist/odradek-9.9-py3-none-any.whl", False),
         ("pip install '.[spark]'", False),
         ("pip install git+https://example.org/odradek.git", False),
     ],

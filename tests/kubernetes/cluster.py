@@ -3,7 +3,7 @@
 | variable | |
 | --- | --- |
 | `ODRADEK_KUBECTL` | the command, `kubectl`, with words before it where it takes some; without it the tests are left out |
-| `ODRADEK_KUBE_IMAGE` | the image, which the cluster has or can pull; `odradek:0.1.0` by default |
+| `ODRADEK_KUBE_IMAGE` | the image, which the cluster has or can pull; `odradek:local` by default |
 | `ODRADEK_KUBE_RUN` | words before a command that connects to a NodePort, where no way leads there from here |
 
 KUBECONFIG says which cluster. Each test has a namespace of its own, which is removed behind it. Where the cluster has no
@@ -30,9 +30,9 @@ from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S, TEST_S
 
 KUBECTL: Final = shlex.split(os.environ.get("ODRADEK_KUBECTL", ""))
-IMAGE: Final = os.environ.get("ODRADEK_KUBE_IMAGE", "odradek:0.1.0")
+IMAGE: Final = os.environ.get("ODRADEK_KUBE_IMAGE", "odradek:local")
 RUN: Final = shlex.split(os.environ.get("ODRADEK_KUBE_RUN", ""))
-IN_EXAMPLES: Final = "odradek:0.1.0"
+IN_EXAMPLES: Final = "odradek:local"
 RESTRICTED: Final = "restricted"
 PRIVILEGED: Final = "privileged"
 OPENSHIFT: Final = {"runAsUser": 1000650000, "runAsGroup": 0, "fsGroup": 1000650000}

@@ -12,7 +12,7 @@ from tests.support.clients import eventually
 from tests.support.deadlines import HANG_S
 from tests.support.docker import Docker, built
 
-NAMES = ("odradek", "odradek:0.1.0", "odradek:8.3.0")
+NAMES = ("odradek", "odradek:local", "odradek:7.9.0", "odradek:8.3.0")
 STARTED = ("events", "--filter", "type=container", "--filter", "event=start", "--format", "{{.ID}}")
 
 
