@@ -1,14 +1,14 @@
-/* Functions of the image that a shell cannot do, or not fast enough.
+/* The parts of the image that a shell cannot do, or not fast enough.
  *
- *   odradek-image hold PROGRAM ...    holds SIGTERM and SIGINT until the program can handle them, as odradek does
- *   odradek-image start PROGRAM ...   the same for a broker, which also answers health checks
- *   odradek-image run PROGRAM ...     any other program, with the original signals
- *   odradek-image health              asks the container's broker whether it is healthy; exit code 0 if it is, else 1
+ *   odradek-image hold PROGRAM ...    blocks SIGTERM and SIGINT and runs the program, which unblocks them when it handles them
+ *   odradek-image start PROGRAM ...   the same for a broker, with the name of its socket for health checks
+ *   odradek-image run PROGRAM ...     unblocks the signals and runs any other program
+ *   odradek-image health              asks the container's broker for its health; exit code 0 if it is healthy, else 1
  *
  * The kernel drops a signal that the first process of a container neither handles nor blocks.
  *
- * A broker answers health checks at an abstract Unix socket. It has no file, so it works with a read-only root and any user, and
- * disappears with the process. Its name contains the container's mount namespace, since containers may share a network. */
+ * A broker responds to health checks at an abstract Unix socket. The socket has no file, so it works with a read-only root and
+ * any user, and vanishes with the process. Its name contains the container's mount namespace, since containers may share a network. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>
@@ -22,7 +22,7 @@
 #include <unistd.h>
 
 #define VARIABLE "ODRADEK_HEALTH_SOCKET"
-#define PATIENCE_S 2 /* so that three checks, with 5 s between them, end within 25 s */
+#define PATIENCE_S 2 /* three checks of 2 s each, with 5 s between them, take less than 25 s */
 
 static sigset_t stop_signals(void) {
     sigset_t set;
@@ -71,7 +71,7 @@ static int run(char **arguments) {
 }
 
 static int unhealthy(const char *what) {
-    printf("unhealthy: %s\n", errno == EAGAIN || errno == EINPROGRESS ? "the broker has not answered for 2 s" : what);
+    printf("unhealthy: %s\n", errno == EAGAIN || errno == EINPROGRESS ? "the broker has not responded for 2 s" : what);
     return 1;
 }
 

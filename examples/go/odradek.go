@@ -76,7 +76,7 @@ func Start(t testing.TB, options ...string) *Broker {
 	return nil
 }
 
-// Reset resets the broker to the state after its start: only the topics of the options, no groups, ids, rules.
+// Reset resets the broker to the state after its start: the topics of the options, and no groups, transactional ids or rules.
 func (b *Broker) Reset() {
 	b.t.Helper()
 	b.call(http.MethodPost, "/v1/reset", map[string]any{}, nil)
@@ -98,7 +98,7 @@ func (b *Broker) Hits(id int) int {
 	return rule.Hits
 }
 
-// Explain returns why readers of a topic stop, as `odradek explain` does: for the message of a failed test.
+// Explain returns why readers of a topic stop, like `odradek explain`, for the message of a failed test.
 func (b *Broker) Explain(topic string) string {
 	b.t.Helper()
 	var found struct{ Explanations []struct{ Lines []string } }
@@ -110,7 +110,7 @@ func (b *Broker) Explain(topic string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Advance moves the broker's clock, by "7d" or "90s".
+// Advance moves the broker's clock forward, for example by "7d" or "90s".
 func (b *Broker) Advance(by string) {
 	b.t.Helper()
 	b.call(http.MethodPost, "/v1/clock/advance", map[string]any{"by": by}, nil)

@@ -20,7 +20,7 @@ import org.junit.jupiter.api.extension.ParameterResolutionException;
 import org.junit.jupiter.api.extension.ParameterResolver;
 
 /**
- * A JUnit 5 extension: one Odradek broker for a run, clean for each test. Copy this file into your project.
+ * A JUnit 5 extension: one Odradek broker for a test run, reset before each test. Copy this file into your project.
  *
  * <pre>
  * &#64;ExtendWith(Odradek.class)
@@ -33,7 +33,7 @@ import org.junit.jupiter.api.extension.ParameterResolver;
  * }
  * </pre>
  *
- * The system property odradek.options has the options of `odradek serve`: "--topic orders:4".
+ * The system property odradek.options contains options of `odradek serve`, such as "--topic orders:4".
  */
 public final class Odradek implements BeforeEachCallback, ParameterResolver {
   private static final Pattern ADVERTISED = Pattern.compile("\"advertised\": \\[([^\\]]*)\\]");
@@ -57,7 +57,7 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return control;
   }
 
-  /** Resets the broker to the state after its start: only the topics of the options, no groups, ids, rules. */
+  /** Resets the broker to the state after its start: the topics of the options, and no groups, transactional ids or rules. */
   public void reset() throws IOException, InterruptedException {
     call("POST", "/v1/reset", "{}");
   }
@@ -73,12 +73,12 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return number("hits", call("GET", "/v1/faults/" + id, ""));
   }
 
-  /** Returns why readers of a topic stop, as `odradek explain` does, in JSON: for the message of a failed test. */
+  /** Returns why readers of a topic stop, like `odradek explain`, in JSON, for the message of a failed test. */
   public String explain(String topic) throws IOException, InterruptedException {
     return call("GET", "/v1/explain?topic=" + URLEncoder.encode(topic, StandardCharsets.UTF_8), "");
   }
 
-  /** Moves the broker's clock, by "7d" or "90s". */
+  /** Moves the broker's clock forward, for example by "7d" or "90s". */
   public void advance(String by) throws IOException, InterruptedException {
     call("POST", "/v1/clock/advance", "{\"by\": \"" + by + "\"}");
   }
@@ -102,7 +102,7 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     }
   }
 
-  /** The broker of this run. It ends with this process, because its standard input is closed then. */
+  /** The broker of this run. It ends with this process, which closes the broker's standard input. */
   private static synchronized Odradek broker() throws IOException {
     if (running == null) {
       List<String> command = new ArrayList<>(
@@ -117,7 +117,7 @@ public final class Odradek implements BeforeEachCallback, ParameterResolver {
     return running;
   }
 
-  /** The log line "started" has the ports; the log continues after it. */
+  /** Reads the ports from the log line "started", and discards the rest of the log in the background. */
   private void awaitStart(BufferedReader log) throws IOException {
     StringBuilder said = new StringBuilder();
     for (String line = log.readLine(); line != null; line = log.readLine()) {

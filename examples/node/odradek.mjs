@@ -34,7 +34,7 @@ export class Odradek {
     this.control = control;
   }
 
-  /** Resets the broker to the state after its start: only the topics of the options, no groups, ids, rules. */
+  /** Resets the broker to the state after its start: the topics of the options, and no groups, transactional ids or rules. */
   reset() {
     return this.#call("POST", "/v1/reset", {});
   }
@@ -49,13 +49,13 @@ export class Odradek {
     return (await this.#call("GET", `/v1/faults/${id}`)).hits;
   }
 
-  /** Returns why readers of a topic stop, as `odradek explain` does: for the message of a failed test. */
+  /** Returns why readers of a topic stop, like `odradek explain`, for the message of a failed test. */
   async explain(topic) {
     const { explanations } = await this.#call("GET", `/v1/explain?topic=${encodeURIComponent(topic)}`);
     return explanations.flatMap(({ lines }) => lines).join("\n");
   }
 
-  /** Moves the broker's clock, by "7d" or "90s". */
+  /** Moves the broker's clock forward, for example by "7d" or "90s". */
   advance(by) {
     return this.#call("POST", "/v1/clock/advance", { by });
   }

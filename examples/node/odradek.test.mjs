@@ -29,14 +29,14 @@ async function endOffset() {
   return offset;
 }
 
-test("a commit whose answer is lost is an error, and committed all the same", async () => {
+test("a commit whose response is lost is an error for kafkajs, but is committed", async () => {
   const rule = await broker.addFault("EndTxn nth=1 -> lose-answer");
-  await assert.rejects(commit()); // kafkajs does not send EndTxn again: who repeats this work duplicates the record
+  await assert.rejects(commit()); // kafkajs does not send EndTxn again: repeating the work would duplicate the record
   assert.equal(await endOffset(), "2"); // the record and its marker
   assert.equal(await broker.hits(rule), 1);
 });
 
-test("the test before has left nothing", async () => {
+test("a reset removes the records of the test before", async () => {
   assert.equal(await endOffset(), "0");
   await commit();
   assert.equal(await endOffset(), "2");

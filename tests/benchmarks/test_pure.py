@@ -1,4 +1,4 @@
-"""The limits of the pure form hold for figures that there are, and for that form alone."""
+"""Every limit for the pure Python form belongs to a measured figure, and applies to that form only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which modules run compiled, and checks of the .pxd files against the classes that they describe."""
+"""The import finder for compiled modules, and the .pxd files against the classes that they describe."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def test_modules_that_are_there_no_more_do_not_run(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
 def test_slots_lie_where_their_types_say(path: Path) -> None:
-    """CPython orders slots by name, behind those of the base class. The struct in the .pxd file must have the same order."""
+    """CPython sorts slots by name, behind those of the base class. The struct in the .pxd file must have the same order."""
     for struct, fields in re.findall(
         r"typedef struct \{ PyObject_HEAD (.*?) \} Slots_(\w+);", path.read_text("utf-8")
     ):

@@ -1,4 +1,4 @@
-"""The image of this checkout in a real engine (`tests/support/docker.py`)."""
+"""A real Docker engine with the image of this checkout (`tests/support/docker.py`)."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.support.docker import Docker, built
 
 @pytest.fixture(scope="session")
 def docker() -> Docker:
-    """With the image in it."""
+    """The engine, in which the image is built."""
     docker = Docker()
     built(docker)
     return docker

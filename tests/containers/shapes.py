@@ -1,4 +1,4 @@
-"""The table of shapes: what people write into `docker run`, compose files and properties for Kafka's images."""
+"""A table of ways ("shapes") in which users start Kafka's images: `docker run` options, variables, properties files."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOGIN = {
 
 @dataclass(frozen=True)
 class Shape:
-    """``docker run -p PORT:PORT`` with these variables, options, arguments and files, of which each may name ``{port}``."""
+    """The variables, options, arguments and files of one ``docker run -p PORT:PORT``. Each may contain ``{port}``."""
 
     variables: dict[str, str] = field(default_factory=dict)
     options: tuple[str, ...] = ()
     arguments: tuple[str, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     client: dict[str, str] | None = field(default_factory=dict)
-    """What a client outside is configured with; None where none can get in."""
+    """Settings of a client outside the container; None if no outside client can connect."""
 
 
 SHAPES = {

@@ -1,4 +1,4 @@
-"""`odradek certify --job-container`: instances in containers of a real engine are killed, frozen, ended and found.
+"""`odradek certify --job-container` in a real engine: it kills, freezes, restarts and identifies instances in containers.
 
 The job is Python with confluent-kafka, in an image that is built from this interpreter's own package.
 """
@@ -41,7 +41,7 @@ while True:
 
 @pytest.fixture(scope="module")
 def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Python with confluent-kafka, and the copier of the zoo."""
+    """An image with Python, confluent-kafka, and the job `copier.py` of the certifier's tests."""
     docker, folder = Docker(), tmp_path_factory.mktemp("image")
     packages = Path(confluent_kafka.__file__).parents[1]
     for each in [*packages.glob("confluent_kafka*"), *packages.glob("typing_extensions*")]:
@@ -131,7 +131,7 @@ def test_the_exit_code_and_the_lines_are_those_of_the_job(
 
 
 def test_the_owner_of_a_connection_is_found(jobs: list[Job], image: str, tmp_path: Path) -> None:
-    """By the processes of the containers, which an engine on this machine shows."""
+    """The certifier finds the owner among the processes of the containers, which an engine on this machine lists."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         job = job_of(jobs, image, tmp_path, f"python serves.py {server.getsockname()[1]}")
         instance, other = job.start(1), job_of(jobs, image, tmp_path)

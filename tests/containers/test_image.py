@@ -1,4 +1,4 @@
-"""What is in the image, how it is built, and the words that people type at it."""
+"""The content of the image, its build, and the commands that users run in it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_it_has_neither_compiler_nor_what_compiled_it(docker: Docker):
 
 def test_the_umask_of_the_checkout_does_not_matter(docker: Docker, tmp_path: Path):
     clone = tmp_path / "clone"
-    # The layers of the dependencies are made again for files of another mode: they are not what this is about.
+    # The requirements get mode 644 again: with another mode, Docker rebuilds the layers of the dependencies.
     command = f"umask 077 && git clone --quiet {ROOT} {clone} && chmod 644 {clone}/requirements/*"
     subprocess.run(["sh", "-c", command], check=True, capture_output=True)
     image = docker.build(clone, f"{IMAGE}-umask")
@@ -52,7 +52,7 @@ def test_its_labels_are_those_of_opencontainers(docker: Docker):
         assert f'"org.opencontainers.image.{name}"' in labels
 
 
-# The health checks of compose files for other images, and the first commands of their pages.
+# The health checks of compose files for other images, and the first commands of those images' documentation.
 CALLS = {
     "apache": ("kafka-topics.sh", *SERVER, "--list"),
     "apache by path": ("/opt/kafka/bin/kafka-topics.sh", *SERVER, "--list"),
@@ -83,7 +83,7 @@ def test_what_other_images_health_checks_call_is_there(docker: Docker):
 
 
 def test_what_is_no_broker_fails_these_checks(docker: Docker):
-    """A program that only pretends would be healthy everywhere."""
+    """A port that accepts connections without speaking Kafka's protocol fails every check."""
     with docker.container(arguments=["sleep", "infinity"]) as idle:
         calls = {name: call for name, call in CALLS.items() if name != "bash"}
         assert [name for name, call in calls.items() if idle.tried(*call).returncode == 0] == []

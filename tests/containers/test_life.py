@@ -1,4 +1,4 @@
-"""Signals, kills and restarts of a container: it ends as it is told, and loses nothing that was acknowledged."""
+"""Signals, kills and restarts of a container: it stops on SIGTERM and SIGINT, and loses no acknowledged record."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_signal_ends_a_broker_that_serves(docker: Docker, signal: str):
 
 @pytest.mark.parametrize("attempt", range(8))
 def test_sigterm_is_obeyed_from_the_first_moment_on(docker: Docker, attempt: int):
-    """The signal comes as soon as the engine takes it, then after so many further calls of the engine."""
+    """The test sends the signal as early as the engine accepts it, or after ``attempt`` further calls of the engine."""
     with docker.container() as broker:
         for _ in range(attempt):
             docker("inspect", broker.name)
@@ -39,7 +39,7 @@ def test_sigterm_is_obeyed_from_the_first_moment_on(docker: Docker, attempt: int
 
 
 class Transactions(threading.Thread):
-    """Commits one record after the other until it is told to stop; a commit is tried again until it is known."""
+    """Commits one record after another until it is stopped. It retries each commit until the outcome is known."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(daemon=True)
@@ -107,7 +107,7 @@ def test_restarts_and_kills_lose_nothing_and_repeat_nothing(docker: Docker):
         transactions.join(HANG_S)
         assert transactions.failure is None
         expected = [str(number) for number in range(transactions.count)]
-        # One behind the last shows that there is no more.
+        # A record after the last one proves that the log contains no more.
         broker.says("odradek", "produce", "orders", "end", "-x", "end", "-b", f"localhost:{port}")
         assert committed(f"localhost:{port}", "orders", len(expected) + 1) == [*expected, "end"]
 

@@ -1,4 +1,4 @@
-"""Healthy in every shape: what people write into `docker run`, compose files and properties for Kafka's images."""
+"""The container becomes healthy in every shape of `shapes.py`, and its health check works."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_it_is_unhealthy_within_25_s_and_healthy_within_1_s(docker: Docker):
         check[name] / 1_000_000_000 for name in ("Interval", "Timeout", "StartInterval")
     )
     assert first_s <= 1
-    # A check waits for 2 s at most; the engine would end it after its time-out.
+    # A check waits at most 2 s for the broker. The engine would kill a slower one after its timeout.
     assert check["Retries"] * (interval_s + min(2, timeout_s)) <= 25
 
 
@@ -98,7 +98,7 @@ def test_confluent_s_kraft_compose_file_inside_and_outside(docker: Docker, monke
     try:
         docker(*project, "up", "--detach", "--wait", "broker")
         assert transaction(f"localhost:{port}", topic="outside") == ["paid"]
-        # It waits until the broker is healthy, and reaches it by the name of the service.
+        # The application waits until the broker is healthy, and connects to the name of the service.
         assert "2 records to orders, committed" in docker(*project, "run", "--rm", "app")
     finally:
         docker(*project, "down", "--volumes")

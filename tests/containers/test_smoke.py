@@ -1,4 +1,4 @@
-"""A few of the container checks, for `make clients`: the rest of the table is for `make soak`."""
+"""A few of the container tests for `make clients`. `make soak` runs all of them."""
 
 from __future__ import annotations
 

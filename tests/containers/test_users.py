@@ -1,4 +1,4 @@
-"""Any user: the image serves as OpenShift and hardened clusters start it, or says in one sentence what cures it."""
+"""The image as any user: it serves as OpenShift and hardened clusters start it, or prints one sentence with the remedy."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it_serves_and_keeps_records_through_a_restart(docker: Docker, name: str
         broker.until_healthy()
         broker.says("odradek", "produce", "orders", "paid", "-x", "shop")
         assert "paid" in broker.says("odradek", "consume", "orders")
-        # What lies in memory goes with the container.
+        # Data on a tmpfs is deleted with the container.
         if "--tmpfs" not in STARTS[name]:
             docker("restart", broker.name)
             broker.until_healthy()
@@ -60,9 +60,9 @@ def test_it_ends_with_one_sentence_that_names_the_cure(docker: Docker, name: str
 
 @pytest.mark.parametrize("group", ["0", "2000"])
 def test_a_volume_that_another_uid_of_the_group_wrote(docker: Docker, group: str):
-    """Group 0 is OpenShift's; any other group shares a folder that has the bit setgid, as `fsGroup` gives it."""
+    """Group 0 is OpenShift's. Other groups share a directory that has the setgid bit, as `fsGroup` sets it."""
     with docker.volume() as volume:
-        # An empty volume would get the folder of the image with each container.
+        # Docker would initialise an empty volume with the image's directory at each start.
         mount = ("--volume", f"{volume}:{DATA}:nocopy" if group != "0" else f"{volume}:{DATA}")
         if group != "0":
             prepare = f"chgrp {group} {DATA} && chmod 2775 {DATA}"

@@ -1,13 +1,13 @@
-"""A Kubernetes cluster, for tests that apply manifests to it.
+"""Access to a real Kubernetes cluster, for tests that apply manifests.
 
 | variable | |
 | --- | --- |
-| `ODRADEK_KUBECTL` | the command, `kubectl`, with words before it where it takes some; without it the tests are left out |
+| `ODRADEK_KUBECTL` | the command `kubectl`, with leading words if needed; without the variable the tests are skipped |
 | `ODRADEK_KUBE_IMAGE` | the image, which the cluster has or can pull; `odradek:local` by default |
-| `ODRADEK_KUBE_RUN` | words before a command that connects to a NodePort, where no way leads there from here |
+| `ODRADEK_KUBE_RUN` | a prefix for commands that connect to a NodePort, if this machine cannot reach the nodes directly |
 
-KUBECONFIG says which cluster. Each test has a namespace of its own, which is removed behind it. Where the cluster has no
-default storage class, a claim gets a folder of the first node.
+KUBECONFIG selects the cluster. Each test creates its own namespace and removes it afterwards. If the cluster has no default
+storage class, a claim gets a directory of the first node.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IN_EXAMPLES: Final = "odradek:local"
 RESTRICTED: Final = "restricted"
 PRIVILEGED: Final = "privileged"
 OPENSHIFT: Final = {"runAsUser": 1000650000, "runAsGroup": 0, "fsGroup": 1000650000}
-"""The user of a namespace of OpenShift: any uid, group 0, and a group for volumes."""
+"""The security context that OpenShift gives the pods of a namespace: any uid, group 0, and a group for volumes."""
 FOLDERS: Final = "/var/tmp/odradek-tests"
 _SAFE: Final = {
     "allowPrivilegeEscalation": False,
@@ -45,7 +45,7 @@ _SAFE: Final = {
 
 
 class KubectlFailed(AssertionError):
-    """The command, its exit code, and what it wrote."""
+    """kubectl failed. The message contains the command, its exit code and its output."""
 
 
 def kubectl(*words: str, stdin: str = "", check: bool = True) -> str:
@@ -62,7 +62,7 @@ def with_image(manifests: Sequence[Manifest]) -> str:
 
 
 class Namespace:
-    """One namespace, whose broker is at ``kafka:9092`` for the pod ``client``."""
+    """One namespace. The pod ``client`` in it reaches the broker at ``kafka:9092``."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Namespace:
     def __call__(self, *words: str, stdin: str = "", check: bool = True) -> str:
         return kubectl("-n", self.name, *words, stdin=stdin, check=check)
 
-    # ---- what there is
+    # ---- Objects
 
     def apply(self, *manifests: Manifest) -> None:
         self("apply", "-f", "-", stdin=with_image(manifests))
@@ -87,7 +87,7 @@ class Namespace:
         return found
 
     def broker(self) -> Manifest:
-        """The pod of the Deployment of the examples; there is one, beside such that end."""
+        """The running pod of the examples' Deployment. There must be one, apart from pods that are terminating."""
         running = [
             each
             for each in self.pods("app.kubernetes.io/name=odradek")
@@ -107,7 +107,7 @@ class Namespace:
         self("wait", what, f"--for={condition}", f"--timeout={HANG_S:.0f}s")
 
     def await_end(self, pod: str) -> Manifest:
-        """The state of the only container of a pod that ends."""
+        """Wait until the only container of a pod has terminated, and return its state."""
 
         def ended() -> Manifest | None:
             statuses = self.get("pod", pod)["status"].get("containerStatuses", [{}])
@@ -116,15 +116,15 @@ class Namespace:
 
         return eventually(ended, f"{pod} has ended", within_s=HANG_S)
 
-    # ---- what is said
+    # ---- Logs
 
     def logs(self, pod: str, *words: str) -> list[dict[str, Any]]:
-        """The lines of a broker's log."""
+        """Lines of a broker's JSON log."""
         text = self("logs", pod, "-c", "broker", *words, check=False)
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     def warnings(self, pod: str, *words: str) -> list[str]:
-        """The events that are not there where all is well; that the machine is busy is no fault of the broker."""
+        """Events of the levels warning and error, except for that of a late event loop, which a busy machine causes."""
         return [
             f"{line['event']}: {line.get('reason', '')}"
             for line in self.logs(pod, *words)
@@ -132,17 +132,17 @@ class Namespace:
         ]
 
     def show(self) -> None:
-        """What a person would look at, for the report of a test that fails."""
+        """Print pods, events and logs for the report of a failed test."""
         print(self("get", "pods,events", "-o", "wide", check=False))
         for pod in self.pods():
             name = pod["metadata"]["name"]
             for more in ("--previous=false", "--previous=true"):
                 print(name, more, self("logs", name, "--all-containers", "--tail=20", more, check=False))
 
-    # ---- what is asked
+    # ---- Commands in the client's pod
 
     def start_client(self) -> None:
-        """A pod with the commands of odradek, in the same namespace, which outlives the broker."""
+        """Start a pod with the commands of odradek in the namespace. It keeps running when the broker's pod ends."""
         container = {
             "name": "client",
             "image": IMAGE,
@@ -159,7 +159,7 @@ class Namespace:
         self.wait("pod/client", "condition=Ready")
 
     def ask(self, command: str, *, stdin: str = "", check: bool = True) -> str:
-        """A command of sh in the client's pod, which knows the broker and its control port by their Services."""
+        """Run a sh command in the client's pod, where variables name the Services of the broker and its control port."""
         given = (
             "export KAFKA_BOOTSTRAP_SERVERS=kafka:9092 ODRADEK_CONTROL=http://kafka-control:18092 "
             "ODRADEK_CONTROL_TOKEN=only-for-tests; "
@@ -172,7 +172,7 @@ class Namespace:
 
 @contextmanager
 def namespace(security: str = RESTRICTED) -> Iterator[Namespace]:
-    """A new one, for which Pod Security is enforced."""
+    """Create a namespace that enforces this Pod Security level, and remove it at the end."""
     found = Namespace(f"odradek-{uuid.uuid4().hex[:8]}")
     labels = {"pod-security.kubernetes.io/enforce": security}
     manifest = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": found.name, "labels": labels}}
@@ -189,7 +189,7 @@ def namespace(security: str = RESTRICTED) -> Iterator[Namespace]:
 
 @contextmanager
 def volume(of: Namespace, claim: str) -> Iterator[None]:
-    """What a claim of this name is bound to: where no storage class is the default, a new folder of the first node."""
+    """Provide a volume for a claim of this name: a new directory of the first node, if there is no default storage class."""
     classes = json.loads(kubectl("get", "storageclass", "-o", "json"))["items"]
     default = "storageclass.kubernetes.io/is-default-class"
     if any(each["metadata"].get("annotations", {}).get(default) == "true" for each in classes):
@@ -213,7 +213,7 @@ def volume(of: Namespace, claim: str) -> Iterator[None]:
     try:
         yield
     finally:
-        # Those of a Deployment would be made again.
+        # Delete Deployments before pods: a Deployment would create its pods again.
         for kind in ("deployment", "pod"):
             of("delete", kind, "--all", "--cascade=foreground", f"--timeout={HANG_S:.0f}s", check=False)
         kubectl("delete", "persistentvolume", name, "--wait=false", check=False)
@@ -221,7 +221,7 @@ def volume(of: Namespace, claim: str) -> Iterator[None]:
 
 
 def on_node(command: str) -> None:
-    """A command of sh as root in a node's folder for tests, which a pod mounts."""
+    """Run a sh command as root in the tests' directory of a node, which a pod mounts."""
     with namespace(PRIVILEGED) as here:
         spec = {
             "restartPolicy": "Never",
@@ -241,7 +241,7 @@ def on_node(command: str) -> None:
 
 
 def as_user(manifests: Sequence[Manifest], security: Manifest) -> list[Manifest]:
-    """The manifests with this security context of the pod in their Deployments, beside what they have."""
+    """The manifests with this security context added to the pods of their Deployments."""
     for each in manifests:
         if each["kind"] == "Deployment":
             each["spec"]["template"]["spec"]["securityContext"] |= security
@@ -249,7 +249,7 @@ def as_user(manifests: Sequence[Manifest], security: Manifest) -> list[Manifest]
 
 
 def probes(of: Namespace, pod: str) -> dict[tuple[str, str], int]:
-    """How many probes of a pod the kubelet has made, by (kind, result)."""
+    """Number of probes of a pod that the kubelet has made, by (kind, result)."""
     (node, *_) = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
     text = kubectl("get", "--raw", f"/api/v1/nodes/{node['metadata']['name']}/proxy/metrics/probes")
     found: dict[tuple[str, str], int] = {}
@@ -266,7 +266,7 @@ def probes(of: Namespace, pod: str) -> dict[tuple[str, str], int]:
 
 
 def await_probes(of: Namespace, pod: str, kind: str, count: int = 3) -> None:
-    """Wait until the kubelet has made so many more of a kind, whatever their result."""
+    """Wait until the kubelet has made ``count`` more probes of a kind, with any result."""
 
     def made() -> int:
         return sum(number for (found, _), number in probes(of, pod).items() if found == kind)
@@ -276,7 +276,7 @@ def await_probes(of: Namespace, pod: str, kind: str, count: int = 3) -> None:
 
 
 def node_address() -> str:
-    """Where NodePorts are."""
+    """The address of a node, at which NodePorts are reachable."""
     (node, *_) = json.loads(kubectl("get", "nodes", "-o", "json"))["items"]
     (found,) = (each["address"] for each in node["status"]["addresses"] if each["type"] == "InternalIP")
     return str(found)

@@ -1,7 +1,7 @@
-"""The manifests of examples/kubernetes, as `kubectl kustomize` builds them, for tests that have no kubectl.
+"""Build the manifests of examples/kubernetes like `kubectl kustomize`, for tests without kubectl.
 
-It does what these files ask of kustomize, and no more: `resources`, `patches` by file, and `secretGenerator` with literals.
-The soak tests compare it with kubectl's own.
+It supports only the features that these files use: `resources`, `patches` from files, and `secretGenerator` with literals.
+The soak tests compare the result with kubectl's.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def read(path: Path) -> list[Manifest]:
 
 
 def build(folder: Path) -> list[Manifest]:
-    """The manifests of a folder with a kustomization.yaml."""
+    """The manifests of a directory with a kustomization.yaml."""
     (wanted,) = read(folder / "kustomization.yaml")
     found: list[Manifest] = []
     for each in wanted["resources"]:
@@ -47,12 +47,12 @@ def name_of(manifest: Manifest) -> tuple[str, str]:
 
 
 def merged(old: Any, new: Any) -> Any:
-    """A strategic merge: None removes, entries of a list that have a name are merged by it, other lists are replaced."""
+    """Strategic merge: None removes a key, lists of named entries are merged by name, other lists are replaced."""
     if isinstance(old, dict) and isinstance(new, dict):
         kept = {key: value for key, value in old.items() if key not in new}
         return kept | {key: merged(old.get(key), value) for key, value in new.items() if value is not None}
     if isinstance(old, list) and isinstance(new, list) and all("name" in each for each in new):
-        # As kustomize orders them: a variable that a patch names stands before the others.
+        # Kustomize puts the variables of a patch in front of the others.
         kept = {each["name"]: each for each in old}
         names = [each["name"] for each in new]
         return [merged(kept.get(each["name"], {}), each) for each in new] + [
@@ -82,7 +82,7 @@ def broker_of(manifests: list[Manifest]) -> Manifest:
 
 
 def environment(container: Manifest, secrets: Mapping[tuple[str, str], str]) -> dict[str, str]:
-    """The container's variables, in a namespace named shop; of ``secrets`` each is (name, key)."""
+    """The container's variables in a namespace named shop. The keys of ``secrets`` are (Secret, key)."""
     found: dict[str, str] = {}
     for each in container.get("env", ()):
         source = each.get("valueFrom", {})

@@ -1,4 +1,4 @@
-"""The examples and the manifests of users in a real cluster (`cluster.py` says how to name one)."""
+"""The examples, and manifests that users write, in a real cluster (`cluster.py` lists the variables that select it)."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ TOKEN = "export ODRADEK_CONTROL_TOKEN=only-for-tests; "
 
 
 def secrets(here: Namespace) -> None:
-    """What the variants expect in the namespace, and the client's settings for them."""
+    """Create the Secrets that the variants need, and write the client's settings for them into its pod."""
     authority = Authority.create(datetime.now(UTC))
     issued = authority.issue("kafka", ["kafka", f"kafka.{here.name}.svc"])
     pair = {"tls.key": issued.key_pem().decode(), "tls.crt": issued.chain_pem().decode()}
@@ -78,10 +78,10 @@ OPTIONS = {"tls": "--command-config /tmp/tls", "sasl": "--command-config /tmp/sa
 
 
 def variant(name: str) -> list[Manifest]:
-    """As kubectl builds it, which is as the tests without a cluster have looked at it."""
+    """The manifests of a variant as kubectl builds them, after checking that our own build gives the same."""
     found: list[Manifest] = [*yaml.safe_load_all(kubectl("kustomize", str(EXAMPLES / name)))]
     ours = build(EXAMPLES / name)
-    if name != "sasl":  # its Secret has a hash behind its name
+    if name != "sasl":  # kustomize appends a hash to the name of its Secret
         assert sorted(map(str, map(name_of, found))) == sorted(map(str, map(name_of, ours)))
         assert broker_of(found)["env"] == broker_of(ours)["env"]
     return found
@@ -112,7 +112,7 @@ def test_each_variant_serves_where_pod_security_is_restricted(name: str, securit
         here.ask(f"odradek produce orders paid shipped -x shop {options}")
         here.ask(f"odradek produce orders lost -x shop --abort {options}")
         assert here.values("orders", options) == ["paid", "shipped"]
-        # Clients of another namespace know it by the name that it advertises.
+        # Clients in another namespace use the advertised name, which contains the namespace.
         here.ask(f"odradek topic list -b kafka.{here.name}.svc:9092 {options}")
         assert "running" in here.ask("odradek node list")
         pod = here.broker()
@@ -141,7 +141,7 @@ def test_a_fifth_of_a_core_and_128_mib_are_enough() -> None:
 
 
 def quick_probes(manifests: list[Manifest], **more: Any) -> list[Manifest]:
-    """The kubelet's first failed probe counts, and there is one each second."""
+    """The manifests with a probe each second and failureThreshold 1."""
     broker = broker_of(manifests)
     for each in ("readinessProbe", "livenessProbe"):
         broker[each] |= {"periodSeconds": 1, "failureThreshold": 1, "timeoutSeconds": 5} | more
@@ -163,7 +163,7 @@ def test_no_staged_fault_is_an_illness(stage: str, undo: str) -> None:
     with namespace(RESTRICTED) as here:
         here.start_client()
         manifests = quick_probes(variant("base"))
-        # As many have it; the example asks over HTTP for readiness.
+        # Many manifests use the image's health check as liveness probe. Readiness stays an HTTP request.
         del broker_of(manifests)["livenessProbe"]["httpGet"]
         broker_of(manifests)["livenessProbe"]["exec"] = {"command": ["odradek", "health"]}
         here.apply(*manifests)
@@ -180,7 +180,7 @@ def test_no_staged_fault_is_an_illness(stage: str, undo: str) -> None:
 
 
 def test_the_control_port_is_reached_when_readiness_says_that_no_node_runs() -> None:
-    """Where the readiness probe asks for /ready, a killed node takes the pod out of each Service but the control port's."""
+    """If the readiness probe asks /ready, killing the only node removes the pod from all Services but the control port's."""
     with namespace(RESTRICTED) as here:
         here.start_client()
         manifests = variant("base")
@@ -207,7 +207,7 @@ def test_a_crash_restarts_the_container_and_keeps_the_data() -> None:
         assert ended["exitCode"] == 137
         here.roll_out()
         here.ask("odradek produce orders after -x shop")
-        # The command that met the crash has sent its record again, or has given up.
+        # The command that triggered the crash has either retried its record or failed.
         assert {*here.values("orders")} - {"more"} == {"after", "before"}
 
 
@@ -242,7 +242,7 @@ def test_a_restart_with_a_claim_ends_and_loses_nothing() -> None:
 
 
 def test_two_brokers_of_one_claim_say_what_to_change() -> None:
-    """With the default strategy of a Deployment."""
+    """This happens with the default strategy of a Deployment."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         manifests = variant("claim")
         find(manifests, "Deployment", "odradek")["spec"]["strategy"] = {"type": "RollingUpdate"}
@@ -263,7 +263,7 @@ def test_two_brokers_of_one_claim_say_what_to_change() -> None:
 
 @pytest.mark.parametrize("policy", ["OnRootMismatch", "Always"])
 def test_a_claim_is_used_by_the_next_user_of_its_group(policy: str) -> None:
-    """As after a move to another project of OpenShift."""
+    """This happens when a claim moves to another project of OpenShift."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         here.start_client()
         for number, user in enumerate((1000650000, 1000660000, 1000650000)):
@@ -379,7 +379,7 @@ def test_any_user_starts_without_a_volume() -> None:
 
 
 def test_a_pod_that_is_deleted_at_once_ends_at_once() -> None:
-    """A lost SIGTERM would cost its grace period of an hour."""
+    """A lost SIGTERM would cost the grace period of one hour."""
     with namespace(PRIVILEGED) as here:
         here.apply_file(CASES / "early.yaml")
 
@@ -391,11 +391,11 @@ def test_a_pod_that_is_deleted_at_once_ends_at_once() -> None:
         here("delete", "pod", "early", f"--timeout={HANG_S:.0f}s")
 
 
-# ---- a job through all of it
+# ---- a job during rollouts and kills
 
 
 def with_claim_and_settings(manifests: list[Manifest], partitions: int) -> list[Manifest]:
-    """The variant for clients outside, on a claim, with a settings file from a ConfigMap."""
+    """The node-port variant on a claim, with a settings file from a ConfigMap."""
     (change,) = read(EXAMPLES / "claim" / "deployment.yaml")
     found = [merged(each, change) if name_of(each) == name_of(change) else each for each in manifests]
     found += read(EXAMPLES / "claim" / "claim.yaml")
@@ -413,9 +413,9 @@ def with_claim_and_settings(manifests: list[Manifest], partitions: int) -> list[
 
 
 def kill(here: Namespace) -> None:
-    """SIGKILL, and the container starts again."""
+    """Crash the broker with SIGKILL, and wait until the container has restarted."""
     before = restarts(here.broker())
-    # The broker may have met it before the command has its answer.
+    # The broker may crash before the command has its response.
     here.ask("odradek fault add 'Produce nth=1 -> crash'", check=False)
     eventually(lambda: restarts(here.broker()) > before, "it starts again", within_s=HANG_S)
     here.roll_out()

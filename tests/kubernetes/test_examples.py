@@ -1,4 +1,4 @@
-"""The manifests of examples/kubernetes without a cluster: their settings are the broker's, and they fit together."""
+"""The manifests of examples/kubernetes without a cluster: the broker accepts their settings, and they are consistent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def manifests(name: str) -> list[Manifest]:
 
 def settings_of(found: list[Manifest]) -> Settings:
     issued = Authority.create(datetime.now(UTC)).issue("kafka", ["kafka.shop.svc"])
-    # What the namespace has before the manifests are applied.
+    # Secrets that exist in the namespace before the manifests are applied.
     secrets = {
         ("kafka-tls", "tls.key"): issued.key_pem().decode(),
         ("kafka-tls", "tls.crt"): issued.chain_pem().decode(),
@@ -63,7 +63,7 @@ def test_its_options_and_variables_start_a_broker_without_a_warning(name: str) -
 
 @pytest.mark.parametrize("name", ALL)
 def test_each_pod_may_run_where_pod_security_is_restricted(name: str) -> None:
-    """The standard's own list; no user is named, so that each namespace may have its own."""
+    """The rules are those of the `restricted` standard. No manifest sets a uid, so that a namespace can have its own."""
     for pod in pod_specs(manifests(name)):
         given = pod["securityContext"]
         assert given["runAsNonRoot"] is True
@@ -93,7 +93,7 @@ def test_each_probe_asks_for_what_the_control_port_has_for_everyone(name: str) -
                 asked = each[probe]["httpGet"]
                 assert operations["GET", asked["path"]].open_to_all
                 assert ports.get(asked["port"], asked["port"]) == 18092
-                # A staged fault is not an illness: /ready is 503 while no node runs.
+                # An injected fault must not restart the pod: /ready is 503 while no node runs.
                 assert asked["path"] == ("/ready" if probe == "startupProbe" else "/health")
 
 

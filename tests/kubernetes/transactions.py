@@ -1,9 +1,9 @@
-"""Move numbers exactly once while the broker comes and goes: one read-process-write transaction for each.
+"""Copy numbers exactly once while the broker restarts, with one read-process-write transaction for each.
 
     python -m tests.kubernetes.transactions HOST:PORT COUNT
 
-It writes 0 to COUNT-1 to `orders`, moves them to `invoices`, and reads these back. A line of JSON tells of each hundredth
-transaction, the last one of the end. What a client raises ends its session: the next one begins at the committed offsets.
+It writes 0 to COUNT-1 to `orders`, copies them to `invoices`, and reads these. It prints a line of JSON after each hundredth
+transaction and at the end. An exception of a client ends its session, and the next session starts at the committed offsets.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ POLL_S = 1.0
 CALL_S = 10.0
 PARTITIONS = 4
 EMPTY_POLLS_MAX = 15
-"""In a row: joining the group takes some, and so does a broker that is away. Then the offsets say whether it was all."""
+"""Empty polls in a row after which the job checks whether it is done. Joining the group, and a stopped broker, cause some."""
 LINES_EVERY = 100
 
 
@@ -34,7 +34,7 @@ def say(**found: Any) -> None:
 
 
 def insist(call: Callable[[], object]) -> None:
-    """Call again for as long as the client says that the same call may be made again."""
+    """Repeat a call as long as the client raises a retriable error."""
     while True:
         try:
             call()
@@ -73,7 +73,7 @@ def fill(bootstrap: str, count: int) -> None:
 
 
 class Job:
-    """The one transactional id, in one session after the other."""
+    """A job with one transactional id, in consecutive sessions."""
 
     def __init__(self, bootstrap: str, count: int) -> None:
         self._bootstrap, self._count = bootstrap, count
@@ -93,7 +93,7 @@ class Job:
                 consumer.close()
 
     def _move(self, consumer: Consumer, producer: Producer) -> None:
-        """Until there is nothing more for a while, which may be the end, or a broker that is away."""
+        """Copy records until there are none for a while: at the end, or while the broker is down."""
         empty = 0
         while empty < EMPTY_POLLS_MAX:
             message = consumer.poll(POLL_S)
@@ -114,7 +114,7 @@ class Job:
                 say(committed=self.committed)
 
     def _is_done(self) -> bool:
-        """By the offsets that the group has committed: a control record, at the end of `orders`, needs none."""
+        """Whether the group has committed the end of each partition, apart from a final marker, which needs no commit."""
         consumer = read(self._bootstrap, GROUP)
         try:
             topic = consumer.list_topics("orders", POLL_S).topics["orders"]
@@ -125,12 +125,12 @@ class Job:
             return False
         finally:
             consumer.close()
-        # Behind the last record of a partition lies the marker of the transaction that wrote it.
+        # The last offset of a partition is the marker of the transaction that wrote its records.
         return all(each.offset >= end - 1 or end == 0 for each, end in zip(found, ends, strict=True))
 
 
 def moved(bootstrap: str, count: int) -> Counter[int]:
-    """How often each number is there for a reader of committed records."""
+    """How often a read_committed consumer reads each number."""
     consumer = read(bootstrap, "audit")
     consumer.subscribe(["invoices"])
     found: Counter[int] = Counter()

@@ -110,7 +110,7 @@ def test_a_broker_that_stands_still_is_unhealthy(start_broker: StartBroker, name
     broker = start_broker(environment={HEALTH_SOCKET_VARIABLE: name})
     os.kill(broker.pid, signal.SIGSTOP)
     try:
-        assert check(program, name) == (1, "unhealthy: the broker has not answered for 2 s\n")
+        assert check(program, name) == (1, "unhealthy: the broker has not responded for 2 s\n")
     finally:
         os.kill(broker.pid, signal.SIGCONT)
     eventually(lambda: check(program, name)[0] == 0)
@@ -119,5 +119,5 @@ def test_a_broker_that_stands_still_is_unhealthy(start_broker: StartBroker, name
 async def test_a_loop_that_hangs_answers_no_check(name: str, program: Path) -> None:
     health = HealthSocket(name, lambda: "x")
     # The check runs in this thread, so it blocks the event loop until it times out.
-    assert check(program, name) == (1, "unhealthy: the broker has not answered for 2 s\n")
+    assert check(program, name) == (1, "unhealthy: the broker has not responded for 2 s\n")
     health.close()

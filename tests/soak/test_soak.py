@@ -1,4 +1,4 @@
-"""The long forms, run by ``make soak``: many seeds of the main job, and memory that stays where it is."""
+"""Long tests for ``make soak``: many seeds of the main job, and memory that does not grow."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = range(100, 110)
 TRANSACTIONS_PER_ROUND = 2_000
 ROUNDS = 5
 GROWTH_KIB_MAX = 6 * 1024
-"""From the second round on: what grows is what the broker must remember (the tail of each log's index), not garbage."""
+"""Growth allowed from the second round on: the broker must remember some state, such as the index of each log's tail."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

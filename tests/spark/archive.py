@@ -1,7 +1,7 @@
-"""Spark's classes as the JVM has them once they are loaded and checked: with them a driver starts in half the time.
+"""A class-data sharing archive of Spark's loaded and verified classes, with which a driver starts in half the time.
 
-The archive (JEP 350) is made once per Java and pyspark, by a session that runs a small query and ends, and lies beside all
-else that tests fetch. A JVM to which it does not fit starts without it, as ever.
+The archive (JEP 350) is made once per Java and pyspark version, by a session that runs a small query. It is stored in the
+tests' cache. A JVM that cannot use it starts without it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OPTIONS = " ".join([*SHORT_LIVED, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dy
 
 @cache
 def java_options() -> str:
-    """For a driver's JVM, which lives for a minute: it starts quickly rather than runs quickly."""
+    """JVM options for a driver that lives for a minute: a fast start matters more than peak performance."""
     folder = cache_directory() / "spark"
     folder.mkdir(parents=True, exist_ok=True)
     told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
@@ -40,7 +40,7 @@ def java_options() -> str:
 
 
 def _make(archive: Path) -> None:
-    """In a process of its own: the JVM writes it when it ends."""
+    """Make the archive in a separate process: the JVM writes it when it exits."""
     made = archive.with_suffix(f".{os.getpid()}")
     subprocess.run(
         [sys.executable, "-m", "tests.spark.archive", str(made)],

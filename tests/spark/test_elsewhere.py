@@ -1,4 +1,4 @@
-"""Programs on a Spark that was started elsewhere: by spark-submit, and on a Spark Connect server."""
+"""Programs with a session of Spark that Odradek did not start: by spark-submit, and on a Spark Connect server."""
 
 import os
 import socket
@@ -21,7 +21,7 @@ from tests.support.raw import free_port
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 
-# With Spark's connector and both formats; `copies` takes a stream.
+# Uses Spark's connector and both formats of Odradek. `copies` is a streaming query.
 PROGRAM = """
 import sys
 from odradek.spark import session
@@ -59,7 +59,7 @@ def with_connector() -> list[str | Path]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[list[str | Path]]:
-    """The program's file with its arguments, and a broker for it to meet."""
+    """The command line of the program, with a running broker for it."""
     (tmp_path / "program.py").write_text(PROGRAM)
     with Broker(topics={"orders": 3, "copies": 3}, data_dir=tmp_path / "data") as broker:
         yield [tmp_path / "program.py", broker.bootstrap_servers, tmp_path / "data", tmp_path / "checkpoint"]
@@ -67,7 +67,7 @@ def program(tmp_path: Path) -> Iterator[list[str | Path]]:
 
 @pytest.fixture
 def connect_server(tmp_path: Path) -> Iterator[str]:
-    """The address of a Spark Connect server of this test's own."""
+    """The address of a Spark Connect server that runs for this test only."""
     port = free_port()
     said = {
         "spark.connect.grpc.binding.address": "127.0.0.1",

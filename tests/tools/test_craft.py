@@ -1,4 +1,4 @@
-"""`odradek craft`: logs of a few words, and what dump, a broker and Kafka's own tool see in them."""
+"""`odradek craft`: logs that a few words describe, and how `odradek dump`, a broker and Kafka's own dump tool read them."""
 
 from __future__ import annotations
 

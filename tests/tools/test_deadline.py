@@ -1,4 +1,4 @@
-"""A command that gives itself a time ends with what it could not get past."""
+"""Command deadlines: when the time is over, the command fails with the error that it was retrying."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SILENCE_S = 0.01
 
 
 class Clock:
-    """The clock of deadlines, which stands still."""
+    """A fake monotonic clock for deadlines. It moves only when the test sets it."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -36,9 +36,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A port that takes connections and never responds, as that of a paused node: no wait is long enough.
+    """The address of a port that accepts connections and never responds, like the port of a paused node.
 
-    So a short one shows the same, and the others have the whole time, which a slow machine may need.
+    Connections to this port get a short timeout. All others get the full timeout, which a slow machine may need.
     """
     connect = socket.create_connection
     with socket.create_server(("127.0.0.1", 0)) as server:

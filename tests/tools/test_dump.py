@@ -17,7 +17,7 @@ BASE = f"{100:020d}"
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Path:
-    """A partition with a transaction, an index of each kind and a snapshot."""
+    """The directory of a partition with a transaction, an index of each kind, and a producer snapshot."""
     folder = tmp_path / "orders-0"
     folder.mkdir()
     batch = build_batch(

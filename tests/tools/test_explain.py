@@ -23,7 +23,7 @@ from tools.explain.looking import transaction_facts
 
 T = TypeVar("T")
 HELD_S = 0.1
-"""So long a request is waited for that a rule holds."""
+"""How long a command waits for a response that a rule holds."""
 
 
 @pytest.fixture
@@ -34,7 +34,7 @@ def control(cluster_of_two: package.Broker) -> Iterator[dict[str, str]]:
 
 @pytest.fixture
 def without_explanations(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with a proxy, or an older broker."""
+    """Make the explain operation of the control port unavailable, as with a proxy or an older broker."""
     monkeypatch.setattr(Control, "explanations", lambda *_: None)
 
 
@@ -127,7 +127,7 @@ def test_the_clock_and_the_trace_of_another_broker_do_not_count(
         assert "Refused" not in run(
             "explain", "e9/0", **{**control, "KAFKA_BOOTSTRAP_SERVERS": other.bootstrap_servers}
         )
-    # The broker of the variable has ended: the cluster that was named is another.
+    # The broker behind ODRADEK_CONTROL has ended, and the command asks another cluster.
     run("explain", "e9/0", ODRADEK_CONTROL=other.control_url)
 
 
@@ -250,11 +250,11 @@ def test_without_a_name_all_that_is_wrong_is_told(
     assert run("explain", "--id", "e-none").startswith("No coordinator knows e-none: ")
 
 
-# -- whatever the cluster does ----------------------------------------------------------------------------------
+# -- clusters that respond with errors, change meanwhile, or do not respond -----------------------------------------
 
 
 class Impatient(Asking):
-    """Waits for the responses to one API only as long as tests can."""
+    """`Asking` with a short timeout for the responses to one API."""
 
     def __init__(self, cluster: Cluster, api: str) -> None:
         super().__init__(cluster, HANG_S)
@@ -293,7 +293,7 @@ def test_errors_of_a_coordinator_are_facts_and_not_asked_again(
 def test_what_ends_or_begins_while_it_is_looked_at_holds_no_reader(
     run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the leaders and the coordinators, and between the coordinators and the leaders."""
+    """Transactions end and begin between the queries to the leaders and those to the coordinators, in either order."""
     run("topic", "create", "e16:2")
     run("txn", "hang", "e16-ends", "e16", "a")
     run("txn", "hang", "e16-begins", "e16", "a", "-p", "1")

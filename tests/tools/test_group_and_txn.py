@@ -105,7 +105,7 @@ def test_an_open_transaction_is_aborted_in_its_partition_without_its_coordinator
     assert "is aborted" in run("txn", "abort", "--partition", "x2/0", "--start-offset", "1")
     (described,) = json.loads(run("topic", "describe", "x2", "--json"))
     assert described["partitions"][0]["last_stable_offset"] == 3
-    # Its coordinator still takes it for open, and the partition is no part of it: nothing hangs in x2.
+    # The coordinator still has the transaction open, without this partition: nothing hangs in x2.
     assert run("explain", "x2/0").startswith("Nothing is wrong with x2-0, but its last 2 offsets")
     run("txn", "abort", "x2-open")
 
@@ -126,7 +126,7 @@ def test_a_long_name_leaves_the_columns_of_a_table_readable(run: Run) -> None:
 def test_a_group_is_deleted_with_its_members(
     cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]], protocol: str
 ) -> None:
-    """A client that died without a word is a member for as long as its session lasts."""
+    """Without --with-members the command fails: a client that died without LeaveGroup stays a member for its session."""
     topic = group = f"g3-{protocol}"
     run("topic", "create", topic)
     run("produce", topic, "x")

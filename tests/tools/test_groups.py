@@ -1,4 +1,4 @@
-"""`odradek group` of either protocol, and of a group whose offsets an open transaction commits."""
+"""`odradek group` for classic and consumer groups, and for a group with an offset commit pending in an open transaction."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tools.client.rebalancing import _take_in
 
 @pytest.fixture(scope="module")
 def of_consumers(cluster_of_two: package.Broker) -> str:
-    """A group of the consumer protocol with one member, which has both partitions of its topic and has committed nothing."""
+    """Id of a consumer group (KIP-848) with one member, which owns both partitions of its topic and has committed nothing."""
     group = "kip848"
     with Cluster(cluster_of_two.bootstrap_servers) as cluster:
         fetch_offsets(cluster, group)  # waits for the coordinator
@@ -97,7 +97,7 @@ def test_an_offset_that_an_open_transaction_commits_is_pending(
     producer.begin_transaction()
     offsets = [TopicPartition(name, 0, 2), TopicPartition(name, 1, 0)]
     producer.send_offsets_to_transaction(offsets, consumer.consumer_group_metadata())
-    # Nothing is committed yet: the group has no topic that could be asked for.
+    # Nothing is committed yet, so the group has no topic whose partitions the command could look up.
     rows = run("group", "lag", name).splitlines()[1:]
     assert [row.split()[:3] for row in rows] == [
         ["unstable-0", "(pending)", "3"],

@@ -1,4 +1,4 @@
-"""Hanging transactions: made to practise on, found, and ended by either marker."""
+"""Hanging transactions: creating them for practice, finding them, and ending them with a COMMIT or an ABORT marker."""
 
 from __future__ import annotations
 
@@ -53,7 +53,10 @@ def test_what_began_or_ended_between_two_looks_does_not_hang() -> None:
 
 @pytest.fixture
 def hung(run: Run) -> Callable[..., int]:
-    """Makes a transaction hang in a new topic, behind two records: its first offset. The test ends it."""
+    """A function that makes a transaction hang in a new topic, behind two records, and returns its first offset.
+
+    The test has to end the transaction.
+    """
 
     def hung(topic: str, *values: str) -> int:
         run("topic", "create", topic)

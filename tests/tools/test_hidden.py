@@ -1,4 +1,4 @@
-"""What `consume` says of records that it does not show."""
+"""`odradek consume` reports the records that it does not show."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def test_consume_tells_what_it_does_not_show_and_prints_the_rest_as_ever(
     run("topic", "create", "hidden1")
     run("produce", "hidden1", "shown")
     run("produce", "hidden1", "-x", "hidden1-a", "one", "two", "--abort")
-    # EndTxn is answered before the markers are written.
+    # The coordinator responds to EndTxn before it writes the markers.
     eventually(lambda: consumed("hidden1") == ("shown ", "hidden1-0: 2 aborted records are not shown\n"))
     run("txn", "hang", "hidden1-b", "hidden1", "three")
     told = eventually(partial(with_id, consumed, "hidden1", "hidden1-b"))
@@ -105,20 +105,20 @@ def test_consume_tells_nothing_of_markers(run: Run, consumed: Callable[..., tupl
     eventually(lambda: consumed("hidden2") == ("one ", ""))
     run("produce", "hidden2", "-x", "hidden2-a", "two", "--abort")
     eventually(lambda: consumed("hidden2")[1])
-    # Behind the aborted records there is nothing to pass over.
+    # At the end offset the reader passes over no aborted records.
     assert consumed("hidden2", "-o", "end") == ("", "")
     assert consumed("hidden2", "-n", "1") == ("one ", "")
 
 
 def with_id(consumed: Callable[..., tuple[str, str]], topic: str, transactional_id: str) -> str:
-    """What it said, once the coordinator told the id in time."""
+    """The report of `consume` if it contains the transactional id, else "": a busy coordinator may respond too late."""
     told = consumed(topic)[1]
     return told if transactional_id in told else ""
 
 
 @pytest.fixture
 def consumed(cluster_of_two: package.Broker) -> Callable[..., tuple[str, str]]:
-    """Stdout and stderr of `consume`."""
+    """A function that runs `consume` and returns its stdout and stderr."""
 
     def consumed(*words: str) -> tuple[str, str]:
         done = invoke(cluster_of_two.bootstrap_servers, "consume", *words, "--format", "%v ")

@@ -1,6 +1,6 @@
-"""Kafka's own tools by their names: the options that scripts in containers use, and what they look for in the output.
+"""`odradek kafka-tool`: the names and options of Kafka's tools that scripts in containers use, and the output they parse.
 
-tests/clients/test_our_kafka_tools.py runs Apache Kafka's own tools; its output is what these must print.
+tests/clients/test_our_kafka_tools.py runs Apache Kafka's own tools. The output here must be the same.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A name that the cluster does not know is answered with the nearest that it does."""
+"""The error for a name that the cluster does not have suggests the nearest name that it has."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.tools.conftest import Run
 
 @pytest.fixture(scope="module")
 def known() -> set[str]:
-    """What the tests of this module have made."""
+    """The names of the topics, groups and transactional ids that this module's tests have created."""
     return set()
 
 
 @pytest.fixture
 def nearly(run: Run, known: set[str]) -> None:
-    """A topic, a group and a transactional id, whose names are near to what the tests ask for."""
+    """Create a topic, a group and a transactional id with names close to those that the tests ask for."""
     if not known:
         run("topic", "create", "nearly-orders")
         run("produce", "nearly-orders", "-x", "nearly-etl", "one")

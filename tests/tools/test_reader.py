@@ -1,4 +1,4 @@
-"""A `Reader` of logs with missing offsets, as compaction leaves them: it ends where there is nothing more to be read."""
+"""`Reader` on logs with missing offsets, as compaction leaves them: it stops at the end of the readable part."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FETCHES_MAX = 20
 
 
 class CraftedLeader:
-    """The leader of one partition with a crafted log; it responds as Apache Kafka does, without waiting."""
+    """The leader of one partition with a crafted log. It responds as Apache Kafka does, but never waits for more bytes."""
 
     def __init__(self, text: str) -> None:
         made = list(batches(words(text), 0))

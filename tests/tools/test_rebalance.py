@@ -1,4 +1,4 @@
-"""`odradek group rebalance`, seen by a member that speaks the protocol by hand."""
+"""`odradek group rebalance`, seen by a member that the test implements with single requests."""
 
 from __future__ import annotations
 

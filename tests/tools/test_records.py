@@ -59,7 +59,7 @@ def test_compressed_batches_are_written_and_read(run: Run, codec: str) -> None:
 
 
 def test_each_record_has_the_outcome_of_its_transaction(run: Run) -> None:
-    """Markers behind an open transaction decide records that stand behind it too."""
+    """A marker also decides records that lie behind the start of another open transaction."""
     run("topic", "create", "r5")
     run("produce", "r5", "plain")
     run("produce", "r5", "committed", "-x", "r5-a")

@@ -1,4 +1,4 @@
-"""Commands towards a broker with TLS and SASL, by the client properties that Kafka's tools take."""
+"""Commands against a broker with TLS and SASL, configured with the client properties of Kafka's tools."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def secured() -> Iterator[package.Broker]:
 
 @pytest.fixture
 def write(tmp_path: Path) -> Callable[..., str]:
-    """A properties file; Java's properties have escapes of their own."""
+    """A function that writes a properties file, with the escapes of Java's properties."""
 
     def write(properties: dict[str, str]) -> str:
         lines = [f"{name}={value}".replace("\\", "\\\\") for name, value in properties.items()]
@@ -61,7 +61,7 @@ def test_a_command_logs_in_by_each_mechanism(secured: package.Broker, write: Wri
 
 
 def test_a_login_needs_nothing_that_the_image_lacks(secured: package.Broker, write: Write) -> None:
-    """kio, of which the sink's client makes its requests, is not in it."""
+    """The image has no kio, the package with which the sink's client builds its requests."""
     config = write(secured.client_config("alice", library="java", mechanism="SCRAM-SHA-512"))
     program = (
         "import sys; sys.modules['kio'] = None\n"

@@ -1,4 +1,4 @@
-"""`odradek topic` and the others as processes: the command line hands them to an isolated interpreter."""
+"""`odradek topic` and other commands as processes: `odradek.cli` starts an isolated interpreter for them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Odradek in an environment of its own, and its command on PATH. The options of the feature come as variables.
+# Install Odradek into its own virtual environment, and link the command into PATH. The feature's options are environment variables.
 set -eu
 
 python3 -m venv /opt/odradek

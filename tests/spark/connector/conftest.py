@@ -1,4 +1,4 @@
-"""The connector's conformance list runs against this broker and, by the same words, against Apache Kafka: `make more`."""
+"""The conformance tests of Spark's connector run against this broker and, unchanged, against Apache Kafka (`make more`)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -22,7 +22,7 @@ def apache_kafka() -> Iterator[str]:
 
 @pytest.fixture(params=["odradek", APACHE])
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """Each of the two in turn."""
+    """This broker, then Apache Kafka."""
     if request.param == "apache":
         mine = Kafka(request.getfixturevalue("apache_kafka"), prefix=request.node.name)
     else:
@@ -49,6 +49,6 @@ def load(spark, kafka: Kafka) -> Callable[..., Any]:
 
 @pytest.fixture
 def queries(spark, kafka: Kafka, tmp_path: Path) -> Iterator[Queries]:
-    """Streaming queries of Spark's connector, all stopped with the test."""
+    """A factory of streaming queries of Spark's connector, which stops them all at the end of the test."""
     with ExitStack() as leaving:
         yield Queries(spark, kafka, tmp_path / "checkpoints", leaving)

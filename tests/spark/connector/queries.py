@@ -1,4 +1,4 @@
-"""Streaming queries as the conformance list wants them: from topics, into a topic or into memory."""
+"""Streaming queries for the conformance tests: they read topics and write to a topic or into memory."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from odradek.spark.testing.streams import process_all
 from tests.support.deadlines import HANG_S
 
 AVAILABLE_NOW = {"availableNow": True}
-# Java's admin client goes on asking for what has left the cluster, a node or a topic, until its time is over, a minute by
-# default; then Spark asks again, and sees what is.
+# Java's admin client keeps asking for a node or topic that has left the cluster until its timeout, a minute by default. Only
+# then does Spark ask again and see the change.
 SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
 
 
 def values(rows: list[Any]) -> list[str]:
-    """The values of Spark's rows, in order of offsets within a partition."""
+    """The values of Spark's rows, ordered by offset within each partition."""
     return [row["value"].decode() for row in sorted(rows, key=lambda row: (row["partition"], row["offset"]))]
 
 
 class Query:
-    """One run of a streaming query; ``rows`` is what it has written to memory."""
+    """One run of a streaming query. ``rows`` are the rows that it has written into memory."""
 
     def __init__(self, running: Any, spark: Any) -> None:
         self.running, self._spark = running, spark
@@ -38,7 +38,7 @@ class Query:
 
     @property
     def end_offsets(self) -> str:
-        """Of the last batch, for its one source."""
+        """End offsets of the last batch, for a query with one source."""
         return str(self.running.lastProgress.sources[0].endOffset)
 
     def process_all(self) -> Query:
@@ -46,7 +46,7 @@ class Query:
         return self
 
     def ended(self) -> Query:
-        """After all that was there when it began."""
+        """Wait until the query has processed all records that existed at its start."""
         assert self.running.awaitTermination(int(HANG_S)), self.running.lastProgress
         return self
 
@@ -65,7 +65,7 @@ class Queries:
         isolation: str = "read_committed",
         **options: Any,
     ) -> Query:
-        """From what ``options`` say into the topic ``out``, else into memory; a checkpoint may be taken up again."""
+        """Start a query from the source in ``options`` to the topic ``out`` or into memory. A checkpoint can be reused."""
         name = self._kafka.name()
         said = {**self._kafka.options, "kafka.isolation.level": isolation, "startingOffsets": "earliest"}
         if any(each.startswith(("startingTimestamp", "startingOffsetsBy")) for each in options):

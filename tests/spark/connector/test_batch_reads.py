@@ -1,4 +1,4 @@
-"""What Spark's connector reads in a batch."""
+"""Batch reads of Spark's connector."""
 
 import json
 from typing import Any
@@ -17,7 +17,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def numbered(first: int, last: int, partition: int = 0) -> list[Record]:
-    """``"0"``, ``"1"``, … a minute apart."""
+    """Records with the values ``"0"``, ``"1"``, … and timestamps one minute apart."""
     return [
         Record(str(each).encode(), partition=partition, timestamp_ms=T0_MS + each * MINUTE_MS)
         for each in range(first, last)
@@ -154,7 +154,7 @@ def test_the_time_of_the_append_says_that_it_is_that(kafka, load):
 
 
 def test_gaps_of_markers_and_aborted_data_are_stepped_over(kafka, load):
-    """A split that begins or ends in a gap: positions count, not records."""
+    """A split may begin or end in a gap: the connector splits by offsets, not by records."""
     topic = kafka.topic()
     for number in range(4):
         kafka.produce(topic, [f"{number}"], transaction="abort" if number % 2 else "commit")

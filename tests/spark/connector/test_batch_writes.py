@@ -1,4 +1,4 @@
-"""What Spark's own sink writes in a batch."""
+"""Batch writes of Spark's own Kafka sink."""
 
 from typing import Any
 

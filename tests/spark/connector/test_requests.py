@@ -1,4 +1,4 @@
-"""What Spark's connector asks a broker, by the broker's own trace."""
+"""The requests that Spark's connector sends, as recorded by the broker's trace."""
 
 import pytest
 
@@ -7,8 +7,8 @@ from odradek.spark.testing.kafka import Kafka
 
 pytestmark = pytest.mark.spark
 
-# As measured against Apache Kafka 4.3.1: the newest that the connector's client (3.9.2) and the broker both know. Metadata
-# is asked for by the admin client too, and DescribeTopicPartitions is how the driver lists partitions.
+# As measured against Apache Kafka 4.3.1: the highest versions that the connector's client (3.9.2) and the broker share.
+# The admin client sends Metadata too. The driver lists partitions with DescribeTopicPartitions.
 VERSIONS = {
     "ApiVersions": {4},
     "DescribeCluster": {1},
@@ -22,7 +22,7 @@ VERSIONS = {
 
 
 def test_it_speaks_as_it_does_to_kafka(spark):
-    # A broker of its own: Spark keeps a producer for each address, and begins with a new one only once.
+    # This test needs its own broker: Spark caches a producer for each address, and its first requests occur only once.
     with Broker() as broker, broker.trace as trace:
         kafka = Kafka(broker.bootstrap_servers, broker, prefix="requests")
         topic = kafka.topic()

@@ -1,4 +1,4 @@
-"""What Spark's connector reads and writes in a stream."""
+"""Streaming reads and writes of Spark's connector."""
 
 import json
 from contextlib import ExitStack, closing
@@ -12,7 +12,7 @@ from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.spark
 
-# Of a topic that is gone; which of the two depends on what the connector had asked by then.
+# The errors for a deleted topic. Which one occurs depends on what the connector had asked before the topic was deleted.
 LOST = r"Some data may have been lost|UnknownTopicOrPartition"
 
 
@@ -51,7 +51,7 @@ def test_what_is_available_now_ends_at_the_first_open_transaction(kafka, queries
 
 
 def test_batches_that_end_in_markers_and_aborted_data_lose_nothing(kafka, queries):
-    """Six transactions, three of them aborted: 24 records and 6 markers, three offsets at a time."""
+    """Six transactions, three of them aborted, make 24 records and 6 markers. Each batch has three offsets."""
     topic = kafka.topic()
     for number in range(6):
         rows = [f"{number}.{each}" for each in range(4)]
@@ -105,7 +105,7 @@ def test_a_trigger_waits_for_enough_offsets(kafka, queries):
     limits = {"minOffsetsPerTrigger": 5, "maxTriggerDelay": "10m"}
     kafka.produce(topic, ["first"])
     query = queries.start(subscribe=topic, **limits).process_all()
-    assert query.values == ["first"]  # the first batch takes what there is
+    assert query.values == ["first"]  # the first batch does not wait
     kafka.produce(topic, ["a", "b"])
     kafka.eventually(lambda: query.running.status["message"] == "Waiting for data to arrive", "rest")
     assert query.values == ["first"]
@@ -174,7 +174,7 @@ def test_a_topic_is_made_anew(kafka, queries, load, strict: bool):
 
 
 def test_a_batch_read_finds_a_topic_made_anew(kafka, load):
-    """Consumers are pooled by their parameters: the one that knew the old id has to take the new one."""
+    """Spark pools consumers by their parameters: a consumer that knows the old topic id has to learn the new one."""
     topic = kafka.topic()
     for value in ("a", "b"):
         kafka.produce(topic, [value])
@@ -217,7 +217,7 @@ def test_continuous_mode(kafka, queries):
 
 
 def test_real_time_mode(spark, kafka, queries):
-    """Tasks follow the tail by themselves, within a batch of a given time."""
+    """In real-time mode, tasks follow the end of the log themselves for the duration of a batch."""
     spark.conf.set("spark.sql.streaming.realTimeMode.minBatchDuration", "1000")
     topic, out = kafka.topic(), kafka.topic()
     kafka.produce(topic, ["a"])
@@ -230,7 +230,7 @@ def test_real_time_mode(spark, kafka, queries):
 
 
 def test_offsets_are_fetched_by_a_consumer_as_they_once_were(spark, kafka, queries, load):
-    """The deprecated way: a consumer of a group of its own asks for offsets, so it has to join."""
+    """In the deprecated mode a consumer fetches offsets, so it has to join its own consumer group."""
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, [("k", "a"), ("l", "b")])
     name = "spark.sql.streaming.kafka.useDeprecatedOffsetFetching"

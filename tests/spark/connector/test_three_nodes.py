@@ -1,4 +1,4 @@
-"""Spark's connector on three nodes, of which one goes and comes back."""
+"""Spark's connector on three nodes, while one of them is killed and restarted."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,7 +26,7 @@ def kafka(cluster: ThreeNodes, request: pytest.FixtureRequest) -> Iterator[Kafka
 
 
 def fill(kafka: Kafka, topic: str, first: int, last: int) -> None:
-    """One committed and one aborted transaction over all three partitions."""
+    """Write one committed and one aborted transaction to all three partitions."""
     rows = [Record(f"{each}".encode(), partition=each % 3) for each in range(first, last)]
     kafka.produce(topic, rows, transaction="commit")
     kafka.produce(topic, ["aborted"] * 3, transaction="abort")
@@ -50,7 +50,7 @@ def test_a_stream_goes_on_when_the_leader_of_its_partitions_dies(kafka, cluster,
     cluster.await_in_sync(topic)
     fill(kafka, topic, 60, 90)
     query.process_all()
-    # Idempotent as Spark's producer is, and no task failed: nothing was written twice.
+    # The producer is idempotent, as Spark's is, and no task failed: nothing was written twice.
     assert numbers(kafka.read(out)) == [*range(90)]
 
 
@@ -64,7 +64,7 @@ def test_a_batch_is_read_and_written_while_a_node_is_down(spark, kafka, cluster,
 
 
 def test_what_is_available_now_does_not_count_what_only_one_node_has(kafka, cluster, queries):
-    """The end is the high watermark, so a leader that dies takes nothing with it that was read."""
+    """A read ends at the high watermark, so no record that was read is lost when the leader dies."""
     topic, out = kafka.topic(partitions=3, replicas=3), kafka.topic(partitions=3, replicas=3)
     fill(kafka, topic, 0, 30)
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""Spark's connector and the exactly-once sink through `odradek proxy`, before Apache Kafka: nothing of them knows of it."""
+"""Spark's connector and the exactly-once sink work unchanged through `odradek proxy` in front of Apache Kafka."""
 
 from __future__ import annotations
 

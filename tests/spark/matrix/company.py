@@ -1,8 +1,8 @@
 """Several plans carried out side by side on one broker and one driver.
 
-A driver takes ten seconds to start, so each of its deaths has to serve many: every query whose plan has it die at some point
-waits there until all the others stand at theirs (``stage.py``), and then it dies for all of them. A query that is caught
-by that somewhere else has had a death at random.
+A driver takes ten seconds to start, so each of its kills has to serve many queries: a query whose plan kills the driver at
+some point stops there until all other such queries have stopped at theirs (``stage.py``). Then the driver is killed for all
+of them. A query that this kill meets somewhere else was killed at a random step.
 
     with Company(plans, directory) as company:
         outcomes = company.play()
@@ -32,10 +32,10 @@ from tests.support.deadlines import HANG_S, LONG_TEST_S, TEST_S, Deadline, Stopw
 
 CORES = 2
 RUNS_MAX = 10
-"""So often a query may be started: more means that it does not get on."""
+"""How often a query may be started. More starts mean that it makes no progress."""
 POLL_S = 0.05
 GATHER_S = stretched(90.0)
-"""So long the driver waits for others to be at their points; those that are not yet there die in the next one."""
+"""How long a kill waits for other queries to reach their points. Those that are late wait for the next kill."""
 PLAY_S = LONG_TEST_S
 NODES = 3
 SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}
@@ -48,7 +48,7 @@ REPLICATED = {
 
 
 class MatrixFailed(AssertionError):
-    """What was not right, and where all of it is kept."""
+    """The errors of a run, and the directory with its plans, logs and data."""
 
 
 class Company:
@@ -67,7 +67,7 @@ class Company:
         self.driver: DriverProcess | None = None
         self.drivers = 0
         self._past: list[DriverProcess] = []
-        """Killed, with workers that may live on."""
+        """Processes of killed drivers. Their workers may still run."""
         self._gathering = Stopwatch()
         self._node_down: tuple[int, Story, int] | None = None
         self.log: list[str] = []
@@ -92,20 +92,20 @@ class Company:
             for each in [*self._past, *([self.driver] if self.driver else [])]:
                 stack.callback(each.kill_all)
 
-    # ---- the play
+    # ---- running the plans
 
     def play(self) -> list[Outcome]:
-        """Start, kill and restart until every query has come to its end; what came of each."""
+        """Start, kill and restart the queries until each has finished, and return their outcomes."""
         self.until(lambda: all(each.finished for each in self.stories), "all queries have come to their ends")
         self._start_node()
         self._late_ones_arrive()
         zombies = [pid for each in self.stories for pid in each.woken]
-        # Their output to Spark has no reader: that ends them.
+        # Zombies end when they write to Spark, because nothing reads their output.
         eventually(lambda: not any(map(state_of, zombies)), "zombies have come to their ends")
         return [each.outcome() for each in self.stories]
 
     def until(self, come: Callable[[], object], what: str) -> None:
-        """Let it go on, as it is planned, until this has come."""
+        """Carry the plans on until the condition ``come`` is true."""
         if self.driver is None:
             self.raise_curtain()
         deadline = Deadline(PLAY_S)
@@ -123,10 +123,10 @@ class Company:
             time.sleep(POLL_S)
 
     def raise_curtain(self) -> None:
-        """A driver, and every query that is not finished on it."""
+        """Start a driver, and on it every query that is not finished."""
         self.drivers += 1
         environment = {**self.stage.environment, **sinks.environment(self._directory)}
-        # Who stands at a point of a task stands on a core.
+        # A task that stops at a point occupies a core.
         standing = sum(kill.point.startswith("task.") for each in self.stories for kill in each.plan.kills)
         self.driver = DriverProcess(self._directory / "driver.log", CORES + standing, environment)
         self.driver.until_ready()
@@ -138,7 +138,7 @@ class Company:
         if story.runs == RUNS_MAX:
             raise self._failed(f"{story.name} was started {RUNS_MAX} times:\n{story.errors[-1]}")
         assert self.driver is not None
-        # Where it was caught by a death of others on its way, what was counted counts on.
+        # If a kill of other queries met this one on its way to its point, the count of its steps continues.
         if not self.stage.is_set(story.name):
             self._set_stage(story)
         self.say(f"{story.name}: run {story.runs}, next {story.next_kill}")
@@ -151,7 +151,7 @@ class Company:
             self.stage.set(story.name, kill.point, kill.batch, kill.nth)
 
     def _hear(self) -> None:
-        """What the driver says, and who stands at a point."""
+        """Handle the driver's events, and notice queries that have stopped at their points."""
         assert self.driver is not None
         with contextlib.suppress(queue.Empty):
             while True:
@@ -176,7 +176,7 @@ class Company:
             self._start(story)
 
     def audit(self) -> list[str]:
-        """What is wrong in the broker's files, by the audit; the broker has to be ended."""
+        """The audit's findings in the broker's files. The broker must have stopped."""
         assert self.driver is not None
         self.driver.order(
             audit={"data": str(self._directory / "data"), "out": str(self._directory / "audit")}
@@ -186,14 +186,14 @@ class Company:
             raise self._failed("the driver died while it audited")
         return [str(each) for each in said["violations"]]
 
-    # ---- who dies
+    # ---- kills
 
     def _workers_die(self) -> None:
         for story in self.stories:
             if story.victim != WORKER:
                 continue
             if story.its_moment_has_come:
-                # Who stands somewhere is kept for the death that is planned there.
+                # A process that has stopped at a point stays for the kill that is planned there.
                 standing = {self.stage.standing(each.name) for each in self.stories}
                 workers = self.driver.workers() if self.driver else []
                 free = [each.pid for each in workers if each.pid not in standing]
@@ -205,12 +205,12 @@ class Company:
     def _worker_dies(self, story: Story, pid: int) -> None:
         self._node_dies(story)
         self.say(f"{story.name}: {story.done()}")
-        # The next one may be at what follows from this death.
+        # The next kill may be at a step that results from this one.
         self._set_stage(story)
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """The stories for which the driver dies now: all have arrived at their points, and their time has come."""
+        """The stories for which the driver is killed now: all have stopped at their points, or their moment has come."""
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
         if not there:
@@ -220,7 +220,7 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def driver_dies(self, due: Sequence[Story] = ()) -> None:
-        """For those who are due; it hits all the others where they are. With none due, all of it dies."""
+        """Kill the driver for the stories that are due, and all others where they are. Without ``due``, kill its workers too."""
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:
@@ -239,7 +239,7 @@ class Company:
             elif not each.finished:
                 if each.caught_by_others():
                     self.stage.clear(each.name)
-                # Who stood there for another death stands there no more.
+                # A process that stopped for another kill is gone.
                 if each.standing is not None:
                     signal_to(each.standing, signal.SIGKILL)
                     each.standing = None
@@ -265,7 +265,7 @@ class Company:
     # ---- nodes
 
     def _node_dies(self, story: Story) -> None:
-        """One at a time: two of three are what a write needs."""
+        """Kill a node, unless one is down: writes need two of the three."""
         if not story.plan.node or self._node_down is not None:
             return
         topic = story.output if story.plan.node == "leader" else "__transaction_state"
@@ -277,7 +277,7 @@ class Company:
             self.say(f"{story.name}: node {self._node_down[0]} dies with it")
 
     def _node_comes_back(self) -> None:
-        """Once the story has got on without it."""
+        """Restart the node once the story has made progress without it."""
         if self._node_down is not None:
             _, story, before = self._node_down
             if story.finished or story.written() > before:
@@ -289,7 +289,7 @@ class Company:
             self.say(f"node {self._node_down[0]} is back")
             self._node_down = None
 
-    # ---- what is said
+    # ---- log and errors
 
     def say(self, what: str) -> None:
         self.log.append(f"{time.strftime('%H:%M:%S')} {what}")

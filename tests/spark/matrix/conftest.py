@@ -1,4 +1,4 @@
-"""Drivers need a Java, as sessions do."""
+"""The tests here start drivers, so they need Java."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from odradek.spark.environment import JavaMissing, java
 
 @pytest.fixture(autouse=True)
 def _java(request: pytest.FixtureRequest) -> None:
-    """Without one, what starts drivers is left out, and fails in CI."""
+    """Skip tests that start drivers if there is no Java. In CI they fail instead."""
     if request.node.get_closest_marker("spark") is None:
         return
     try:

@@ -1,10 +1,10 @@
-"""A Spark driver as a process of its own, so that it can be killed: it runs the queries that it is told of.
+"""A Spark driver in its own process, so that it can be killed. It runs the queries that it is ordered to.
 
     python -m tests.spark.matrix.driver CORES JAVA-OPTIONS
 
-Orders come line by line as JSON, and so does what happened: ``{"start": {...}}`` runs a query over all that its input
-topic has, in the background; ``{"event": "ended", "query": ..., "error": ...}`` says how it came to its end. It is over
-when its standard input is.
+Orders and events are lines of JSON: ``{"start": {...}}`` starts a query over all records of its input topic in the
+background, and ``{"event": "ended", "query": ..., "error": ...}`` reports its end. The driver exits at the end of its
+standard input.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 MASTER = "local[{}, 4]"
-"""Tasks that stand at a point of theirs hold a core each; a task is tried four times, as on a cluster."""
+"""A task that stops at a point occupies a core. As on a cluster, a task has four attempts."""
 CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "3",
@@ -42,12 +42,12 @@ def main() -> None:
     for line in sys.stdin:
         order = json.loads(line)
         if "start" in order:
-            # Here and not in its thread: Python's formats are known to the session of this thread alone.
+            # Start it in this thread: Python data sources are registered in this thread's session only.
             query = _start(spark, order["start"])
             threading.Thread(target=_follow, args=(query, order["start"]["query"], say), daemon=True).start()
         if "audit" in order:
             say(event="audited", violations=_violations(spark, **order["audit"]))
-    # Nothing of it is worth an orderly end: what must last is in the checkpoints.
+    # Skip an orderly shutdown: everything that must survive is in the checkpoints.
     os._exit(0)
 
 
@@ -60,7 +60,7 @@ def _violations(spark: SparkSession, data: str, out: str) -> list[str]:
 
 
 class _Voice:
-    """Whole lines, from all threads."""
+    """Writes whole lines to standard output, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -91,7 +91,7 @@ def _follow(query: StreamingQuery, name: str, say: _Voice) -> None:
 
 
 def _short(error: Exception) -> str:
-    """What the sink said, of all that Spark says."""
+    """The error message of the sink, without the rest of Spark's message."""
     lines = str(error).splitlines()
     said = [each.strip() for each in lines if "Error" in each or "odradek" in each]
     return " | ".join([*lines[:1], *said[-2:]])[:600]
@@ -111,7 +111,7 @@ def _rows(spark: SparkSession, what: dict[str, Any]) -> DataFrame:
         rows = rows.option("minPartitions", what["split"])
     found = rows.load().select("key", "value")
     if what["shuffle"]:
-        # Who gets a row depends on the run: its salt.
+        # The task that gets a row depends on the run, because of the salt.
         found = found.repartition(what["shuffle"], F.xxhash64("key", "value", F.lit(what["salt"])))
     return found
 

@@ -1,9 +1,9 @@
-"""What happens to a query, drawn from a seed: who is killed, where, how often, and what has changed when it is back.
+"""Plans, drawn from a seed: which processes of a query are killed, at which points, and what changes in the next run.
 
     python -m tests.spark.matrix.plan 7                 # show the plan of seed 7
-    python -m tests.spark.matrix.plan 7 > plan.json     # keep it
+    python -m tests.spark.matrix.plan 7 > plan.json     # save it
 
-A plan is of one query from an input topic to an output topic; several are carried out side by side (``company.py``).
+A plan is for one query from an input topic to an output topic. Several plans run side by side (``company.py``).
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 
 WORKER, DRIVER, BOTH, ZOMBIE = "worker", "driver", "both", "zombie"
 VICTIMS = (WORKER, DRIVER, BOTH, ZOMBIE)
-"""The Python process that takes the step; the JVM, so that the process is left alone with its next step; all of it; the JVM,
-and the process sleeps until its successors have got on."""
+"""Worker: the Python process that reaches the point. Driver: the JVM, so that the Python process goes on without it. Both.
+Zombie: the JVM, while the Python process sleeps until its successors have made progress."""
 LATE = ("detach", "lose-answer")
 TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 AGAIN = 0.4
@@ -34,26 +34,26 @@ FAULTS = (
     "OffsetFetch group={q} nth=# -> error COORDINATOR_LOAD_IN_PROGRESS",
     "* transactional_id={q}-* every=7 times=# -> error NOT_COORDINATOR",
 )
-"""What the network may do besides; # is drawn."""
+"""Rules for network faults that a plan may add. # stands for a random number."""
 COMMITTING = ("commit.started", "commit.checked", "decision.written")
 MOMENT = "moment"
-"""In place of a point: when so much of the output is written, wherever the processes are."""
+"""Instead of a point: the kill happens when a given share of the output is written, at whatever step the processes are."""
 
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill. With several, each is armed once the one before it was done."""
+    """One kill. Of several kills, each is armed after the one before it."""
 
     point: str
     victim: str
     batch: int = 0
-    """At the first batch from this one on."""
+    """The kill happens in this batch or a later one."""
     nth: int = 1
-    """The so many-th time that the step is taken then, by whichever process."""
+    """The kill happens when a process of the query takes the step for the nth time."""
     written: float = 0.0
-    """Of a moment: the share of the input's number that the output must have at least, aborted records and all."""
+    """For a moment: the number of offsets in the output, as a share of the input's records, including aborted records."""
     sleeps: int = 0
-    """Of a zombie: until so many batches more are written, or all of it is."""
+    """For a zombie: it sleeps until this many further batches are written, or all."""
 
     def __str__(self) -> str:
         where = (
@@ -67,26 +67,26 @@ class Plan:
     seed: int
     kills: tuple[Kill, ...] = ()
     sink: str = "exactly_once"
-    """Or ``stock``, Spark's own."""
+    """``stock`` is Spark's own sink."""
     partitions: int = 3
     records: int = 600
     batches: int = 6
     shuffle: bool = False
-    """Rows are dealt out anew before the sink, in each run in another way."""
+    """Whether rows are repartitioned in front of the sink, differently in each run."""
     split: bool = False
-    """Each run reads with another number of tasks."""
+    """Whether the number of tasks that read differs in each run."""
     node: str = ""
-    """On three nodes: who dies together with the victim, ``leader`` or ``coordinator``, and is back a little later."""
+    """On three nodes: the node that is killed with the victim, ``leader`` or ``coordinator``. It restarts a little later."""
     fault: str = ""
-    """A rule of docs/faults.md from the first run on; {q} is the sink's name, {out} its topic. What it detaches arrives once
-    a batch more is written."""
+    """A rule of docs/faults.md that applies from the first run on. {q} is the sink's name, {out} its topic. Detached
+    requests arrive once one more batch is written."""
 
     @property
     def per_batch(self) -> int:
         return -(-self.records // self.batches)
 
     def tasks(self, run: int) -> int:
-        """How many tasks are to read in this run, where it is split, and to write, where it is shuffled."""
+        """Number of tasks of this run that read, if the input is split, or that write, if rows are shuffled."""
         return (self.partitions + 1, 2, self.partitions + 2)[(self.seed + run) % 3]
 
     def __str__(self) -> str:
@@ -112,19 +112,19 @@ def load(path: Path) -> list[Plan]:
     return [Plan.from_dict(each) for each in json.loads(path.read_text())]
 
 
-# ---- how they are drawn
+# ---- drawing plans
 
 
 def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: Any) -> Plan:
-    """The plan of a seed for a kill at this point; what is not said, the seed decides. The same seed, the same plan.
+    """Draw the plan of a seed for a kill at this point. The seed decides, reproducibly, what the arguments leave open.
 
-    In a calm one nothing else happens: no second death, no fault of the network."""
+    A calm plan has no second kill and no network fault."""
     rng = Random(f"{seed} {point} {victim} {features.get('node', '')}")
     plan = Plan(seed, partitions=rng.choice([2, 3, 4]), shuffle=rng.random() < 0.5, split=rng.random() < 0.5)
     plan = replace(plan, **features)
     kills = [*_before(rng, plan, point), _kill(rng, plan, point, victim, 0.0)]
     if not calm and rng.random() < AGAIN:
-        # What a second death does to what the first one left.
+        # The second kill meets the recovery from the first.
         kills.append(_kill(rng, plan, MOMENT, rng.choice(VICTIMS), kills[-1].written))
     fault = rng.choice(FAULTS).replace("#", str(rng.randint(1, 12)))
     faulty = not calm and rng.random() < FAULTY
@@ -132,7 +132,7 @@ def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: 
 
 
 def _before(rng: Random, plan: Plan, point: str) -> list[Kill]:
-    """Spark gives a batch up when its commit has failed: without that no process comes to these steps."""
+    """A kill that makes the commit of a batch fail: otherwise Spark aborts no batch, and no process reaches these points."""
     if not point.startswith("abort."):
         return []
     return [_kill(rng, plan, rng.choice(COMMITTING), WORKER, 0.0)]
@@ -149,14 +149,14 @@ def _kill(rng: Random, plan: Plan, point: str, victim: str, after: float) -> Kil
 
 
 def at(kill: Kill) -> Kill:
-    """Who plans does not know the batch: there it is counted. What is given up is given up once."""
+    """The kill with the number of steps counted over all batches if the step has no batch number, or once for an abort."""
     if kill.point.startswith("plan."):
         return replace(kill, batch=0, nth=kill.batch + kill.nth)
     return replace(kill, batch=0, nth=1) if kill.point.startswith("abort.") else kill
 
 
 def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> list[Plan]:
-    """One of the matrix: every point with this victim."""
+    """One column of the matrix: every point with this victim."""
     return [draw(seed, point, victim, node=node) for point in points]
 
 
@@ -166,16 +166,16 @@ EACH_NODE = 6
 
 
 def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> list[Plan]:
-    """Plans in which any two values of point, victim, node and features meet. A new seed deals them anew."""
+    """Plans in which any two values of point, victim, node and features occur together. The seed decides which plans."""
     choices = {"point": (*points, MOMENT), "victim": VICTIMS, "node": nodes, **FEATURES}
     return [draw(seed + number, **row) for number, row in enumerate(covering(choices, Random(seed)))]
 
 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
-    """Fewer: any two values of phase, victim and features meet, and the points of a phase take turns. All are calm.
+    """A smaller sample: any two values of phase, victim and features occur together. The points of a phase alternate.
 
-    With each sixth plan a node dies too, the leader and the coordinator in turns. Deaths at a moment are not among them: a
-    process that is caught by the death of others has one."""
+    All plans are calm. In each sixth plan a node is killed too, the leader or the coordinator in turn. There are no kills at
+    a moment: processes that the kill of other queries meets are killed at a random step."""
     rng = Random(seed)
     phases: dict[str, list[str]] = {}
     for point in rng.sample([*points], k=len([*points])):
@@ -191,7 +191,7 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
 
 
 def fewest(plans: Sequence[Plan]) -> list[Plan]:
-    """Some of these plans, so few as a greedy search finds, that have every phase, victim, feature and node of them."""
+    """A small subset of these plans (by greedy search) that contains every phase, victim, feature and node of them."""
     missing = set().union(*map(_features, plans))
     chosen: list[Plan] = []
     while missing:
@@ -210,7 +210,7 @@ Pair = tuple[tuple[str, Any], tuple[str, Any]]
 
 
 def covering(choices: dict[str, Sequence[Any]], rng: Random, tries: int = 30) -> list[dict[str, Any]]:
-    """Rows with one value for each name, so few as a greedy search finds, with every pair of values in some row."""
+    """Rows with one value for each name, in which every pair of values occurs. A greedy search keeps their number small."""
     missing = {((a, x), (b, y)) for a, b in combinations(choices, 2) for x in choices[a] for y in choices[b]}
     rows: list[dict[str, Any]] = []
     while missing:
@@ -222,7 +222,7 @@ def covering(choices: dict[str, Sequence[Any]], rng: Random, tries: int = 30) ->
 
 
 def _row(choices: dict[str, Sequence[Any]], missing: set[Pair], rng: Random) -> dict[str, Any]:
-    """Begins with a pair that is missing; the rest is chance."""
+    """A row that contains a missing pair and otherwise random values."""
     row = {name: rng.choice(list(values)) for name, values in choices.items()}
     row.update(dict(rng.choice(sorted(missing, key=repr))))
     return row

@@ -1,6 +1,6 @@
 """The processes of one driver: the program itself, its JVM, Spark's daemons and the workers that these fork.
 
-All of them share the session of the program, which is how they are known: Spark's daemons make process groups of their own.
+All of them belong to the program's POSIX session, by which they are found: Spark's daemons make their own process groups.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Process:
 
 
 def processes(session: int) -> list[Process]:
-    """The living ones of a session."""
+    """The living processes of a session."""
     found = []
     for pid in of_session(session):
         with contextlib.suppress(psutil.Error):
@@ -48,7 +48,7 @@ def processes(session: int) -> list[Process]:
 
 
 def state_of(pid: int) -> str:
-    """One of ``psutil.STATUS_...``; empty when it is gone."""
+    """The state of a process, one of ``psutil.STATUS_...``; empty if it does not exist."""
     try:
         return psutil.Process(pid).status()
     except psutil.NoSuchProcess:
@@ -56,7 +56,7 @@ def state_of(pid: int) -> str:
 
 
 def signal_to(pid: int, number: signal.Signals) -> bool:
-    """False when it was gone already."""
+    """Send a signal. Returns False if the process does not exist."""
     try:
         os.kill(pid, number)
     except ProcessLookupError:
@@ -65,7 +65,7 @@ def signal_to(pid: int, number: signal.Signals) -> bool:
 
 
 class DriverProcess:
-    """One life of a driver. ``events`` is what it says, as it says it; None in it is its end."""
+    """One driver process. ``events`` is a queue of its events, in which None is its end."""
 
     def __init__(self, log: Path, cores: int, environment: Mapping[str, str]) -> None:
         self._log = log.open("ab")
@@ -91,7 +91,7 @@ class DriverProcess:
         assert self._process.stdout is not None
         with self._process.stdout as stream:
             for line in stream:
-                # Others write to this stream too: Java's own warnings, for one.
+                # The stream also has other lines, such as warnings of the JVM.
                 if line.startswith(b"{"):
                     self.events.put(json.loads(line))
         self.events.put(None)
@@ -109,7 +109,7 @@ class DriverProcess:
             self._process.stdin.write((json.dumps(words) + "\n").encode())
             self._process.stdin.flush()
 
-    # ---- who there is
+    # ---- its processes
 
     def family(self) -> list[Process]:
         return processes(self._process.pid)
@@ -120,19 +120,19 @@ class DriverProcess:
         ]
 
     def workers(self) -> list[Process]:
-        """The Python processes in which planning, tasks and commits happen."""
+        """The Python processes that plan, run tasks and commit."""
         daemons = {each.pid for each in self.daemons()}
         return [each for each in self.family() if each.parent in daemons]
 
     def task_workers(self) -> list[Process]:
-        """Those of tasks, busy or not."""
+        """The Python processes for tasks, busy or idle."""
         return [each for each in self.workers() if each.command.rstrip().endswith("pyspark.worker")]
 
-    # ---- how it ends
+    # ---- its end
 
     def kill(self) -> None:
-        """The JVM and the program die at once; workers go on by themselves, as no process stops them."""
-        # The JVM is to see nothing of what becomes of its daemons, which would take their workers with them.
+        """Kill the JVM and the program at once. Workers continue, because no process stops them."""
+        # Stop the JVM first: it would notice that its daemons die, and kill their workers.
         signal_to(self.jvm, signal.SIGSTOP)
         for each in self.daemons():
             signal_to(each.pid, signal.SIGKILL)
@@ -144,7 +144,7 @@ class DriverProcess:
         )
 
     def kill_all(self) -> None:
-        """Everything of it, stopped or not."""
+        """Kill every process of the driver, including stopped ones."""
 
         def gone() -> bool:
             for each in self.family():
@@ -163,7 +163,7 @@ class DriverProcess:
 
 @contextlib.contextmanager
 def stopped(pid: int) -> Iterator[Callable[[], None]]:
-    """A process that stands still inside, unless it is let go on before."""
+    """Context manager: stop a process with SIGSTOP. It continues at the end, or when the yielded function is called."""
     signal_to(pid, signal.SIGSTOP)
     eventually(lambda: state_of(pid) in (psutil.STATUS_STOPPED, ""), f"{pid} stands still")
     try:

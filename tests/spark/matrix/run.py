@@ -1,8 +1,7 @@
-"""One company from beginning to end, and the verdict; what was not right stays where it is.
+"""Run one company from beginning to end, and check its outcomes.
 
-A company that was not right leaves its directory behind (with ``ODRADEK_MATRIX_KEEP=1`` each does): the plans, to be
-carried out again (``ODRADEK_MATRIX_PLANS``), what happened when, the driver's log, the checkpoints, the broker's log and
-its data.
+If a check fails, the directory of the company is kept (with ``ODRADEK_MATRIX_KEEP=1`` always): the plans, which
+``ODRADEK_MATRIX_PLANS`` runs again, the log of events, the driver's log, the checkpoints, the broker's log and its data.
 """
 
 from __future__ import annotations
@@ -23,8 +22,8 @@ PLANS_VARIABLE = "ODRADEK_MATRIX_PLANS"
 
 
 def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outcome]:
-    """Carry the plans out side by side, and have the files audited in the end. ``MatrixFailed`` with everything about it if
-    something was not right."""
+    """Carry the plans out side by side, and optionally audit the broker's files at the end. Raises ``MatrixFailed`` with all
+    errors."""
     KEPT.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
     outcomes: list[Outcome] = []
@@ -46,7 +45,7 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
         raise MatrixFailed("\n".join([*wrong, f"All of it is kept in {directory}; again: {again}"]))
     if not os.environ.get("ODRADEK_MATRIX_KEEP"):
         shutil.rmtree(directory)
-    # A death of others may do away with the step that was to come: alone, a story has none.
+    # A kill for another query may have made a planned step unnecessary. A story that runs alone meets no such kill.
     return [
         run([each.plan], f"{name}-alone", audited=audited)[0] if each.caught and _unseen(each) else each
         for each in outcomes
@@ -54,23 +53,23 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """What must not be with an exactly-once sink; and kills that were planned at points that no process reached. (A
-    story that was caught by the death of others is played again.)"""
+    """Violations of exactly-once by the sink, and planned kills at points that no process reached. (A story that a kill for
+    another query met is run again instead.)"""
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 
 
 def _unseen(outcome: Outcome) -> bool:
-    """A kill was not carried out. (A moment may pass while others are waited for.)"""
+    """Whether a planned kill was not carried out. (A moment may pass while the company waits for other queries.)"""
     return any(kill.point != MOMENT for kill in outcome.missed)
 
 
 def kept() -> list[Plan]:
-    """The plans that are to be carried out again."""
+    """The saved plans that are to be run again."""
     return load(Path(os.environ[PLANS_VARIABLE]))
 
 
 def summary(outcomes: Sequence[Outcome]) -> str:
-    """Counts, for the log of a long run."""
+    """Counts of runs and kills, for the log of a long run."""
     kills = [kill for each in outcomes for kill in each.kills]
     victims = ", ".join(
         f"{sum(kill.victim == who for kill in kills)} {who}" for who in sorted({k.victim for k in kills})
@@ -83,6 +82,6 @@ def summary(outcomes: Sequence[Outcome]) -> str:
 
 
 def companies(plans: Sequence[Plan], size: int) -> list[list[Plan]]:
-    """So many at a time, those with nodes that die by themselves."""
+    """The plans in groups of at most ``size``. Plans that kill a node form their own groups."""
     kinds = [[each for each in plans if bool(each.node) is many] for many in (False, True)]
     return [kind[at : at + size] for kind in kinds for at in range(0, len(kind), size)]

@@ -1,4 +1,4 @@
-"""What the two sinks are called, and what a driver needs to have them."""
+"""The formats and options of the two sinks, and the environment that a driver needs for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAME_OPTION = "name"
 
 
 def environment(directory: Path) -> dict[str, str]:
-    """For the driver's process; what it leaves behind when it is killed lies in the directory."""
+    """Environment variables for the driver. The files that a killed driver leaves behind are in the directory."""
     temporary = directory / "tmp"
     temporary.mkdir(exist_ok=True)
     return {

@@ -1,12 +1,12 @@
-"""Points of the sink at which a process stops until the test kills it or lets it go on.
+"""Points of the sink at which a process stops until the test kills it or makes it continue.
 
-A directory (``ODRADEK_MATRIX_STAGE``) has a file for each query that the test waits for, which says where. The process
-that gets there takes the file for itself, by renaming it, and stops: SIGSTOP, so that nothing of it goes on behind. With it
-standing there, what dies and when is no matter of luck.
+A directory (``ODRADEK_MATRIX_STAGE``) has a file for each query that the test waits for. The file names the point. The
+process that reaches the point claims the file by renaming it, and stops itself with SIGSTOP, so that none of its threads
+continues. While it is stopped, the test decides which processes are killed, and when.
 
     stage = Stage(directory)
     stage.set("payments", "decided", batch=3)
-    pid = stage.standing("payments")       # None until a process stands there
+    pid = stage.standing("payments")       # None until a process has stopped there
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Stage:
     def environment(self) -> dict[str, str]:
         return {VARIABLE: str(self._directory)}
 
-    # ---- the harness's side
+    # ---- the test's side
 
     def set(self, query: str, point: str, batch: int = 0, nth: int = 1) -> None:
-        """The process that takes this step as the nth of a batch from this one on stops there. The last call counts."""
+        """Stop the process that takes this step for the nth time, in this batch or a later one. Replaces an earlier call."""
         self.clear(query)
         written = self._directory / f"{query}.new"
         written.write_text(json.dumps({"point": point, "batch": batch, "nth": nth}))
         written.rename(self._directory / query)
 
     def is_set(self, query: str) -> bool:
-        """No process has reached it yet."""
+        """Whether a point is set that no process has reached yet."""
         return (self._directory / query).exists()
 
     def clear(self, query: str) -> None:
@@ -52,7 +52,7 @@ class Stage:
         (self._directory / query).unlink(missing_ok=True)
 
     def standing(self, query: str) -> int | None:
-        """The process that stands at its point."""
+        """The id of the process that has stopped at its point, or None."""
         for each in self._directory.glob(f"{query}.at-*"):
             pid = int(each.suffix.removeprefix(".at-"))
             if state_of(pid) in (psutil.STATUS_STOPPED, ""):
@@ -62,7 +62,7 @@ class Stage:
     # ---- the sink's side
 
     def reached(self, query: str, point: str, batch: int | None) -> None:
-        """Called at every point, without a batch where none is known. Returns at once, or when let go on."""
+        """Called at every point, with batch None if it is unknown. Returns at once, or when the process is continued."""
         try:
             set_ = json.loads((self._directory / query).read_text())
         except OSError:
@@ -75,7 +75,7 @@ class Stage:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _count(self, query: str) -> int:
-        """Of this call among those of all processes."""
+        """The number of this call, counted over all processes."""
         file = os.open(self._directory / f"{query}.count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(file, b".")
@@ -85,6 +85,6 @@ class Stage:
 
 
 def here() -> Stage | None:
-    """The stage of this process, if there is one."""
+    """The stage of this process, or None."""
     directory = os.environ.get(VARIABLE)
     return None if directory is None else Stage(Path(directory))

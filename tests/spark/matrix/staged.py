@@ -1,6 +1,6 @@
-"""The exactly-once sink, with each of its processes looking at every point whether it is to stop there.
+"""The exactly-once sink with stage points: each of its processes checks at every point whether it has to stop there.
 
-It is registered beside the sink, as ``odradek.exactly_once.staged``, and is the sink in everything but that.
+It is registered next to the sink, as ``odradek.exactly_once.staged``, and otherwise equals it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Staged(ExactlyOnce):
 
 
 class Watched(DataSourceStreamArrowWriter):
-    """The sink's writer; where it is unpickled, its points are looked at."""
+    """The sink's writer. Unpickling it installs the stage in the process."""
 
     def __init__(self, query: str, writer: DataSourceStreamArrowWriter) -> None:
         self._query = query
@@ -57,6 +57,6 @@ def arrived(query: str, writer: DataSourceStreamArrowWriter) -> Watched:
 
 
 def watch(query: str) -> None:
-    """From here on this process works for this query."""
+    """Report the points that this process reaches from now on as points of this query."""
     here = stage.here()
     points.watcher = None if here is None else partial(here.reached, query)

@@ -1,4 +1,4 @@
-"""One plan under way: its topics, its query's runs, who died for it, and what came of it."""
+"""A story: one plan being carried out, with its topics, the runs of its query, its kills and its outcome."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Outcome:
     kills: tuple[Kill, ...]
     caught: int
     missed: tuple[Kill, ...]
-    """Kills that it never came to."""
+    """Planned kills that were not carried out."""
     written: int
-    """Offsets of its output, aborted records and markers among them."""
+    """Number of offsets of the output, including aborted records and markers."""
 
     def __str__(self) -> str:
         v = self.verdict
@@ -51,17 +51,17 @@ class Story:
     runs: int = 0
     killed: list[Kill] = field(default_factory=list)
     caught: int = 0
-    """How often a death that was meant for others hit it too."""
+    """How often a kill for other queries met this one."""
     finished: bool = False
     errors: list[str] = field(default_factory=list)
     standing: int | None = None
-    """The process that stands at the point of the next kill."""
+    """The process that has stopped at the point of the next kill."""
     asleep: list[tuple[int, int]] = field(default_factory=list)
-    """Zombies, and how many offsets there are to be before they wake."""
+    """Zombies, each with the number of output offsets at which it wakes."""
     woken: list[int] = field(default_factory=list)
     fault: Rule | None = None
     late_at: int = 0
-    """What the fault holds back arrives when there are so many offsets."""
+    """Number of output offsets at which the requests that the fault detached arrive."""
 
     @property
     def input(self) -> str:
@@ -71,7 +71,7 @@ class Story:
     def output(self) -> str:
         return f"{self.name}-out"
 
-    # ---- what comes next
+    # ---- the next kill
 
     @property
     def next_kill(self) -> Kill | None:
@@ -88,7 +88,7 @@ class Story:
 
     @property
     def waits_for_the_driver(self) -> bool:
-        """Its next kill is one of the driver at a point that it will come to."""
+        """Whether its next kill is a kill of the driver at a point that it has still to reach."""
         return self.victim not in ("", WORKER) and not self.waits_for_a_moment
 
     @property
@@ -104,7 +104,7 @@ class Story:
         return written(self.admin, self.output, self.plan.partitions)
 
     def done(self) -> Kill:
-        """Its next kill has been carried out."""
+        """Record that its next kill was carried out."""
         kill = self.next_kill
         assert kill is not None
         self.killed.append(kill)
@@ -112,9 +112,9 @@ class Story:
         return kill
 
     def caught_by_others(self) -> bool:
-        """It dies where it is, of a death that was meant for others; whether its stage has to be set anew.
+        """Record that a kill for other queries met this one. Returns whether its point has to be set again.
 
-        What is to happen while a batch is given up does not come by any more: the reason to give it up has to come again."""
+        The kill also ends an abort that was under way, and with it the planned step: the commit has to fail again first."""
         self.caught += 1
         kill = self.next_kill
         if kill is None or not kill.point.startswith("abort.") or not self.killed:
@@ -128,7 +128,7 @@ class Story:
         self.asleep.append((pid, self.written() + kill.sleeps * self.plan.per_batch))
 
     def wake(self) -> list[int]:
-        """Those whose time has come."""
+        """Wake and return the zombies whose time has come."""
         if not self.asleep:
             return []
         now = self.written()
@@ -146,7 +146,7 @@ class Story:
             self.fault = faults.add(self.plan.fault.format(q=self.name, out=self.output))
 
     def late(self) -> int:
-        """How many requests arrive now that were kept back a batch ago."""
+        """Deliver the requests that were detached a batch ago, and return their number."""
         if self.fault is None or not self.fault.held:
             return 0
         now = self.written()
@@ -159,7 +159,7 @@ class Story:
     # ---- its query
 
     def query(self, checkpoint: str) -> dict[str, Any]:
-        """For the driver. What changes from run to run changes here."""
+        """The order that starts the query on the driver. Everything that changes from run to run changes here."""
         tasks = self.plan.tasks(self.runs)
         own = {"kafka.bootstrap.servers": self.servers, "topic": self.output}
         return {
@@ -177,14 +177,14 @@ class Story:
 
     def outcome(self) -> Outcome:
         found = look(self.servers, self.output)
-        # A partition that several tasks share, or rows that are dealt out anew, have no order to keep.
+        # Rows of a key have no order if several tasks read one partition, or if rows are repartitioned.
         verdict = judge(self.sent, found, in_order=not (self.plan.shuffle or self.plan.split))
         missed = self.plan.kills[len(self.killed) :]
         return Outcome(self.plan, verdict, self.runs, tuple(self.killed), self.caught, missed, found.written)
 
 
 def prepare(plan: Plan, name: str, servers: str, admin: AdminClient, replicas: int) -> Story:
-    """Its topics, and all of its input: each key has its numbers, in order."""
+    """Create the topics of a plan and write all of its input: a sequence of numbers for each key."""
     sent = [(b"k%d" % (number % KEYS), b"%d" % (number // KEYS)) for number in range(plan.records)]
     story = Story(plan, name, servers, admin, sent)
     topics = [NewTopic(each, plan.partitions, replicas) for each in (story.input, story.output)]

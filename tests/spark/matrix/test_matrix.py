@@ -1,8 +1,8 @@
-"""The crash matrix: whatever process dies at whatever step, a read_committed reader finds each record once.
+"""The crash matrix: a read_committed reader finds each record once, whichever process is killed at whichever step.
 
 ODRADEK_MATRIX_SEEDS=5 pytest -m slow tests/spark/matrix                # more seeds than three
 ODRADEK_MATRIX_POINTS='decision.*' pytest -m slow tests/spark/matrix    # some of the points
-ODRADEK_MATRIX_PLANS=plans.json pytest -m slow tests/spark/matrix       # what was kept, again
+ODRADEK_MATRIX_PLANS=plans.json pytest -m slow tests/spark/matrix       # saved plans again
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ pytestmark = pytest.mark.spark_apart
 SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
 CHOSEN = [each for each in (*POINTS, MOMENT) if fnmatch(each, os.environ.get("ODRADEK_MATRIX_POINTS", "*"))]
 SIDE_BY_SIDE = 16
-"""Stories in one company: each is a driver's thread and up to five Python processes."""
+"""Stories in one company. Each occupies a thread of the driver and up to five Python processes."""
 
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
-    """Every phase, victim and feature, in one company of three nodes, two of which die too."""
+    """The sample has every phase, victim and feature, on three nodes. In two stories a node is killed too."""
     print(summary(run(fewest(sample(1, POINTS)), "sample")))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_whatever_dies_together():
-    """Any two of phase, victim and features meet."""
+    """Any two values of phase, victim and features occur together."""
     print(summary(run(sample(1, POINTS), "pairs")))
 
 
@@ -50,7 +50,7 @@ def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_ar
 @pytest.mark.parametrize("node", ["", *NODES])
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_the_whole_matrix(victim: str, node: str, seed: int):
-    """Every point of the sink, and a moment at random."""
+    """The matrix has every point of the sink, and a random moment."""
     plans = column(CHOSEN, seed, victim, node)
     name = f"{seed}-{victim}-{node or 'single'}"
     print(

@@ -1,4 +1,4 @@
-"""What is drawn is drawn again by the same seed, is kept as it is, and leaves no pair out."""
+"""Plans: a seed always draws the same plan, plans survive saving, and samples contain every pair of values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_is_said_is_not_drawn():
 
 
 def test_a_kill_is_drawn_where_it_can_happen():
-    """A step is taken once for each batch at least: its second time is in the last but one at the latest."""
+    """Each batch takes a step at least once, so a second time occurs in the last batch but one at the latest."""
     for plan in some_plans():
         for kill in plan.kills:
             assert kill.batch + kill.nth <= plan.batches

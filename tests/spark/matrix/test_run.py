@@ -1,4 +1,4 @@
-"""Each kill that was planned is carried out: with the others, or by itself where a death of theirs has done away with it."""
+"""Each planned kill is carried out: in the company, or alone if a kill for another query has made its step unnecessary."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CLEAN = Verdict(0, 0, 0, 0, ())
 
 
 class Played:
-    """A company whose outcomes are known; it says what it was to play."""
+    """A fake company with given outcomes, which records the plans that it was to run."""
 
     def __init__(self, *played: list[Outcome]) -> None:
         self.outcomes = list(played)

@@ -1,4 +1,4 @@
-"""A process stops where it is told to, once, whichever of them comes to it; and the family of a process is found."""
+"""The stage stops the first process that reaches a point, once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ for line in sys.stdin:
 
 @contextmanager
 def actor(stage: Stage) -> Iterator[subprocess.Popen[str]]:
-    """A process that comes to the points which it is told."""
+    """A process that reports the points that it reads from standard input as reached."""
     process = subprocess.Popen(
         [sys.executable, "-c", STEPS],
         stdin=subprocess.PIPE,
@@ -75,7 +75,7 @@ def test_a_process_stops_at_its_point_and_goes_on_when_it_is_let(tmp_path: Path)
         assert state_of(process.pid) == psutil.STATUS_STOPPED
         signal_to(process.pid, signal.SIGCONT)
         assert went_on(process)
-        # It was once.
+        # A point stops only one process.
         goes(process, "q", "decided", 4)
         assert went_on(process)
 

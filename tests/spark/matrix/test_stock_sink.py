@@ -1,4 +1,4 @@
-"""Spark's own sink in the same harness: it loses nothing, and writes again what it had written when it died."""
+"""Spark's own sink in the same harness: it loses no record, and writes the records of an interrupted batch twice."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark_apart, pytest.mark.slow, pytest.mark.timeout(LON
 
 
 def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path: Path):
-    """A task has written, and waits for one of its answers: its batch cannot be in Spark's commit log."""
+    """The task has written, and waits for one of its responses: so its batch cannot be in Spark's commit log."""
     plan = Plan(1, sink=STOCK)
     with Company([plan], tmp_path) as company:
         (story,) = company.stories

@@ -1,4 +1,4 @@
-"""What is wrong with an output is seen, each kind by itself."""
+"""The verdict detects each kind of error in an output."""
 
 from __future__ import annotations
 

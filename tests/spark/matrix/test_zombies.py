@@ -1,4 +1,4 @@
-"""Who was given up and still acts: an attempt whose request comes when another has reported, a driver that wakes up."""
+"""Outdated processes do no harm: an attempt whose request arrives after its successor's report, a driver that wakes up."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SMALL = {"batches": 3, "records": 120, "partitions": 2}
 
 
 def epochs(company: Company, name: str) -> dict[str, int]:
-    """Of the ids that attempts of the first task have initialised for the first plan."""
+    """Epochs of the transactional ids that attempts of the first task have initialised for the first plan."""
     ids = company.broker.transactions.list()
     return {
         each.transactional_id: each.producer_epoch
@@ -30,9 +30,9 @@ def epochs(company: Company, name: str) -> dict[str, int]:
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
-    """Once right before the decision, when all reports have been checked, and once right after it.
+    """The request arrives right before the decision, when all reports have been checked, and in a second query right after.
 
-    The first attempt of each task 0 dies, with its first InitProducerId on the way; a second one takes its place."""
+    The first attempt of each task 0 is killed while its first InitProducerId is in flight. A second attempt replaces it."""
     before, after = Plan(1, **SMALL), Plan(2, **SMALL)
     with Company([before, after], tmp_path) as company:
         names = [each.name for each in company.stories]
@@ -63,7 +63,7 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
-    """Right before its decision, when another has decided this batch and the next, or all; after it; while planning."""
+    """It wakes right before its decision, when others have decided this batch and later ones, after it, or while planning."""
     points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")
     plans = [
         Plan(

@@ -1,4 +1,4 @@
-"""What is in a topic compared with what belongs there. Pure but for ``look``."""
+"""Compare the content of a topic with the expected content. Only ``look`` does I/O."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.support.deadlines import HANG_S
 
 Row = tuple[bytes, bytes]
 ATTEMPT_S = stretched(2.0)
-"""A leader that has died is waited for no longer."""
+"""How long reading waits for a new leader."""
 MOVED = (
-    # librdkafka's word for: at this moment none of them has a leader.
+    # librdkafka's code for: none of the partitions has a leader at this moment.
     KafkaError._NOENT,
     KafkaError.OFFSET_NOT_AVAILABLE,
     KafkaError.LEADER_NOT_AVAILABLE,
@@ -33,14 +33,14 @@ MOVED = (
 
 @dataclass(frozen=True)
 class Found:
-    """An output topic after its query has come to its end."""
+    """The content of an output topic after its query has finished."""
 
     rows: tuple[Row, ...]
-    """Of a read_committed reader: partition after partition, in order of their offsets."""
+    """Rows that a read_committed reader sees, partition by partition, in offset order."""
     open: Mapping[int, tuple[int, int]]
-    """Last stable offset and high watermark of each partition where they differ: a transaction is open there."""
+    """(last stable offset, high watermark) of each partition where they differ: it has an open transaction."""
     written: int
-    """Offsets in all: records, aborted ones and markers."""
+    """Number of offsets: records, aborted records and markers."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Verdict:
     duplicated: int
     unexpected: int
     reordered: int
-    """Of a key's records, how many come before one that was written before them."""
+    """Number of records that come before a record of the same key that was written earlier."""
     complaints: tuple[str, ...]
 
 
 def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdict:
-    """Per key, each value exactly once; nothing that was not sent; nothing open."""
+    """Check that each value of each key occurs exactly once, with nothing unexpected and no open transaction."""
     wanted, got = _by_key(sent), _by_key(found.rows)
     lost = {key: Counter(values) - Counter(got.get(key, ())) for key, values in wanted.items()}
     more = {key: Counter(values) - Counter(wanted.get(key, ())) for key, values in got.items()}
@@ -113,11 +113,11 @@ def _said(what: str, kinds: Mapping[bytes, Counter[bytes]]) -> list[str]:
     return [f"{what}: {sum(values.total() for values in wrong.values())} of {len(wrong)} keys ({some})"]
 
 
-# ---- the only part with a broker
+# ---- with a broker
 
 
 def look(bootstrap_servers: str, topic: str) -> Found:
-    """Read it to its end as read_committed, and see whether anything is open."""
+    """Read the topic to its end with read_committed, and find open transactions."""
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap_servers})
     partitions = sorted(admin.list_topics(topic, timeout=HANG_S).topics[topic].partitions)
     ends = _ends(admin, topic, partitions, IsolationLevel.READ_UNCOMMITTED)
@@ -139,7 +139,7 @@ def _ends(admin: AdminClient, topic: str, partitions: Iterable[int], level: Isol
         except KafkaException as error:
             if error.args[0].code() not in MOVED:
                 raise
-            # It asks the leaders that it knows of, and learns of others by this.
+            # The admin client asks the leaders in its cache. Listing the topic updates the cache.
             admin.list_topics(topic, timeout=HANG_S)
             return None
 
@@ -147,7 +147,7 @@ def _ends(admin: AdminClient, topic: str, partitions: Iterable[int], level: Isol
 
 
 def written(admin: AdminClient, topic: str, partitions: int) -> int:
-    """How many offsets a topic has, whatever became of them."""
+    """Number of offsets of a topic, committed or not."""
     return sum(_ends(admin, topic, range(partitions), IsolationLevel.READ_UNCOMMITTED).values())
 
 
@@ -169,7 +169,7 @@ def _read(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> tuple[
         for message in consumer.consume(1000, 0.05):
             if message.error() is None:
                 rows[message.partition()].append((message.key(), message.value()))
-        # Positions pass the markers too, which no record shows.
+        # Positions also pass markers, which are not visible as records.
         return all(each.offset >= ends[each.partition] for each in consumer.position(consumer.assignment()))
 
     try:

@@ -1,4 +1,4 @@
-"""`odradek spark`: what the options mean, and what is said when something is missing."""
+"""The options of `odradek spark`, and its errors for missing requirements."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, bool]]:
-    """The runs that were asked for; none takes place."""
+    """The runs that the command asks for. They are recorded and not carried out."""
     asked: list[tuple[Settings, bool]] = []
 
     def run(settings: Settings, keep: bool) -> int:

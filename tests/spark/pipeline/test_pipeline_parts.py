@@ -1,4 +1,4 @@
-"""The parts of the pipeline that need neither Spark nor a broker: the data, the plan, the verdict, the end."""
+"""The parts of the pipeline that need neither Spark nor a broker: the data, the plan of kills, the verdict, the end."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ def row(origin: str, flights: int) -> Row:
 def test_no_flight_is_told_so_late_that_its_watermark_has_passed():
     most = disorder(told())
     assert len(told()) == 336_776
-    # In whatever partition it is: a part of what is in order is in order.
+    # This holds for every partition: a subsequence is not more out of order than the whole sequence.
     assert most < WATERMARK_DELAY
-    # And it is out of order at all.
+    # The flights are out of order.
     assert most.total_seconds() > 3600
 
 
@@ -154,7 +154,7 @@ def test_a_query_is_over_when_a_batch_behind_the_last_window_is_done(tmp_path: P
     assert is_over(tmp_path)
 
 
-# A driver whose only child is a daemon that forks two workers, as Spark's does.
+# A driver whose only child is a daemon that forks two workers, like Spark's daemon.
 DAEMON = """
 import os, time
 os.fork() and os.fork()
@@ -181,7 +181,7 @@ def test_spark_s_python_workers_are_found_below_their_own_driver_only(tmp_path: 
 
 
 class Ended:
-    """A program that has ended, however often it is started."""
+    """A fake program that has always ended, however often it is started."""
 
     name = "job"
     pid = 0

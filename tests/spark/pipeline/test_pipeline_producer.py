@@ -1,4 +1,4 @@
-"""The producer of the pipeline, killed inside its transactions: what is told is told once, in order, to its end."""
+"""The pipeline's producer, killed inside its transactions, writes every flight once and in order."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PARTITIONS = 3
 
 
 class Watched:
-    """A producer that is killed when it begins the transaction of one of these flights, each once."""
+    """A producer that is killed once for each of these flights, when it begins the flight's transaction."""
 
     def __init__(self, bootstrap: str, directory: Path, kill_at: list[int]) -> None:
         self.kill_at = kill_at
@@ -54,10 +54,9 @@ def test_a_producer_that_is_killed_tells_every_flight_once_in_order(
     broker = start_broker(topics=[f"{TOPIC}:{PARTITIONS}"])
     producer = Watched(broker.bootstrap, tmp_path, kill_at=[7000])
     try:
-        # The first may begin the transaction of flight 7000, and no later one: however late the kill comes, it finds the
-        # producer at work.
+        # Flight 7000 is in the last transaction that the first producer may begin, so even a late kill finds it running.
         assert [producer.run(until) for until in (7001, FLIGHTS + 1)] == [-9, 0]
-        # Said again by one that finds everything told: nothing.
+        # A further producer finds every flight written, and writes nothing.
         assert producer.run(FLIGHTS + 1) == 0
     finally:
         producer.program.kill()

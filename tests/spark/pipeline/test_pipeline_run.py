@@ -1,4 +1,4 @@
-"""The pipeline as a whole on a part of the flights, with a driver killed inside a decided batch, audited in the end."""
+"""The whole pipeline on a part of the flights, with a driver killed inside a decided batch, and an audit at the end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.spark.archive import java_options
 from tests.support import kafka_oracle
 from tests.support.deadlines import LONG_TEST_S
 
-# A minute each where nothing else runs; Spark starts three times.
+# Each test takes a minute on an idle machine, because Spark starts three times.
 pytestmark = [pytest.mark.spark, pytest.mark.more, pytest.mark.timeout(LONG_TEST_S)]
 
 FLIGHTS = 12_000

@@ -1,4 +1,4 @@
-"""No flight is late: one partition is far ahead of the other in time, and yet every flight of the other counts."""
+"""The watermark drops no flight although one partition is far ahead of the other in event time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.spark
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark" / "pipeline.md"
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 AHEAD, BEHIND = 6, 24
-"""Flights of a partition that goes by months, and of one that goes by hours: equal shares of them lie months apart."""
+"""Flights of a partition that advances by months, and of one that advances by hours, so equal offsets lie months apart."""
 
 
 def flight(scheduled: datetime, row: int) -> str:
@@ -43,7 +43,7 @@ def skewed(kafka: Kafka) -> str:
 
 
 def run(told: DataFrame, checkpoint: Path) -> tuple[int, int]:
-    """(flights that counted, flights that were late) of a query that reads all there is."""
+    """Run a query over all records, and return (flights counted, flights dropped as late)."""
     counted: list[int] = []
     query = (
         told.groupBy(job.hour_of(), "origin")
@@ -82,6 +82,6 @@ def test_one_watermark_for_a_whole_topic_would_lose_flights(
 ):
     told = job.stream(spark, kafka.bootstrap_servers, {"subscribe": skewed}, per_batch=8)
     counted, late = run(told, tmp_path)
-    # Rows are put together before they are dropped: late ones are counted by groups.
+    # Spark aggregates rows before it drops late ones, so it counts late groups and not flights.
     assert counted < AHEAD + BEHIND
     assert late > 0

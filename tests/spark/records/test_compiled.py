@@ -1,4 +1,4 @@
-"""Where compiled code is kept when numba itself finds no place, as in an image whose packages belong to another user."""
+"""The cache of compiled code if numba finds no writable directory, as in an image whose packages belong to another user."""
 
 import os
 import subprocess
@@ -13,7 +13,7 @@ import numba, numpy as np
 _murmur2(np.frombuffer(b"key", np.uint8), 0, 3)
 print(sum(_murmur2.stats.cache_hits.values()), numba.config.CACHE_DIR == "")
 """
-# No place but one that is named: neither beside the module nor in the user's cache.
+# Numba can write neither next to the module nor to the user's cache directory, only to a directory that is configured.
 NOWHERE = {"NUMBA_CACHE_LOCATOR_CLASSES": "UserProvidedCacheLocator", "NUMBA_CACHE_DIR": ""}
 
 

@@ -1,4 +1,4 @@
-"""Heads, codecs and fields of batches, one by one; the tables that are made of them are judged in tests/spark/segments."""
+"""Batch headers, codecs and record fields one by one. tests/spark/segments tests the tables that are made of them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def body(data: bytes, records: int) -> tuple[Bytes, decode.Fields, list[int]]:
 
 
 def test_crcs_of_batches_of_all_sizes():
-    """Small ones are computed here, large ones by the library."""
+    """Our code computes the CRC of small batches, the library that of large ones."""
     rng = random.Random(1)
     sizes = [*range(40), 940, 950, 960, 970, 5000]
     batches = [

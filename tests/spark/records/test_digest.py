@@ -1,4 +1,4 @@
-"""The sum of rows: the same for the same rows in any order and in any pieces, another for any other rows."""
+"""The digest of rows: equal rows give the same digest in any order and any chunks, and different rows give another."""
 
 import pyarrow as pa
 import pytest
@@ -83,7 +83,7 @@ def test_slices_and_layouts_do_not_matter():
 
 
 def test_the_sum_is_the_same_in_each_version_and_on_each_machine():
-    """It stands in decision records."""
+    """Decision records contain the digest."""
     assert name_hash("out") == 0xE248E0C20BD470DA
     assert (
         total([("out", 3, b"key", b"a value of 18 byte", [("h", b"1"), ("i", None)])]) == 0x6C3CD62048EDCA4F

@@ -1,4 +1,4 @@
-"""Damage becomes rows with an error: nothing crashes, nothing hangs, and no batch that is whole is lost or changed."""
+"""Damage becomes rows with an error: the reader neither crashes nor hangs, and loses or changes no intact batch."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ GOOD = (batch(0), batch(3, compression=3, producer_id=7, producer_epoch=1, base_
 
 
 def seen(directory: Path, **options: str) -> tuple[list[int], list[tuple[int, str]]]:
-    """Offsets of the records, and positions with their errors, which the table of batches has to give as well."""
+    """Offsets of the records, and positions with their errors, which must be the same in the table of batches."""
     rows = plain(read(directory, **options))
     errors = [(row["position"], row["error"]) for row in rows if row["error"]]
     assert all(
@@ -120,7 +120,7 @@ def test_old_formats_are_one_row_that_says_so(tmp_path: Path, magic: int):
 
 
 def test_a_wrong_base_offset_is_found_by_its_neighbours(tmp_path: Path):
-    """It lies outside the CRC."""
+    """The CRC does not cover the base offset."""
     low = GOOD[1][:8].replace(b"\3", b"\1") + GOOD[1][8:]
     segment(tmp_path / "low-0", log_of(GOOD[0], low, GOOD[2]))
     high = (1 << 20).to_bytes(8, "big") + GOOD[1][8:]
@@ -144,7 +144,7 @@ def test_offsets_that_belong_to_the_next_segment_are_damage(tmp_path: Path):
 
 
 def sealed(one: bytes) -> bytes:
-    """With the CRC that its bytes have now."""
+    """The batch with a CRC that matches its present bytes."""
     return one[:17] + judge.crc32c(one[21:]).to_bytes(4, "big") + one[21:]
 
 
@@ -234,7 +234,7 @@ def test_a_filter_on_what_damage_does_not_have_leaves_it_out(tmp_path: Path):
 
 
 def whole_batches(original: bytes, damaged: bytes) -> dict[int, tuple[int, int]]:
-    """Positions of the batches that damage did not touch, with their base offsets and sizes."""
+    """Positions of the batches that the damage did not touch, with their base offsets and sizes."""
     return {
         one.start: (one.base_offset, one.size)
         for one in judge.batches(original)
@@ -249,7 +249,7 @@ MANY = log_of(
 
 
 def test_what_a_wrong_length_passes_over_is_told_in_bytes(tmp_path: Path):
-    """It leads into the middle of a batch, and to bytes there that look like a message of an old format."""
+    """The wrong length leads into the middle of a batch, to bytes that look like a message of an old format."""
     damaged = bytearray(MANY)
     damaged[236] ^= 1
     segment(tmp_path / TOPIC, bytes(damaged))
@@ -274,15 +274,15 @@ def test_flipped_and_cut_bytes(tmp_path_factory: pytest.TempPathFactory, data: s
     read_ones = {row["position"]: row for row in rows if row["error"] is None}
     errors = [row for row in rows if row["error"]]
     intact = whole_batches(MANY, bytes(damaged))
-    # Whatever is read stood there before, but for the leader epoch, which nothing protects, and for the base offset,
-    # which only a sound batch behind it can tell to be wrong.
+    # Every record that is read is original, except for the leader epoch, which no CRC protects, and the base offset, which
+    # only an intact batch behind it can prove wrong.
     known = {one.start: one for one in judge.batches(MANY)}
     for position, row in read_ones.items():
         assert row["producer_id"] == known[position].producer_id
         if flips <= 1 and position < max(read_ones):
             assert row["base_offset"] == known[position].base_offset
     assert errors or len(read_ones) == len(known) or len(damaged) in known
-    # What is whole is read, unless an error says that its bytes were not: a length may be wrong, too.
+    # Every intact batch is read, unless an error reports that its bytes were skipped: a length may be wrong too.
     passed_over = [
         range(row["position"], row["position"] + int(bytes_))
         for row in errors
@@ -347,7 +347,7 @@ def test_any_body_behind_a_right_crc_is_read_without_a_crash(
     assert found == (judged if rising else [])
 
 
-# ---- pieces
+# ---- chunks and splits
 
 
 def test_a_small_chunk_reads_what_a_large_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

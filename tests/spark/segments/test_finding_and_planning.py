@@ -1,4 +1,4 @@
-"""Which files a path means, what a task reads, and what becomes of segments that a broker works on meanwhile."""
+"""The files that a path selects, the tasks that read them, and segments that a running broker changes meanwhile."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def topics(directory: Path | str, **options: str) -> set[tuple[str, str, int]]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory of three nodes, with all that can lie in one."""
+    """A data directory of three nodes, with every kind of file and directory that can be in one."""
     root = tmp_path / "data"
     for node in ("node-1", "node-2", "node-3"):
         home = root / node
@@ -197,7 +197,7 @@ def test_what_is_not_judged_exactly_goes_back_to_spark(data: Path, filter_: spar
 
 
 def test_a_reader_takes_no_filters_unless_it_is_told_to(data: Path):
-    """Spark shares what one query pushed with all that follow on the same DataFrame."""
+    """Spark keeps the filters that one query pushed for all later queries on the same DataFrame."""
     source = Segments({"path": str(data)})
     reader = source.reader(source.schema())
     assert type(reader).pushFilters is spark.DataSourceReader.pushFilters
@@ -262,11 +262,11 @@ def test_the_option_filter_chooses_rows(data: Path):
     assert [(row["topic"], row["log_dir"]) for row in both] == [("orders", str(data / "node-2"))]
 
 
-# ---- a broker is at work
+# ---- while a broker is running
 
 
 def rows_after(directory: Path, change: Any, **given: str) -> list[int]:
-    """Offsets that are read when ``change`` happens between planning and reading."""
+    """The offsets that are read when ``change`` runs between planning and reading."""
     source = Segments({"path": str(directory), **given})
     reader = source.reader(source.schema())
     planned = reader.partitions()

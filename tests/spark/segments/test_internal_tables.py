@@ -1,4 +1,4 @@
-"""Keys and values of the coordinators' topics, judged by Kafka's own classes and by the broker's readers."""
+"""Decoded keys and values of the coordinators' topics, compared with Kafka's own classes and the broker's readers."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def snake(name: str) -> str:
 
 
 def as_kafka_says_it(value: Any) -> Any:
-    """Names as ours are, bytes and ids as its JSON has them."""
+    """The value with our field names, and with bytes and ids as in Kafka's JSON."""
     if isinstance(value, dict):
         return {snake(name): as_kafka_says_it(part) for name, part in value.items()}
     return [as_kafka_says_it(part) for part in value] if isinstance(value, list) else value
 
 
 def as_json(value: Any, said: Any) -> Any:
-    """A value of ours as Kafka's JSON would have it: only the fields that it has, since it leaves defaults out."""
+    """Our value in the form of Kafka's JSON, with only the fields that it contains, since it omits defaults."""
     if isinstance(value, dict):
         assert set(said) <= set(value)
         left_out = {name: part for name, part in value.items() if name not in said}
@@ -89,7 +89,7 @@ def test_any_bytes_are_a_record_or_malformed(case: dict[str, Any], data: st.Data
     try:
         decode(case["topic"], bytes(key), bytes(value))
     except Malformed as error:
-        assert str(error)  # noqa: PT017 - either way is right, and nothing else may be raised
+        assert str(error)  # noqa: PT017 - both outcomes are correct, and no other exception may be raised
 
 
 # ---- the tables

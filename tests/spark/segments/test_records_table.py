@@ -1,4 +1,4 @@
-"""The table of records is judged row by row by the broker's own reader, on what Kafka wrote and on batches of all kinds."""
+"""The table of records equals the result of the broker's own reader, row by row, on Kafka's logs and generated batches."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ RECORDS = st.lists(
 
 @st.composite
 def a_log(draw: st.DrawFn) -> bytes:
-    """Batches as brokers keep them: gaps between offsets, records taken out of batches, batches without records."""
+    """Batches as logs contain them: gaps between offsets, records removed by compaction, empty batches."""
     log, offset = [], draw(st.sampled_from([0, 7, 2**30]))
     for records in draw(st.lists(RECORDS, max_size=6)):
         one = judge.build_batch(
@@ -179,7 +179,7 @@ def test_filters_give_the_rows_that_meet_them(
 
 
 def test_aiokafka_reads_the_same_records(directory: Path):
-    """A third opinion, by code that shares nothing with either reader. It leaves nothing out but what it cannot say."""
+    """aiokafka shares no code with either reader. The comparison omits only what aiokafka does not return."""
     for log in sorted(directory.glob("*/*.log")):
         if not is_data(log) or not log.stat().st_size:
             continue

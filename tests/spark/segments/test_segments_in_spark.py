@@ -1,4 +1,4 @@
-"""Segment files through SQL: what only a session can show. Everything else about them is judged without one."""
+"""Segment files queried with SQL: the behaviour that only a session can show. The other tests need no session."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_filters_reach_the_reader_and_give_what_spark_alone_gives(spark: SparkSe
 
 
 def test_one_data_frame_serves_many_queries(spark: SparkSession, directory: Path):
-    """With ``pushdown`` it would not: Spark keeps what the first has pushed."""
+    """With ``pushdown`` it would not: Spark keeps the filters that the first query has pushed."""
     records = load(spark, directory, "records", columns=COLUMNS)
     few, all_of_them = records.where("topic = 'flow'").count(), records.count()
     assert 0 < few < all_of_them == len(read(directory, columns="offset"))
@@ -97,7 +97,7 @@ def test_damage_is_found_by_a_query(spark: SparkSession, tmp_path: Path):
 
 
 def test_the_worked_queries_of_the_page(spark: SparkSession, directory: Path):
-    """docs/spark/segments.md: each block of SQL runs, over views as the page makes them."""
+    """Each block of SQL in docs/spark/segments.md runs, over views that are defined as on the page."""
     page = (Path(__file__).parents[3] / "docs" / "spark" / "segments.md").read_text("utf-8")
     for table in ("records", "batches", "transaction_state", "offsets"):
         load(spark, directory, table).createOrReplaceTempView(table)

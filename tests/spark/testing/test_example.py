@@ -1,4 +1,4 @@
-"""The suite to copy, examples/spark: in this session what is quick of it."""
+"""The fast tests of the suite to copy, examples/spark, in this pytest session."""
 
 import importlib
 import sys
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
-# As pytest does it where the suite is run by itself.
+# pytest adds this path when it runs the suite by itself.
 sys.path.append(str(EXAMPLE))
 _suite = importlib.import_module("test_invoices")
 

@@ -1,4 +1,4 @@
-"""The suite to copy, examples/spark, as a person runs it."""
+"""The suite to copy, examples/spark, run by its own pytest as a user runs it."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.spark_apart, pytest.mark.more]
 
 def test_the_suite_passes_by_itself(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
-    # One of the steps at which the driver dies: each is two Sparks more.
+    # Run only one of the steps at which the driver is killed: each starts Spark twice.
     command += ["--basetemp", str(tmp_path / "temporary"), "-k", "not task.flushed"]
     ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=TEST_S, check=False)
     assert ended.returncode == 0, ended.stdout + ended.stderr

@@ -1,4 +1,4 @@
-"""The kit without Spark: what a test wants of Kafka, and drivers that die where it was said."""
+"""The test kit without Spark: records and topics in Kafka, and drivers that are killed at a step."""
 
 import os
 import sys
@@ -12,7 +12,7 @@ from odradek.errors import OdradekError
 from odradek.spark.testing.driver import Driver, DriverFailed, kill_driver_after, run_driver
 from odradek.spark.testing.kafka import Record
 
-# A driver of the sink as far as killing goes: it comes to the steps of two batches.
+# A fake driver of the sink: it reports the steps of two batches.
 STEPS = """
 import sys
 from contextlib import suppress
@@ -22,7 +22,7 @@ for batch in (0, 1):
         print(step, batch, file=open(sys.argv[1], "a") if sys.argv[1:] else None)
         reached(step, batch)
 """
-# It starts a child in a process group of its own, as Spark's Python daemon is.
+# A driver that starts a child in its own process group, like Spark's Python daemon.
 WITH_A_CHILD = """
 import os, subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], preexec_fn=os.setpgrp)
@@ -110,4 +110,4 @@ def test_what_a_driver_has_started_dies_with_it():
         os.kill(child, 0)  # it is there
     with suppress(psutil.NoSuchProcess):
         while psutil.Process(child).status() != psutil.STATUS_ZOMBIE:
-            """It has been told to die, and does."""
+            """The child may need a moment to die from its signal."""

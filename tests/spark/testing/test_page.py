@@ -1,4 +1,4 @@
-"""docs/spark/testing.md says what is so."""
+"""The code and tables in docs/spark/testing.md are correct."""
 
 import re
 from pathlib import Path

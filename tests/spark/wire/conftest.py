@@ -1,4 +1,4 @@
-"""Apache Kafka with every listener that the client can speak to, started once for all tests that ask for it."""
+"""An Apache Kafka with every type of listener that the sink's client supports, started once for all tests that need it."""
 
 import subprocess
 from collections.abc import Iterator
@@ -17,7 +17,7 @@ PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_SSL", "SASL_PLAINTEXT")
 
 @dataclass
 class SecuredKafka:
-    """``ports`` by listener; alice has "alice-secret" by every mechanism."""
+    """A Kafka with one port per listener (``ports``). The user alice has the password "alice-secret" in every mechanism."""
 
     ports: dict[str, int]
 

@@ -1,4 +1,4 @@
-"""Numbers upwards, each in the partition that it says: what is written under faults, and how it is judged."""
+"""Write ascending numbers under faults, each to the partition number % partitions, and check the result."""
 
 from collections.abc import Iterable
 
@@ -20,7 +20,7 @@ def write_numbers(writer: TransactionalWriter, topic: str, numbers: Iterable[int
 def assert_once_and_in_order(
     bootstrap: str, topic: str, rows: int, partitions: int, *, wait: bool = False
 ) -> None:
-    """``wait`` until so many records can be read; else what there is now is read."""
+    """Check that each number is there once and in order. With ``wait``, first wait until ``rows`` records can be read."""
     found = read_messages(bootstrap, topic, expected=rows if wait else None)
     for partition in range(partitions):
         numbers = [int(each.value()) for each in found if each.partition() == partition]

@@ -1,4 +1,4 @@
-"""Options as Spark hands them over."""
+"""Client settings from the options that Spark passes to a data source."""
 
 import pickle
 import re

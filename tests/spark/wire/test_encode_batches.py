@@ -1,4 +1,4 @@
-"""Batches that were encoded from Arrow columns, judged by the broker's own decoder and builder."""
+"""Batches encoded from Arrow columns, compared with the broker's own decoder and builder."""
 
 import itertools
 import subprocess

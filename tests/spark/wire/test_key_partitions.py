@@ -1,4 +1,4 @@
-"""Where a row goes, judged by the hash of other clients."""
+"""The partition of a row, compared with the hash of other clients."""
 
 import numpy as np
 import pyarrow as pa

@@ -1,4 +1,4 @@
-"""The order of batches under failures, against a model of what a broker remembers of a producer."""
+"""The order of batches under failures, against a model of the producer state that a broker keeps."""
 
 import random
 from collections import deque
@@ -12,14 +12,14 @@ OUT_OF_ORDER = 45
 
 
 class Log:
-    """A leader's partition: takes any batch for the first, then the next only, and knows its last five again."""
+    """A model of a partition's leader: it accepts any first batch, then only the next one, and recognises the last five again."""
 
     def __init__(self) -> None:
         self.appended: list[int] = []
         self.remembered: deque[int] = deque(maxlen=5)
 
     def move(self) -> None:
-        """To a leader that was just started: a snapshot has the last batch only."""
+        """Move to a leader that has just started: its snapshot of the producer has only the last batch."""
         self.remembered = deque(list(self.remembered)[-1:], maxlen=5)
 
     def produce(self, number: int) -> str:
@@ -53,7 +53,7 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
         trouble -= 1
         if rng.random() < 0.6 and (batch := outbox.next_batch()) is not None:
             outbox.sending(batch)
-            # Refused, appended with a lost answer, appended but not by all replicas, or well.
+            # Refused, appended with a lost response, appended but not replicated in time, or successful.
             fate = rng.choice(["refused", "lost", "appended", "ok", "ok", "ok"]) if trouble > 0 else "ok"
             result = "refused" if fate == "refused" else log.produce(number_of(batch))
             on_the_way.append((batch, fate if fate != "ok" else result))
@@ -61,7 +61,7 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
         if not on_the_way:
             continue
         if trouble > 0 and rng.random() < 0.1:
-            # The connection is gone with all answers, and the leader may be another one then.
+            # The connection breaks and all responses are lost. The leader may have moved.
             while on_the_way:
                 outbox.failed(on_the_way.popleft()[0], 13)
             if rng.random() < 0.5:
@@ -72,7 +72,7 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
             outbox.acknowledged(batch)
         else:
             outbox.failed(batch, OUT_OF_ORDER if answer == "out of order" else 7)
-            assert not outbox.is_broken(), "it would be taken for a loss"
+            assert not outbox.is_broken(), "the outbox would report a lost batch"
     assert log.appended == list(range(60))
     assert outbox.bytes == 0
 
@@ -87,7 +87,7 @@ def test_the_first_goes_alone():
 
 
 def known_outbox_of(count: int) -> Outbox:
-    """One whose partition has had a batch before."""
+    """An outbox for a partition to which the producer has written before."""
     outbox = outbox_of(count + 1)
     before = outbox.next_batch()
     outbox.sending(before)
@@ -126,7 +126,7 @@ def test_a_loss_is_not_taken_for_a_delay():
     first = outbox.next_batch()
     outbox.sending(first)
     outbox.failed(first, OUT_OF_ORDER)
-    assert outbox.is_broken(), "the one before it was acknowledged"
+    assert outbox.is_broken(), "the batch before it was acknowledged"
 
 
 def test_out_of_order_is_a_loss_only_when_none_that_was_sent_is_known():

@@ -1,6 +1,6 @@
-"""A transaction that is written by one object and ended by another; other clients read it.
+"""Transactions that one object writes and another object ends, read by other clients.
 
-Against this broker each time, and against Apache Kafka with what need not be waited for."""
+Every test runs against this broker, and those that need not wait also against Apache Kafka."""
 
 from typing import Any
 
@@ -68,7 +68,7 @@ def begin(cluster: Cluster, transactional_id: str) -> TransactionalWriter:
 
 
 def write(writer: TransactionalWriter, *columns, **more) -> None:
-    """What is refused may be heard of while more is written, or at the end."""
+    """Write and flush: the error for a refused batch may be raised by a later call."""
     writer.write(*columns, **more)
     writer.flush()
 
@@ -110,7 +110,7 @@ def test_rows_stay_in_order_within_their_key_and_every_one_is_there(shared_broke
         writer.write(pa.array(values), topic=topic, keys=pa.array(keys))
     writer.flush()
     assert len(writer.partitions) == 4
-    assert read_messages(shared_broker.bootstrap, topic) == [], "nothing is seen before the end"
+    assert read_messages(shared_broker.bootstrap, topic) == [], "no record is visible before the commit"
     end(cluster, writer)
     found = read_messages(shared_broker.bootstrap, topic, expected=len(rows))
     for partition in range(4):
@@ -190,7 +190,9 @@ def test_many_ids_are_initialised_and_ended_at_once(shared_broker, cluster, topi
         writer.write(pa.array([transactional_id]), topic=topic)
         writer.flush()
     again = cluster.init_producer_ids(ids[:30], TIMEOUT_MS)
-    assert all(again[each].epoch > producers[each].epoch for each in ids[:30]), "what was open is aborted"
+    assert all(again[each].epoch > producers[each].epoch for each in ids[:30]), (
+        "open transactions are aborted"
+    )
     ended = cluster.end_transactions(list(producers.items()), commit=True)
     assert [each for each in ids if ended[each] is None] == ids[30:]
     assert sorted(read_values(shared_broker.bootstrap, topic, expected=30)) == sorted(ids[30:])

@@ -1,4 +1,4 @@
-"""What is written under failures is there once and in order; staged at this broker, read by another client."""
+"""Rows written under faults that the broker injects are there once and in order, read by another client."""
 
 import random
 import zlib
@@ -12,7 +12,7 @@ from odradek.spark.wire.producer import ProducerId
 from tests.spark.wire.numbers_in_order import assert_once_and_in_order, write_numbers
 
 TIMEOUT_MS = 60_000
-# Small batches and a short patience: many requests, and silence is soon taken for a loss.
+# Small batches and a short timeout: the test makes many requests, and notices a missing response soon.
 OPTIONS = {
     "kafka.batch.size": "2000",
     "kafka.max.request.size": "6000",

@@ -1,4 +1,4 @@
-"""TLS, SASL and rights, before Apache Kafka."""
+"""TLS, SASL and ACLs against Apache Kafka."""
 
 import zlib
 from pathlib import Path

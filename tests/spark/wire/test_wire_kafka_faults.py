@@ -1,4 +1,4 @@
-"""Responses of Apache Kafka that did not reach the client, and its death in the middle of a transaction."""
+"""Lost responses of Apache Kafka, and a Kafka that is killed in the middle of a transaction."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -27,7 +27,7 @@ OPTIONS = {
 
 
 class MortalKafka:
-    """Kafka behind a relay; it can be killed, and started again on its data."""
+    """A Kafka behind a relay. It can be killed, and started again on its data."""
 
     def __init__(self, home: Path, relay: Relay) -> None:
         self.relay = relay
@@ -89,7 +89,7 @@ def test_responses_that_were_lost(kafka: MortalKafka) -> None:
                 ("txn_offset_commit", 1, True),
             )
         ]
-        # This one may go down with the other, when it is on its way at the same time.
+        # The relay may lose this response together with the other one, if both are in flight.
         kafka.relay.lose("answer", "produce", nth=10, close=False)
         producers = cluster.init_producer_ids(["unheard"], 60_000)
         assert producers.uncertain == {"unheard"}

@@ -1,6 +1,6 @@
-"""TLS before this broker, and the conversations of SASL by themselves; Apache Kafka judges both in test_wire_kafka.py.
+"""TLS in front of this broker, and the SASL exchanges alone. test_wire_kafka.py tests both against Apache Kafka.
 
-The certificates lie beside this file; ``certificates/make.sh`` made them.
+The certificates are in a directory next to this file. ``certificates/make.sh`` made them.
 """
 
 import asyncio
@@ -63,8 +63,8 @@ async def streams_of(client: socket.socket, context: ssl.SSLContext | None) -> S
 
 
 async def connected(client: socket.socket, target: tuple[str, int], context: ssl.SSLContext | None) -> None:
-    """One connection, from its handshake on; whether it ends or is cancelled, nothing of it stays open."""
-    # A refused certificate is what the tests want to see, and not news.
+    """Relay one connection, from its TLS handshake on. Both sockets are closed at its end, and when it is cancelled."""
+    # The tests provoke refused certificates, so these errors are not logged.
     with contextlib.suppress(OSError):
         reader, writer = await streams_of(client, context)
         writers = [writer]
@@ -81,7 +81,7 @@ async def connected(client: socket.socket, target: tuple[str, int], context: ssl
 
 @contextlib.contextmanager
 def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = None):
-    """What comes to a port is passed on; TLS, if there is any, ends there."""
+    """Relay connections of a port to ``target``, terminating TLS if there is a context."""
 
     async def accept(listener: socket.socket, connections: asyncio.TaskGroup) -> None:
         while True:
@@ -97,7 +97,7 @@ def relay(port: int, target: tuple[str, int], context: ssl.SSLContext | None = N
 
     loop = asyncio.new_event_loop()
     ready, serving = threading.Event(), loop.create_task(serve())
-    # Who was here last may have hung up so lately that the loop has not heard of it: it waits for all to close.
+    # The last client may have hung up so recently that the event loop has not noticed: wait for all connections to close.
     thread = threading.Thread(target=loop.run_until_complete, args=(asyncio.wait([serving]),))
     thread.start()
     try:
@@ -120,7 +120,7 @@ def tls_before(port: int, target: tuple[str, int], certificate: str, ask_client:
 
 @pytest.fixture(scope="module")
 def hidden_broker():
-    """A broker that says it is at the address where TLS is, and that address."""
+    """A broker that advertises the address of a TLS relay, and that address."""
     port = raw.free_port()
     with odradek.Broker(
         topics=["t:2"], settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
@@ -136,7 +136,7 @@ def write_one(settings: ClientSettings, transactional_id: str, value: str) -> No
     with Cluster(settings) as cluster:
         [producer] = cluster.init_producer_ids([transactional_id], 60_000).values()
         writer = TransactionalWriter(cluster, transactional_id, producer)
-        # More than one TLS record, and more than a socket takes at once.
+        # This is more than one TLS record, and more than a socket accepts in one write.
         writer.write(pa.array([value] + ["x" * 200_000] * 40), topic="t", partitions=pa.array([0] + [1] * 40))
         writer.flush()
         assert cluster.end_transactions([writer.transaction], commit=True) == {transactional_id: None}
@@ -273,7 +273,7 @@ def test_plain_and_a_token_are_said_at_once():
 
 
 def test_a_token_that_is_made_up_is_not_issued_later_in_its_millisecond(monkeypatch: pytest.MonkeyPatch):
-    """Kafka rounds to milliseconds, and refuses what seems to be of the future."""
+    """Kafka rounds to milliseconds, and refuses a token that seems to be issued in the future."""
     monkeypatch.setattr(time, "time_ns", lambda: 1_795_000_000_123_999_999)
     said = next(conversation(sasl("OAUTHBEARER", jaas(unsecuredLoginStringClaim_sub="alice"))))
     claims = said.split(b".")[1]

@@ -1,4 +1,4 @@
-"""Transactions of which some commit, while nodes die and answers are lost by chance, by a seed."""
+"""Random transactions, of which some commit, while nodes are killed and responses are lost, all from a seed."""
 
 import random
 from collections.abc import Iterator
@@ -58,7 +58,7 @@ def three_nodes() -> Iterator[odradek.Broker]:
 
 
 def disturb(broker: odradek.Broker, rng: random.Random) -> None:
-    """Something new goes wrong, or something is well again. Two nodes always run."""
+    """Start a new random fault, or end one. Two of the three nodes always run."""
     nodes = list(broker.nodes.values())
     down = [node for node in nodes if node.state != "running"]
     match rng.randrange(5):

@@ -1,4 +1,4 @@
-"""Three nodes of which some die, move their leaders or lose their links while a transaction is written and ended."""
+"""Three nodes: some are killed, move their leaders or lose links while a transaction is written and ended."""
 
 from collections.abc import Callable, Iterator, Sequence
 
@@ -58,7 +58,7 @@ def connect(broker: odradek.Broker) -> Cluster:
 
 
 class Numbers:
-    """Writes numbers upwards, each into the partition that it says."""
+    """Writes ascending numbers, each to the partition number % partitions."""
 
     def __init__(self, cluster: Cluster, topic: str, producer: ProducerId) -> None:
         self.writer = TransactionalWriter(cluster, topic, producer)
@@ -89,7 +89,7 @@ def write_with(
     between: Callable[[Cluster, int], None] = nothing,
     rules: Sequence[str] = (),
 ) -> list[int]:
-    """Writes and commits under these rules, and calls ``between`` after each step. How often each rule was hit."""
+    """Write and commit under these rules, call ``between`` after each step, and return the number of hits of each rule."""
     added = [broker.faults.add(rule) for rule in rules]
     with connect(broker) as cluster:
         [producer] = cluster.init_producer_ids([topic], 60_000).values()
@@ -102,7 +102,7 @@ def write_with(
         assert cluster.end_transactions([(topic, producer)], commit=True) == {topic: None}
         assert cluster.end_transactions([(topic, producer)], commit=True) == {topic: None}
     hits = [rule.hits for rule in added]
-    # The judge is another client, with less patience.
+    # Remove the faults first: the client that checks the result has shorter timeouts.
     broker.faults.clear()
     assert_once_and_in_order(broker.bootstrap_servers, topic, numbers.next, PARTITIONS, wait=True)
     return hits

@@ -1,4 +1,4 @@
-"""Answers of a newer broker, a proxy, a broken broker: what is unknown is skipped, what cannot be read is said at once."""
+"""Responses of a newer broker, a proxy or a broken broker: unknown fields are skipped, malformed responses fail at once."""
 
 import struct
 from collections.abc import Iterator
@@ -38,13 +38,13 @@ def relay(broker) -> Iterator[Relay]:
 
 
 def connect(relay: Relay, **options: str) -> Cluster:
-    # What is not retried ends long before; what is would take this long.
+    # Errors that are not retried must come long before this timeout, which bounds the errors that are retried.
     options = {"kafka.delivery.timeout.ms": "20000", "kafka.max.block.ms": "20000", **options}
     return Cluster(ClientSettings.from_options({"kafka.bootstrap.servers": relay.bootstrap, **options}))
 
 
 def transaction(cluster: Cluster, name: str) -> None:
-    """Every request that the sink has: two rows, an offset, a commit, a look at what is open."""
+    """Send every kind of request that the sink sends: two rows, an offset, a commit, a query for open transactions."""
     producers = cluster.init_producer_ids([name], 60_000)
     writer = TransactionalWriter(cluster, name, producers[name])
     writer.write(pa.array(["a", "b"]), topic=name)
@@ -71,7 +71,7 @@ def test_unknown_tagged_fields_in_every_answer_and_header_are_skipped(relay):
 
 
 def replaced(relay: Relay, api: str, change) -> None:
-    """From now on the answers to this API are what ``change`` makes of them."""
+    """Replace the responses to this API by the result of ``change``, from now on."""
 
     def rewrite(exchange: Exchange) -> bytes:
         assert exchange.response is not None
@@ -81,7 +81,7 @@ def replaced(relay: Relay, api: str, change) -> None:
 
 
 def with_code(frame: bytes, code: int = 9999) -> bytes:
-    """An answer that begins with throttle_time and error_code, behind a header with an empty tag section."""
+    """A response that begins with throttle_time and error_code, after a header without tagged fields."""
     return frame[:9] + struct.pack(">h", code) + frame[11:]
 
 
@@ -110,7 +110,7 @@ def test_an_unknown_error_code_of_a_batch_is_a_refusal_with_its_number(relay):
 
 HUGE = raw.uvarint(0xFFFF_FFFF)
 DAMAGE = {
-    # Behind correlation id and header tags; the counts come first or behind throttle_time.
+    # The correlation id and the header's tagged fields come first. The counts follow directly or behind throttle_time.
     "a count beyond the frame": ("produce", lambda frame: frame[:5] + HUGE + frame[6:]),
     "a count beyond the frame, in the greeting": ("api_versions", lambda frame: frame[:6] + HUGE + frame[7:]),
     "tags beyond the frame": ("end_txn", lambda frame: frame[:4] + HUGE + frame[5:]),
@@ -132,7 +132,7 @@ def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay,
     before = len(relay.seen(api))
     with connect(relay) as cluster, pytest.raises(MalformedAnswer, match=sentence):
         transaction(cluster, f"damaged-{list(DAMAGE).index(damage)}")
-    assert len(relay.seen(api)) - before <= 2, "it is not asked again and again"
+    assert len(relay.seen(api)) - before <= 2, "the request is not retried again and again"
 
 
 def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):

@@ -1,4 +1,4 @@
-"""Old and odd brokers: which versions are spoken, and what is said where none will do."""
+"""Old and unusual brokers: the versions that the client chooses, and the error if no version is supported by both."""
 
 import socket
 import subprocess
@@ -29,7 +29,7 @@ from tests.support.deadlines import HANG_S
 from tests.support.relay import Relay
 
 APIS = [each for each in vars(messages).values() if isinstance(each, Api)]
-# Below these the semantics of transaction version 2 begin (KIP-890), or were not there yet.
+# From these versions on, requests have the semantics of transaction version 2, or are for brokers only (KIP-890).
 TRANSACTION_VERSION_2 = {"produce": 12, "add_partitions_to_txn": 4, "end_txn": 5, "txn_offset_commit": 5}
 
 
@@ -90,7 +90,7 @@ def test_a_transaction_works_with_the_oldest_versions_and_with_the_newest(broker
 
 @contextmanager
 def listener(answers: list[bytes]) -> Iterator[str]:
-    """A server that sends these bytes to its clients, one after the other, and closes."""
+    """A server that accepts a connection for each of these responses, sends the response, and closes the connection."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:

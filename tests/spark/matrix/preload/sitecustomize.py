@@ -1,7 +1,7 @@
-"""Spark's daemons fork its Python workers; here they have the sink and what it needs before the first fork.
+"""Import the sink and its dependencies in Spark's daemons, before these fork the Python workers.
 
-A worker of a driver that lives for half a minute would spend more on its imports than on its work. Spark starts the daemons
-of plans and commits under their own name, so this is where they can be reached: each Python looks for such a file.
+A worker of a driver that lives for half a minute would spend most of its time on imports. Spark starts some daemons with
+fixed commands, but every Python imports a sitecustomize module, so the imports are here.
 """
 
 import sys
@@ -24,7 +24,7 @@ if "pyspark.daemon" in sys.orig_argv and sys.orig_argv[-1] in (
         from odradek.spark.records.encode import Rows, encode_batches
         from odradek.spark.records.partitioner import partition_by_key
 
-        # Compiled, or read from the cache of what was, once for all workers.
+        # Compile the partitioner, or load it from numba's cache, once for all workers.
         keys = pyarrow.array([b"key"])
         one = numpy.zeros(1, numpy.int64)
         partition_by_key(bytes_column(keys), one + 1, one - 1)

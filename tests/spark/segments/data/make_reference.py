@@ -1,9 +1,9 @@
-"""Writes ``coordinator_records.json`` with Kafka's own classes; run by hand when a schema changes.
+"""Write ``coordinator_records.json`` with Kafka's own classes. Run it when a schema changes.
 
     PYTHONPATH=. python tests/spark/segments/data/make_reference.py directory/of/jars
 
-Random values are written by the table of fields, Kafka's classes must read them to the last byte, and say in JSON what they
-have read. The test itself needs no JVM.
+The script encodes random values by our table of fields. Kafka's classes must read them to the last byte, and print what they
+have read as JSON. The test itself needs no JVM.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 #!/bin/sh
-# The part of Kafka's StorageTool that start scripts call. The broker formats its data directory at its first start.
+# The commands of Kafka's StorageTool that start scripts call. The broker formats its data directory at its first start.
 set -eu
 
 case "${1-}" in
     random-uuid)
-        # 16 bytes in the alphabet of URLs; as Kafka's Uuid.randomUuid, none that begins with a dash.
+        # 16 bytes in URL-safe base64. Like Kafka's Uuid.randomUuid, the id must not begin with a dash.
         uuid=-
         while [ "${uuid#-}" != "$uuid" ]; do
             uuid=$(head -c 16 /dev/urandom | base64 | tr '+/' '-_' | tr -d '=')
@@ -15,7 +15,7 @@ case "${1-}" in
         echo "Nothing to format: the broker prepares its data directory at its first start."
         ;;
     *)
-        echo "kafka-storage: only random-uuid and format are here, not '${1-}'" >&2
+        echo "kafka-storage: only random-uuid and format are supported, not '${1-}'" >&2
         exit 1
         ;;
 esac

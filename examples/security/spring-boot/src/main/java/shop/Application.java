@@ -6,7 +6,7 @@ import org.springframework.boot.autoconfigure.SpringBootApplication;
 import org.springframework.kafka.annotation.KafkaListener;
 import org.springframework.kafka.core.KafkaTemplate;
 
-/** Writes an invoice for each order, exactly once. `application.yml` says how it reaches the broker, and who it is. */
+/** Writes an invoice for each order, exactly once. `application.yml` has the address of the broker and the login. */
 @SpringBootApplication
 public class Application {
     private final KafkaTemplate<String, String> invoices;
