@@ -1,1 +1,1 @@
-"""What the broker costs, measured from outside: ``python -m benchmarks.run``. See README.md."""
+"""Benchmarks of the broker, measured from outside: ``python -m benchmarks.run``. See README.md."""

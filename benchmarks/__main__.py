@@ -1,4 +1,4 @@
-"""``python -m benchmarks`` is ``python -m benchmarks.run``."""
+"""``python -m benchmarks`` runs ``python -m benchmarks.run``."""
 
 import sys
 

@@ -1,7 +1,7 @@
 """``python -m benchmarks.against REVISION [KIND ...]``: the broker's own time per request, now and at an earlier commit.
 
-Both trees take ``benchmarks.inside`` in turns, in processes of their own, so that what the machine does meanwhile
-falls on both alike. Printed are the medians, their difference, and the spread of each.
+The two trees alternate in running ``benchmarks.inside``, each time in a new process, so that other work on the machine
+affects both equally. The output has the medians, their difference, and the spread of each.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.against", description=__doc__.splitlines()[0])
     parser.add_argument("revision", help="a commit of this repository, to compare the working tree with")
     parser.add_argument("kind", nargs="*", default=["produce-small", "produce-idempotent"])
-    parser.add_argument("--rounds", type=int, default=8, help="how often each is measured")
+    parser.add_argument("--rounds", type=int, default=8, help="how often each tree is measured")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory(prefix="odradek-against-") as scratch:
         before = Path(scratch) / "before"
@@ -40,7 +40,7 @@ def main(arguments: Sequence[str]) -> int:
 def compare(kind: str, before: Path, rounds: int) -> str:
     taken: dict[Path, list[float]] = {before: [], HERE: []}
     for number in range(rounds):
-        # Who goes first changes: the second of a pair finds the machine warmer.
+        # Alternate which tree goes first: the second of a pair finds warmer caches.
         for tree in (before, HERE) if number % 2 else (HERE, before):
             taken[tree].append(measure(kind, tree))
     was, now = (statistics.median(taken[tree]) for tree in (before, HERE))

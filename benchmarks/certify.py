@@ -1,8 +1,8 @@
-"""What ``odradek certify`` costs beyond the job: ``python -m benchmarks.certify --minutes 10``.
+"""The time that ``odradek certify`` adds to a job: ``python -m benchmarks.certify --minutes 10``.
 
-The job copies 60 records in three transactions and takes a second, whatever it does. Two stages try plans of one fault each
-for so many minutes. Of a run in which the job was started once, all that is not between the start and the end of its process
-is the certifier's: the snapshot that is restored, rules, the look at the outputs.
+The job copies 60 records in three transactions and always takes one second. Two stages try plans of one fault each for the
+given time. If a run started the job once, all time outside the life of the job's process is the certifier's: restoring the
+snapshot, adding rules, reading the outputs.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ os._exit(0)
 
 
 class Timed(Stage):
-    """Keeps of each run how long it took beyond its job."""
+    """A stage that records how long each run took beyond its job."""
 
     journal: ClassVar[Path]
     beyond_s: ClassVar[list[float]] = []

@@ -1,6 +1,6 @@
-"""A raw client: frames built beforehand, a blocking socket, nothing decoded while the clock runs.
+"""A raw client: prebuilt frames and a blocking socket, and nothing is decoded while the clock runs.
 
-So the client costs next to nothing and what is measured is the broker.
+The client costs next to nothing, so that the broker is what is measured.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIND_COORDINATOR: Final = (10, 4)
 CREATE_TOPICS: Final = (19, 5)
 INIT_PRODUCER_ID: Final = (22, 4)
 TRANSACTIONAL_PRODUCE: Final = (0, 12)
-"""The leader adds the partition to the transaction (KIP-890)."""
+"""The first version in which the leader adds the partition to the transaction (KIP-890)."""
 END_TXN: Final = (26, 5)
 TXN_OFFSET_COMMIT: Final = (28, 5)
 # The versions that librdkafka sends: a producer of transaction version 1.
@@ -45,7 +45,7 @@ DECLARED_PRODUCE: Final = (0, 10)
 DECLARED_OFFSETS: Final = (28, 3)
 DECLARED_END: Final = (26, 1)
 LARGE_BATCH_BYTES: Final = 1 << 20
-"""What the large measures move per request: 1 MiB, a batch as big as Kafka's default limit lets it be."""
+"""Bytes that the measures of large requests move per request: 1 MiB, the largest batch with Kafka's default settings."""
 
 READY_S: Final = 30.0
 
@@ -54,11 +54,11 @@ T = TypeVar("T")
 
 
 class WrongAnswer(Exception):
-    """The target answered with an error, or not with what was asked: its figure would be worth nothing."""
+    """The target responded with an error or with unexpected data, so its figure would be meaningless."""
 
 
 def until_ready(ask: Callable[[], T]) -> T:
-    """What ``ask`` returns. After a `WrongAnswer` it asks again, for `READY_S`: the target is only getting ready."""
+    """Return the result of ``ask``. Retry after a `WrongAnswer`, for `READY_S`: the target may not be ready yet."""
     deadline = time.monotonic() + READY_S
     while True:
         try:
@@ -89,7 +89,7 @@ class Client:
         self.socket.sendall(data)
 
     def receive(self) -> memoryview:
-        """The next answer, in a buffer that the one after it will use again; for several at once there is `in_flight`."""
+        """Read the next response. The next call reuses the buffer. For several responses at once use `in_flight`."""
         view, received = self._view, 0
         while received < SIZE.size:
             received += self._more(view[received:])
@@ -113,7 +113,7 @@ class Client:
 
 
 def large_batch() -> bytes:
-    """One record, and with its batch exactly 1 MiB."""
+    """A batch of one record with a size of exactly 1 MiB."""
     overhead = len(build_batch([(0, None, bytes(LARGE_BATCH_BYTES - 200))])) - (LARGE_BATCH_BYTES - 200)
     batch = build_batch([(now_ms(), None, bytes(LARGE_BATCH_BYTES - overhead))])
     assert len(batch) == LARGE_BATCH_BYTES
@@ -121,7 +121,7 @@ def large_batch() -> bytes:
 
 
 def small_batch(producer_id: int = -1, sequence: int = -1) -> bytes:
-    """One record of 100 bytes."""
+    """A batch of one record with a value of 100 bytes."""
     return build_batch(
         [(now_ms(), None, bytes(100))],
         producer_id=producer_id,
@@ -133,7 +133,7 @@ def small_batch(producer_id: int = -1, sequence: int = -1) -> bytes:
 def produce_frame(
     topic: str, batch: bytes, indexes: Sequence[int] = (0,), transactional_id: str | None = None
 ) -> bytes:
-    """The same batch for each of the partitions."""
+    """A Produce request with the same batch for each of the partitions."""
     partitions = [PartitionProduceData(index=index, records=batch) for index in indexes]
     data = TopicProduceData(name=topic, partition_data=partitions)
     request = ProduceRequest(transactional_id=transactional_id, acks=-1, timeout_ms=30_000, topic_data=[data])
@@ -141,7 +141,7 @@ def produce_frame(
 
 
 def transaction_frames(topic: str, transactional_id: str, producer_id: int, epoch: int) -> bytes:
-    """A transaction with one record: Produce and EndTxn, which moves the producer epoch on by one."""
+    """A transaction with one record: Produce and EndTxn, which increments the producer epoch."""
     own = _producer(producer_id, epoch)
     produce = _produce_request(topic, [0], transactional_id, _batch(1, 0, own))
     return frame(TRANSACTIONAL_PRODUCE, produce) + frame(END_TXN, _end_request(transactional_id, own))
@@ -150,7 +150,7 @@ def transaction_frames(topic: str, transactional_id: str, producer_id: int, epoc
 def whole_transaction_frames(
     topic: str, group: str, transactional_id: str, producer_id: int, epoch: int
 ) -> bytes:
-    """Ten records in two partitions, an offset, and the commit: Produce, TxnOffsetCommit, EndTxn."""
+    """A transaction of ten records in two partitions and an offset commit: Produce, TxnOffsetCommit, EndTxn."""
     own = _producer(producer_id, epoch)
     produce = _produce_request(topic, [0, 1], transactional_id, _batch(5, 0, own))
     offsets = _offsets_request(topic, group, transactional_id, epoch, own)
@@ -161,7 +161,7 @@ def whole_transaction_frames(
 def declared_transaction_frames(
     topic: str, group: str, transactional_id: str, producer_id: int, number: int
 ) -> bytes:
-    """The same by a producer of transaction version 1, as librdkafka is one: it declares partitions and group."""
+    """The same by a producer of transaction version 1 (librdkafka), with AddPartitionsToTxn and AddOffsetsToTxn."""
     own = _producer(producer_id, 0)
     declared = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -218,14 +218,14 @@ def _end_request(transactional_id: str, producer: dict[str, Any]) -> EndTxnReque
 
 
 def check_committed(answer: bytes, epoch: int) -> None:
-    """The answer to the last EndTxn: had one before it failed, the producer epoch would be another."""
+    """Check the response to the last EndTxn. If an earlier one had failed, the producer epoch would differ."""
     ended = parse(END_TXN, answer)
     if ended.error_code or ended.producer_epoch != epoch:
         raise WrongAnswer(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
 
 
 def check_ended(answer: bytes) -> None:
-    """The answer to the last EndTxn of a producer of transaction version 1."""
+    """Check the response to the last EndTxn of a producer of transaction version 1."""
     if error := parse(DECLARED_END, answer).error_code:
         raise WrongAnswer(f"EndTxn: error {error}")
 
@@ -264,7 +264,7 @@ def init_producer_id_frame(transactional_id: str | None = None) -> bytes:
 
 
 def init_producer_id(client: Client, transactional_id: str | None = None) -> int:
-    """A producer id; the first with a transactional id brings ``__transaction_state`` into being."""
+    """A producer id. The first request with a transactional id makes the broker create ``__transaction_state``."""
 
     def asked() -> int:
         client.send(init_producer_id_frame(transactional_id))
@@ -277,12 +277,12 @@ def init_producer_id(client: Client, transactional_id: str | None = None) -> int
 
 
 def find_coordinator_frame(key: str, key_type: int = 1) -> bytes:
-    """``key_type`` 0 is a group, 1 a transactional id."""
+    """The FindCoordinator request for a group (``key_type`` 0) or a transactional id (1)."""
     return frame(FIND_COORDINATOR, FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key]))
 
 
 def find_group_coordinator(client: Client, group: str) -> None:
-    """Brings ``__consumer_offsets`` into being."""
+    """Find the coordinator, which makes the broker create ``__consumer_offsets``."""
     for key_type, key in ((0, group), (1, group)):
         until_ready(partial(_find_coordinator, client, key, key_type))
 
@@ -294,7 +294,7 @@ def _find_coordinator(client: Client, key: str, key_type: int) -> None:
 
 
 def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:
-    """One request in flight: each frame is sent when the answer before it has come."""
+    """Send each frame after the response to the one before it, and return the responses."""
     send, receive = client.socket.sendall, client.receive
     answers: list[bytes] = []
     for each in frames:
@@ -304,7 +304,7 @@ def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:
 
 
 def in_flight(client: Client, frames: Sequence[bytes], count: int | None = None) -> list[bytes]:
-    """The answers to frames that are sent all at once; ``count`` of them where a frame holds several requests."""
+    """Send all frames at once and return the responses: ``count`` of them if a frame contains several requests."""
     client.send(b"".join(frames))
     with client.socket.makefile("rb") as stream:
         return [

@@ -1,10 +1,9 @@
-"""What a request costs that no machine changes: function calls, system calls, and memory that is asked for.
+"""The machine-independent costs of a request: function calls, system calls and memory.
 
-``python -m benchmarks.counts`` prints a table: for each kind of request the calls of Python functions, the calls of built-in
-functions (``len`` and the like), the system calls on files, the writes to the socket, and the bytes that are in use at the
-most while the request is handled. Requests are handed to a connection of a broker in this process, as in
-`benchmarks.inside`; `tests/broker/test_counts.py` holds the figures.
-``ODRADEK_PURE=1`` shows those without the compiled core.
+``python -m benchmarks.counts`` prints a table. For each kind of request it has the number of calls of Python functions, of
+calls of built-in functions (``len`` and the like), of system calls on files, of writes to the socket, and the peak of the
+memory in use. Requests are passed to a connection of a broker in this process, as in `benchmarks.inside`.
+`tests/broker/test_counts.py` checks the figures against upper bounds. ``ODRADEK_PURE=1`` counts without the compiled core.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ COUNTED: Final = 100
 
 
 class Counts(NamedTuple):
-    """Of one request, or of one transaction; the mean of a hundred."""
+    """Costs of one request or one transaction, as the mean of a hundred."""
 
     calls: float
-    """Of functions written in Python, generators' resumptions included."""
+    """Calls of functions written in Python, including resumptions of generators."""
     builtins: float
-    """Of functions written in C."""
+    """Calls of functions written in C."""
     file_calls: float
     """System calls that change files."""
     socket_writes: float
     peak_bytes: int
-    """Memory in use at the most, above what was in use before; of a single request."""
+    """Peak of the memory in use, above that before the request, for a single request."""
 
 
 class _Counting(files.System):
-    """Counts the calls that change files."""
+    """A `files.System` that counts the calls that change files."""
 
     def __init__(self) -> None:
         self.calls = 0
@@ -56,7 +55,7 @@ class _Counting(files.System):
 
 
 def profiled(work: Callable[[], object]) -> Counter[str]:
-    """The events of ``sys.setprofile`` while ``work`` runs."""
+    """Number of events of ``sys.setprofile`` while ``work`` runs, by event."""
     events: Counter[str] = Counter()
 
     def profile(frame: FrameType, event: str, argument: Any) -> None:
@@ -82,7 +81,7 @@ def peak_of(work: Callable[[], object]) -> int:
 
 
 async def counts_of(kind: str) -> Counts:
-    """Count one kind of request (`benchmarks.inside.KINDS`) of a broker that has just started."""
+    """Count one kind of request (`benchmarks.inside.KINDS`) in a broker that has just started."""
     async with started() as inside:
         number = WARM + 2 * COUNTED + 1
         frames = list(await frames_of(kind, inside, 40 * number))[:number]
@@ -95,7 +94,7 @@ async def counts_of(kind: str) -> Counts:
                 inside.feed(frame)
         finally:
             files.use_system(before)
-        # Only now: what counts system calls is called itself.
+        # Profile only after removing the counting `System`: calls of its wrapper would be counted too.
         written = inside.writes
         events = profiled(lambda: [inside.feed(frame) for frame in frames[-COUNTED - 1 : -1]])
         written = inside.writes - written
@@ -110,7 +109,7 @@ async def counts_of(kind: str) -> Counts:
 
 
 def count(kind: str) -> Counts:
-    """`counts_of` in a loop of its own."""
+    """`counts_of` in its own event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(counts_of(kind))
 
@@ -118,7 +117,7 @@ def count(kind: str) -> Counts:
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.counts", description=__doc__.splitlines()[0])
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
-    parser.add_argument("--json", action="store_true", help="one object, by kind")
+    parser.add_argument("--json", action="store_true", help="print one JSON object, by kind")
     options = parser.parse_args(arguments)
     if options.json:
         print(json.dumps({kind: count(kind)._asdict() for kind in options.kind or KINDS}))

@@ -1,11 +1,12 @@
-"""How deep a request is in calls when it writes: Python frames from its handler to the last write of a log.
+"""The depth of the call stack of a request when it writes: Python frames from its handler to its last write to a log.
 
-``python -m benchmarks.depth`` prints a table: for each request of a transaction the frames that are open at its last write,
-from the handler, which the connection calls, to the caller of the system, both included. A walk that is written as lines
-comes back before it goes on. One that is written as callbacks goes on inside of them, and its reader has all in mind.
-``--frames EndTxn`` names the frames, outermost first. `tests/broker/test_counts.py` holds the figures, as upper bounds.
+``python -m benchmarks.depth`` prints a table. For each request of a transaction it has the number of open frames at its last
+write, from the handler that the connection calls to the caller of the system call, both included. Code that is written as
+consecutive calls returns from each before the next. Code that is written as callbacks continues inside them, and its reader
+has to remember all of them. ``--frames EndTxn`` lists the frames, outermost first. `tests/broker/test_counts.py` has the
+figures as upper bounds.
 
-Compiled functions have no frames: the broker of this process runs the pure form.
+Compiled functions have no frames, so the broker of this process runs in pure Python.
 """
 
 from __future__ import annotations
@@ -39,16 +40,16 @@ COUNTED: Final = 5
 
 
 class Depth(NamedTuple):
-    """Of the last write of one request."""
+    """The stack at the last write of one request."""
 
     request: str
-    """With its version: ``EndTxn v5``."""
+    """Name and version of the request: ``EndTxn v5``."""
     frames: tuple[str, ...]
     """Outermost first."""
 
 
 class _Watching(files.System):
-    """Keeps the frames that are open at the last write."""
+    """A `files.System` that records the open frames at the last write."""
 
     def __init__(self) -> None:
         self.last: tuple[str, ...] = ()
@@ -61,7 +62,7 @@ class _Watching(files.System):
 
 
 def open_frames(frame: FrameType | None) -> tuple[str, ...]:
-    """From the function that the connection calls to ``frame``; none if no connection called it."""
+    """Names of the frames from the function that the connection called to ``frame``. Empty if no connection called it."""
     found: list[str] = []
     while frame is not None and frame.f_code.co_filename != CONNECTION:
         found.append(_name(frame.f_code))
@@ -75,7 +76,7 @@ def _name(code: CodeType) -> str:
 
 
 def requests_in(frames: bytes) -> Iterator[tuple[str, bytes]]:
-    """Each request by its name and version."""
+    """Split the frames of several requests. Yields the name with the version, and the bytes, of each."""
     while frames:
         end = SIZE.size + SIZE.unpack_from(frames)[0]
         key, version = struct.unpack_from(">hh", frames, SIZE.size)
@@ -84,7 +85,7 @@ def requests_in(frames: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 async def depths_of(kind: str) -> dict[str, Depth]:
-    """The requests of one kind (`benchmarks.inside.KINDS`), by name; of several the deepest."""
+    """The requests of one kind (`benchmarks.inside.KINDS`) by name. Of several with one name, the deepest."""
     found: dict[str, Depth] = {}
     async with started() as inside:
         number = WARM + COUNTED
@@ -106,7 +107,7 @@ async def depths_of(kind: str) -> dict[str, Depth]:
 
 
 def depths() -> dict[str, Depth]:
-    """Every request of `KINDS` that writes, by name and version."""
+    """Every request of `KINDS` that writes, by name with version."""
     found: dict[str, Depth] = {}
     for kind in KINDS:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
@@ -116,8 +117,8 @@ def depths() -> dict[str, Depth]:
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.depth", description=__doc__.splitlines()[0])
-    parser.add_argument("--frames", metavar="API", help="name the frames of this request")
-    parser.add_argument("--json", action="store_true", help="one object: frames by request")
+    parser.add_argument("--frames", metavar="API", help="list the frames of this request")
+    parser.add_argument("--json", action="store_true", help="print one JSON object: frames by request")
     options = parser.parse_args(arguments)
     found = depths()
     if options.json:

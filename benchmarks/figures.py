@@ -1,4 +1,4 @@
-"""What a measure is given, and what it hands back."""
+"""The parameters of a measure (`Run`) and its results (`Figure`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ WARM_UP_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Figure:
-    """One number, the bound that the project has set itself, and what else was measured beside it."""
+    """One measured number, the project's limit for it, and what was measured for comparison."""
 
     name: str
     value: float
@@ -22,10 +22,10 @@ class Figure:
     limit: float | None = None
     higher_is_better: bool = False
     baseline: str = ""
-    """What the same machine took, at the same time, for the least that could be done instead."""
+    """The same machine's figure, at the same time, for the minimal program that moves the same bytes."""
     note: str = ""
     other_cpu: float = 0.0
-    """Cores that neither we nor the target used meanwhile: above about 0.35 the figure is an order of magnitude."""
+    """Cores that other processes used meanwhile. Above about 0.35, the figure is only an order of magnitude."""
 
     @property
     def within_limit(self) -> bool | None:
@@ -41,7 +41,7 @@ class Run:
     target: Target
     quick: bool
     scratch: Path
-    """A directory for data; what is in it goes away with the run."""
+    """A directory for data, which is deleted after the run."""
     say: Callable[[str], None]
 
     def scaled(self, full: int, quick: int) -> int:

@@ -1,10 +1,10 @@
-"""``python -m benchmarks.first_test``: from nothing to the first transactional test that passes, by each way in.
+"""``python -m benchmarks.first_test``: the time to the first passing transactional test, for each way to install Odradek.
 
-The test is the same everywhere: a producer commits a record in a transaction, a consumer with read_committed reads it, both
-confluent-kafka. What pip and uv have downloaded before is in their caches; jars of Apache Kafka lie in `.cache/`. The wheel,
-the folder of `make folder` and the container image are there already: `docker build` is timed by itself (docs/container.md).
+The test is always the same: a producer commits a record in a transaction, and a read_committed consumer reads it, both with
+confluent-kafka. The downloads of pip and uv are already in their caches, and the jars of Apache Kafka in `.cache/`. The
+wheel, the folder of `make folder` and the container image are built before: docs/container.md has the time of the build.
 
-``--engine "COMMAND"`` runs the test that needs the engine behind a command that reaches its published ports.
+``--engine "COMMAND"`` is a prefix for the test that needs the container engine, to run it where it reaches published ports.
 """
 
 from __future__ import annotations
@@ -86,12 +86,12 @@ Command = tuple[str | Path, ...]
 
 
 class Way:
-    """A way in: the commands that install it, and the one that runs the test, in a folder of its own."""
+    """A way to install Odradek: the installing commands, and the command that runs the test, in a separate directory."""
 
     def __init__(self, name: str, folder: Path, fixture: str) -> None:
         self.name = name
         self.folder = folder
-        self.is_installed = False  # what it needs is there before
+        self.is_installed = False  # whether its requirements exist already
         self.installing: list[Command] = []
         self.python = folder / "venv" / "bin" / "python"
         self.test: Command = (self.python, *PYTEST)
@@ -109,7 +109,7 @@ class Way:
         return self
 
     def seconds(self) -> tuple[float, float]:
-        """Until the first run has passed, and those of the next one."""
+        """Seconds until the first test run has passed, and seconds of the next run."""
         took = []
         for commands in ([*self.installing, self.test], [self.test]):
             began = time.perf_counter()
@@ -162,10 +162,10 @@ def ways(work: Path, engine: list[str]) -> Iterator[Way]:
 
 
 def main() -> int:
-    """Print the table."""
+    """Print the table of all ways."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--engine", default="", help="what runs a command beside the container engine")
-    parser.add_argument("--only", default="", help="ways whose name contains this")
+    parser.add_argument("--engine", default="", help="prefix for the command that uses the container engine")
+    parser.add_argument("--only", default="", help="only ways whose name contains this text")
     options = parser.parse_args()
     print("| way in | nothing to the first passing test | the next run |\n| --- | --- | --- |", flush=True)
     with tempfile.TemporaryDirectory() as name:

@@ -1,8 +1,8 @@
-"""Where the broker's own time goes: requests handed to a connection of a broker in this process, without a socket.
+"""The CPU time of the broker's own code: requests passed to a connection of a broker in this process, without a socket.
 
-``python -m benchmarks.inside produce-small`` prints the CPU time per request, of all rounds the least (so that a busy
-machine does not matter much); with ``--profile`` the functions that it went to; with ``--traced`` also what it is while the
-trace is on, in rounds that take turns with those without. System calls on the log are in it, those on sockets are not:
+``python -m benchmarks.inside produce-small`` prints the CPU time per request, the minimum of all rounds, so that other work
+on the machine matters little. ``--profile`` prints the time by function. ``--traced`` also prints the time while the trace
+is on, in rounds that alternate with rounds without it. System calls on the log are included, those on sockets are not:
 `benchmarks.run` measures the whole.
 """
 
@@ -55,7 +55,7 @@ WITH_OFFSETS: Final = {"transaction": whole_transaction_frames, "transaction-v1"
 
 
 class Transport:
-    """Takes what the connection writes, and forgets all but the last answer."""
+    """A transport that discards what the connection writes, except for the last response."""
 
     def __init__(self) -> None:
         self.last: list[bytes] = []
@@ -78,7 +78,7 @@ class Transport:
 
 
 class Inside:
-    """A connection that is fed by hand, in pieces as large as a socket gives."""
+    """A connection to which the benchmark passes bytes, in chunks of the size that a socket returns."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -107,7 +107,7 @@ class Inside:
         return self.last_answer()
 
     def last_answer(self) -> bytes:
-        """Of the answers that were written together, the last."""
+        """The last of the responses that were written together."""
         written = b"".join(bytes(chunk) for chunk in self._transport.last)
         while len(written) > (end := SIZE.size + SIZE.unpack_from(written)[0]):
             written = written[end:]
@@ -115,7 +115,7 @@ class Inside:
 
     @property
     def writes(self) -> int:
-        """How often the connection has written to its socket."""
+        """Number of writes of the connection to its socket."""
         return self._transport.writes
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
 
 
 async def producer_id_of(transactional_id: str, inside: Inside) -> int:
-    """FindCoordinator creates ``__transaction_state``; the client tries again while its partitions load."""
+    """The producer id. FindCoordinator creates ``__transaction_state``, and the client retries while its partition loads."""
     for _ in range(100):
         await inside.ask(find_coordinator_frame(transactional_id))
         answer = parse(INIT, await inside.ask(init_producer_id_frame(transactional_id)))
@@ -159,7 +159,7 @@ async def producer_id_of(transactional_id: str, inside: Inside) -> int:
 
 
 async def group_coordinator_of(group: str, inside: Inside) -> None:
-    """FindCoordinator creates ``__consumer_offsets``."""
+    """Wait for the coordinator. FindCoordinator creates ``__consumer_offsets``."""
     for _ in range(100):
         answer = parse(FIND_COORDINATOR, await inside.ask(find_coordinator_frame(group, key_type=0)))
         if not answer.coordinators[0].error_code:
@@ -170,7 +170,7 @@ async def group_coordinator_of(group: str, inside: Inside) -> None:
 
 @asynccontextmanager
 async def started() -> AsyncIterator[Inside]:
-    """A connection of a broker that has just started, and has the topic."""
+    """A connection of a broker that has just started, with the topic."""
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()
@@ -211,7 +211,7 @@ def round_us(inside: Inside, frames: Sequence[bytes]) -> float:
 
 
 def in_turns(trace: Trace, inside: Inside, frames: Sequence[bytes]) -> str:
-    """Rounds with the trace on between rounds with it off."""
+    """Measure rounds with the trace on, alternating with rounds with the trace off."""
     least = {False: math.inf, True: math.inf}
     rounds = 2 * ROUNDS
     size = len(frames) // rounds
@@ -240,8 +240,8 @@ KINDS: Final = (
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.inside", description=__doc__.splitlines()[0])
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
-    parser.add_argument("--profile", action="store_true", help="show where the time goes")
-    parser.add_argument("--traced", action="store_true", help="show what the trace costs while it is on")
+    parser.add_argument("--profile", action="store_true", help="print the time by function")
+    parser.add_argument("--traced", action="store_true", help="also measure with the trace on")
     options = parser.parse_args(arguments)
     for kind in options.kind or KINDS:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -1,11 +1,11 @@
-"""How many instructions a request takes: ``python -m benchmarks.instructions transaction``.
+"""The number of CPU instructions of a request: ``python -m benchmarks.instructions transaction``.
 
-Valgrind counts them, which needs no quiet machine: the figure comes out the same within one in a hundred. Two processes
-handle a few and many requests, handed to a connection as in `benchmarks.inside`; the difference is what the requests took,
-and neither the start nor what the interpreter learns at first. The system's part is not in it.
-``callgrind_annotate`` shows where they went, in the files that ``--keep`` names.
+Valgrind counts them, so the machine need not be quiet: the figure is reproducible within one percent. Two processes handle a
+few and many requests, passed to a connection as in `benchmarks.inside`. The difference is the cost of the requests, without
+the start and without the interpreter's specialization at the beginning. Instructions of the kernel are not counted.
+``callgrind_annotate`` shows the instructions by function, from the files that ``--keep`` keeps.
 
-``make hot`` writes which functions of the compiled modules they went through (docs/adr/0025).
+``make hot`` writes the list of the functions of compiled modules in which requests spend instructions (docs/adr/0025).
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ from benchmarks.targets import ROOT
 FEW: Final = 100
 MANY: Final = 400
 LARGE: Final = ("produce-large", "fetch-large")
-LEAST: Final = 5  # instructions of a request in a function that is to be optimised
+LEAST: Final = 5  # instructions per request, from which on a function is to be optimised
 FUNCTION: Final = re.compile(r"^ *([\d,]+) .*?:(__[Pp]yx_[\w.']+).*/compiled/modules/", re.MULTILINE)
 COLLECTED: Final = re.compile(r"Collected : (\d+)")
 
 
 async def handle(kind: str, number: int) -> None:
-    """So many requests of one kind."""
+    """Handle ``number`` requests of one kind."""
     async with started() as inside:
-        # All are made in both processes: that is no request's part. Of large ones one in forty is made.
+        # Both processes build all frames, so the difference does not include that. `frames_of` builds one of 40 large ones.
         for frame in list(await frames_of(kind, inside, 40 * MANY if kind in LARGE else MANY))[:number]:
             inside.feed(frame)
 
 
 def counted(kind: str, number: int, directory: Path) -> subprocess.Popen[str]:
-    """A process that does it, under Valgrind."""
+    """Start a process that handles the requests under Valgrind."""
     return subprocess.Popen(
         [
             "valgrind",
@@ -63,7 +63,7 @@ def counted(kind: str, number: int, directory: Path) -> subprocess.Popen[str]:
 
 
 def instructions(kind: str, directory: Path) -> float:
-    """Of one request."""
+    """Instructions of one request."""
     processes = {number: counted(kind, number, directory) for number in (FEW, MANY)}
     collected = {}
     for number, process in processes.items():
@@ -82,7 +82,7 @@ def hot_functions(kind: str, directory: Path) -> set[str]:
 
 
 def spent(profile: Path) -> Counter[str]:
-    """Instructions by function."""
+    """Instructions by function, from a profile."""
     command = ["callgrind_annotate", "--threshold=100", "--auto=no", profile]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     by_function: Counter[str] = Counter()
@@ -96,8 +96,10 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m benchmarks.instructions", description=__doc__.splitlines()[0]
     )
     parser.add_argument("kind", nargs="*", metavar="KIND", help=f"of {', '.join(KINDS)}; default: all")
-    parser.add_argument("--keep", metavar="DIRECTORY", type=Path, help="where the profiles are kept")
-    parser.add_argument("--hot", metavar="FILE", type=Path, help="where the names of functions are written")
+    parser.add_argument("--keep", metavar="DIRECTORY", type=Path, help="keep the profiles in this directory")
+    parser.add_argument(
+        "--hot", metavar="FILE", type=Path, help="write the names of the functions to this file"
+    )
     parser.add_argument("--handle", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.handle is not None:

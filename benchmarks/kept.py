@@ -1,4 +1,4 @@
-"""Results that are kept among the sources: what a page shows of them, an entry a line.
+"""Results in the repository, from which pages are generated: JSON with one entry per line.
 
 Pure.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def text_of(kept: Mapping[str, Any]) -> str:
-    """JSON in which each entry of an object within ``kept`` has a line of its own."""
+    """JSON in which each entry of an object within ``kept`` has its own line."""
     parts = []
     for key, value in kept.items():
         text = json.dumps(value)

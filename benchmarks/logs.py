@@ -1,4 +1,4 @@
-"""Partition logs made for measuring: batches built beforehand, folders of many segments made without writing them whole."""
+"""Partition logs for benchmarks: prebuilt batches, and directories with many segments that are mostly copies."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ KIB: Final = 1024
 MIB: Final = 1024 * KIB
 GIB: Final = 1024 * MIB
 BATCH_OVERHEAD: Final = 61 + 12
-"""Header of the batch, and what one record adds to its value (about)."""
+"""Approximate bytes that the batch header and the record fields add to the record's value."""
 
 
 def batch_of(size: int, timestamp_ms: int = NOW_MS) -> RecordBatch:
-    """A batch of one record, ``size`` bytes in all, give or take two."""
+    """A batch of one record with a total of ``size`` bytes, give or take two."""
     return RecordBatch.parse(build_batch([(timestamp_ms, None, bytes(max(size - BATCH_OVERHEAD, 0)))]))
 
 
@@ -50,9 +50,9 @@ def reopen(directory: Path, *, clean: bool, recovery_point: int = 0) -> Recovere
 
 
 def many_segments(directory: Path, count: int, batches_each: int) -> tuple[int, int]:
-    """A folder of ``count`` sealed segments, equal but for offsets and times; returns (end offset, end time in ms).
+    """Make a directory of ``count`` sealed segments that differ in offsets and times. Returns (end offset, end time in ms).
 
-    Each has ``batches_each`` batches of about 1 KiB, a millisecond apart, and indexes of the usual density.
+    Each segment has ``batches_each`` batches of about 1 KiB, a millisecond apart, and indexes of the usual density.
     """
     directory.mkdir(parents=True)
     offset, timestamp_ms = 0, 0
@@ -74,7 +74,7 @@ def many_segments(directory: Path, count: int, batches_each: int) -> tuple[int, 
             times += last
         for suffix, data in (("log", content), ("index", entries), ("timeindex", times)):
             _write(directory / file_name(base, suffix), data)
-    # As after a clean stop: without it the whole log would be read for its producers.
+    # A producer snapshot, as a clean stop writes it: without it the broker would scan the whole log for producers.
     _write(directory / file_name(offset, "snapshot"), producer_snapshot.encode([]))
     return offset, timestamp_ms
 
@@ -86,7 +86,7 @@ def _write(path: Path, data: bytes | bytearray) -> None:
 
 
 def cpu_us(work: Callable[[], object], times: int) -> float:
-    """CPU of this thread per call, in microseconds, user and system."""
+    """CPU time of this thread per call in microseconds, user and system."""
     before = time.thread_time_ns()
     for _ in range(times):
         work()

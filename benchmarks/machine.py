@@ -1,4 +1,4 @@
-"""The machine, in the words that a reader of a figure needs."""
+"""A description of the machine for the reader of the figures."""
 
 from __future__ import annotations
 

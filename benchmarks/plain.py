@@ -1,8 +1,8 @@
-"""The least that a server could do: the yardstick that every run takes beside the broker.
+"""A minimal server for comparison, which every run measures next to the broker.
 
-``python -m benchmarks.plain PORT FILE``: one blocking thread per process, one connection. A frame of up to 64 KiB is
-answered with as many bytes as Kafka's Produce answer has; a larger one is written to FILE first (plain ``write``); a frame
-that starts with ``READ`` is answered with 1 MiB of FILE (``pread`` and send). No protocol, no checks, no event loop.
+``python -m benchmarks.plain PORT FILE``: one blocking thread per process, one connection. The response to a frame of up to
+64 KiB has as many bytes as Kafka's Produce response. A larger frame is written to FILE first (plain ``write``). The response
+to a frame that starts with ``READ`` is 1 MiB of FILE (``pread`` and send). No protocol, no checks, no event loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ANSWER: Final = SIZE.pack(60) + bytes(60)
 
 
 class Plain(Target):
-    """The yardstick as a target."""
+    """The minimal server as a target."""
 
     name = "plain"
 

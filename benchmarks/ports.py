@@ -1,7 +1,7 @@
-"""``python -m benchmarks.ports``: what a port of the broker costs while nothing hangs on it, in nanoseconds.
+"""``python -m benchmarks.ports``: the cost in ns of each extension port of the broker while nothing is attached to it.
 
-Each row is the expression that the broker evaluates at the port, less what it would evaluate without the port; the least of
-several repetitions, which is what it costs without the machine's other work. `broker/README.md` names the ports.
+Each row is the time of the expression that the broker evaluates at the port, minus that of the code without the port. The
+figure is the minimum of several repetitions, to exclude other work of the machine. `broker/README.md` lists the ports.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ PORTS: Final = {
 
 
 def least_ns(statement: str, names: dict[str, Any]) -> float:
-    """Of one evaluation."""
+    """Nanoseconds of one evaluation."""
     return min(repeat(statement, globals=names, number=TIMES, repeat=REPETITIONS)) / TIMES * 1e9
 
 

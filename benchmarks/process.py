@@ -1,4 +1,4 @@
-"""What a process has used, from ``/proc``: CPU time and memory. And what everybody else used meanwhile."""
+"""CPU time and memory of a process, from ``/proc``, and the CPU time of all other processes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ TICK_S: Final = 1 / os.sysconf("SC_CLK_TCK")
 
 
 class Unsupported(Exception):
-    """This system does not say what a process uses in the way we ask."""
+    """This system does not have the ``/proc`` files that are read here."""
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of the process. In steps of 10 ms: measure a second or more."""
+    """User and system time of all threads of the process, in steps of 10 ms: measure for a second or more."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii")
     except FileNotFoundError as error:
         raise Unsupported("CPU times are read from /proc/PID/stat, which Linux has") from error
-    # The second field is the program's name and may hold anything, a parenthesis closes it.
+    # The second field is the program's name in parentheses. The name may contain any character.
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S
 
@@ -34,17 +34,17 @@ def _cpu_seconds_of(pid: int | None) -> float:
 
 
 def precise_cpu_seconds(pid: int) -> float:
-    """The same in nanoseconds, where the kernel keeps these; of the threads that are alive."""
+    """CPU time of the living threads in nanoseconds, if the kernel has it."""
     try:
         of_threads = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
-    except FileNotFoundError:  # a thread has ended meanwhile
+    except FileNotFoundError:  # a thread has just ended
         return precise_cpu_seconds(pid)
     nanoseconds = sum(int(text.split()[0]) for text in of_threads)
     return nanoseconds / 1e9 if nanoseconds else cpu_seconds(pid)
 
 
 def queued_seconds(pid: int) -> float:
-    """For how long the process's main thread, or this one, was ready to run and had no core: what other work costs both."""
+    """Seconds for which the process's main thread (or this thread) was runnable without a core, because of other work."""
     threads = (Path(f"/proc/{pid}/schedstat"), Path("/proc/thread-self/schedstat"))
     try:
         return sum(int(each.read_text("ascii").split()[1]) for each in threads) / 1e9
@@ -61,14 +61,14 @@ def resident_mib(pid: int) -> float:
 
 
 def machine_cpu_seconds() -> float:
-    """Busy time of all cores since boot."""
+    """Busy time of all cores since the system's boot."""
     fields = Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:]
     user, nice, system, _, _, irq, soft_irq, steal = (int(field) for field in fields[:8])
     return (user + nice + system + irq + soft_irq + steal) * TICK_S
 
 
 class Usage:
-    """What one block of work cost. Filled in when the block ends, or says that it has ended."""
+    """CPU used during a block, by the target and by others. The values are set at the end of the block, or by ``end``."""
 
     def __init__(self, pid: int | None) -> None:
         self.wall_s = 0.0
@@ -93,7 +93,7 @@ class Usage:
 
 @contextmanager
 def used_by(pid: int | None) -> Iterator[Usage]:
-    """CPU time of the process ``pid`` during the block, and how many cores others kept busy; None: we alone work."""
+    """Measure the CPU time of the process ``pid`` (None: only this process works) and of all others during the block."""
     usage = Usage(pid)
     yield usage
     usage.end()
@@ -101,7 +101,7 @@ def used_by(pid: int | None) -> Iterator[Usage]:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one request costs the target. Medians of several rounds, for other work on the machine comes and goes."""
+    """The target's cost of one request, as the median of several rounds, since other work on the machine varies."""
 
     cpu_s: float
     least_cpu_s: float
@@ -117,7 +117,7 @@ def cost_of(
     work: Callable[[], object],
     before: Callable[[], object] = lambda: None,
 ) -> Cost:
-    """``work`` sends ``requests`` requests, and so it does ``rounds`` times; what is done ``before`` does not count."""
+    """Run ``before`` and ``work`` ``rounds`` times. ``work`` sends ``requests`` requests, and only ``work`` is measured."""
     usages: list[Usage] = []
     for _ in range(rounds):
         before()
@@ -135,7 +135,7 @@ def cost_of(
 
 
 def others_at_rest(seconds: float = 1.0) -> float:
-    """How many cores others use while we do nothing: for measures that start processes and cannot tell whose is whose."""
+    """Cores that other processes use while we are idle, for measures that start processes and cannot tell theirs apart."""
     with used_by(os.getpid()) as usage:
         time.sleep(seconds)
     return usage.other_cpu

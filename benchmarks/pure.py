@@ -1,7 +1,7 @@
-"""What the pure form keeps to, where pip finds no C compiler: ``ODRADEK_PURE=1 python -m benchmarks.run --check``.
+"""Limits for the broker in pure Python, without a C compiler: ``ODRADEK_PURE=1 python -m benchmarks.run --check``.
 
-A quarter to a half above what it needed beside other work on the machine of the README. Where nothing stands here, the limit
-of the measure holds. Calls of each request have bounds of their own, on any machine: `tests/broker/test_counts.py`.
+They are a quarter to a half above the figures on the README's machine beside other work. A measure that is not listed here
+has the limit of the compiled form. `tests/broker/test_counts.py` bounds the calls of each request, on any machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ LIMITS: Final = {
     "commits per second, librdkafka, offsets in the transaction": 300,
     "CPU per append of a 300 B batch above a plain write": 6,
 }
-"""By the name of the figure, in its unit."""
+"""Limits by the name of the figure, in the figure's unit."""
 
 
 def judged(figure: Figure) -> Figure:
-    """The figure with the limit of the form that was measured."""
+    """The figure with the limit of the form (pure or compiled) that was measured."""
     if compiled is not None:
         return figure
     return replace(figure, limit=LIMITS.get(figure.name, figure.limit))

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.run``: takes each measure against one target and prints a table in Markdown.
+"""``python -m benchmarks.run``: run the measures against one target and print a Markdown table.
 
-Client and broker share the machine, so keep it quiet: the column `others` says how many cores other processes used.
+Client and broker share the machine, so keep it quiet: the column `others` has the number of cores that other processes used.
 """
 
 from __future__ import annotations
@@ -43,12 +43,14 @@ def main(arguments: Sequence[str]) -> int:
 
 def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.run", description=__doc__.splitlines()[0])
-    parser.add_argument("--target", choices=sorted(TARGETS), default="odradek", help="what to measure")
-    parser.add_argument("--only", action="append", choices=measures.NAMES, help="this measure (repeatable)")
+    parser.add_argument("--target", choices=sorted(TARGETS), default="odradek", help="the broker to measure")
+    parser.add_argument(
+        "--only", action="append", choices=measures.NAMES, help="only this measure (repeatable)"
+    )
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument("--directory", type=Path, help="where data is written (3 GB; default: temporary)")
-    parser.add_argument("--check", action="store_true", help="exit code 1 if a figure is beyond its limit")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE as JSON")
+    parser.add_argument("--directory", type=Path, help="directory for data (3 GB; default: temporary)")
+    parser.add_argument("--check", action="store_true", help="exit code 1 if a figure exceeds its limit")
     return parser.parse_args(arguments)
 
 

@@ -1,12 +1,12 @@
-"""Whether the broker's memory stays flat: ``python -m benchmarks.soak_memory --minutes 30``.
+"""Check that the broker's memory does not grow: ``python -m benchmarks.soak_memory --minutes 30``.
 
-A steady load whose parts come and go (records that retention deletes, producers, transactional ids and groups that expire,
-topics, connections), and every 30 s the resident memory. What is left after the first minutes must not grow: the slope of a
-line through it is the answer, and the exit code is 1 beyond a limit. ``--only`` leaves parts of the load away, to find which
-of them grows.
+The load is steady, and its parts come and go: records that retention deletes, producers, transactional ids and groups that
+expire, topics, connections. Every 30 s the resident memory is recorded. After the first minutes it must not grow: the result
+is the slope of a line through the samples, and the exit code is 1 if it is above the limit. ``--only`` selects parts of the
+load, to find the part that grows.
 
-What has an upper bound is reached in the first minutes: each partition of the internal topics is opened by the first id
-or group that falls to it, and remembers where its last batches stand.
+Memory that has an upper bound reaches it in the first minutes. For example, each partition of the internal topics is opened
+by the first id or group that belongs to it, and then remembers the positions of its last batches.
 """
 
 from __future__ import annotations
@@ -66,28 +66,28 @@ DELETE_TOPICS: Final[Api] = (20, 5)
 CONSUMER_GROUP_HEARTBEAT: Final[Api] = (68, 1)
 TOPIC: Final = "soak"
 SMALL: Final = 20
-"""Small requests in each step."""
+"""Small Produce requests in each step."""
 SAMPLE_S: Final = 30.0
 SETTLED_S: Final = 600.0
 LIMIT_MIB_PER_HOUR: Final = 10.0
 EPOCHS: Final = 50
-"""Transactions of a transactional id before the next takes its place."""
+"""Number of transactions of a transactional id before the load takes a new one."""
 MIB: Final = 1 << 20
 SETTINGS: Final = {
-    # The disk stays small, and each topic is as large as it gets within the minutes that count for nothing: each segment
-    # that is kept has its place in memory.
+    # The disk stays small, and each topic reaches its full size within the minutes that do not count: the broker has an
+    # object in memory for each segment.
     "log.segment.bytes": str(2 * MIB),
     "log.retention.bytes": str(8 * MIB),
     "log.retention.check.interval.ms": "1000",
     "log.segment.delete.delay.ms": "1000",
     "log.cleaner.backoff.ms": "1000",
-    # Segments of the internal topics, which have 1 MiB at least, roll within these minutes and are compacted.
+    # Segments of the internal topics, at least 1 MiB, roll within these minutes and are compacted.
     "offsets.topic.segment.bytes": str(MIB),
     "offsets.topic.num.partitions": "10",
     "transaction.state.log.segment.bytes": str(MIB),
     "transaction.state.log.num.partitions": "10",
     "log.cleaner.delete.retention.ms": "1000",
-    # What is no longer used is forgotten within the minutes that count for nothing.
+    # Unused groups, ids and producers expire within the minutes that do not count.
     "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "5000",
     "producer.id.expiration.ms": "60000",
@@ -100,7 +100,7 @@ SETTINGS: Final = {
 
 
 class Load:
-    """One step of each part after the other, on one connection."""
+    """One step of each part in turn, on one connection."""
 
     def __init__(self, target: Running) -> None:
         self._target = target
@@ -117,17 +117,17 @@ class Load:
         self.client.close()
 
     def take_new_id(self) -> None:
-        """The next transaction is of a new transactional id."""
+        """Use a new transactional id from the next transaction on."""
         self._transaction: tuple[str, int, int] = ("", -1, EPOCHS)
 
     def small(self) -> None:
-        """A producer that comes and goes, with some records."""
+        """Write some records with a new producer id."""
         producer_id = init_producer_id(self.client)
         frames = [produce_frame(TOPIC, small_batch(producer_id, sequence)) for sequence in range(SMALL)]
         check_produced(in_turn(self.client, frames))
 
     def large(self) -> None:
-        """1 MiB goes in, and out again."""
+        """Write 1 MiB and read it."""
         (answer,) = in_turn(self.client, [self._large])
         check_produced([answer])
         self.client.send(fetch_frame("large", self._offset))
@@ -137,7 +137,7 @@ class Load:
         self._offset += 1
 
     def transaction(self) -> None:
-        """Records in two partitions and an offset; now and then of a new transactional id."""
+        """Commit records in two partitions and an offset, sometimes with a new transactional id."""
         name, producer_id, epoch = self._transaction
         if epoch == EPOCHS:
             name, epoch = f"id-{next(self._numbers)}", 0
@@ -151,7 +151,7 @@ class Load:
         self._transaction = name, producer_id, epoch + 1
 
     def classic_group(self) -> None:
-        """A member joins a group of its own, commits, and leaves: the group expires with its offsets."""
+        """A member joins a new classic group, commits, and leaves. The group expires with its offsets."""
         group = f"classic-{next(self._numbers)}"
         offered = JoinGroupRequestProtocol(name="range", metadata=Subscription(topics=[TOPIC]).encode(1))
         joined = self._ask(
@@ -174,7 +174,7 @@ class Load:
         self._ask(LEAVE_GROUP, LeaveGroupRequest(**member))
 
     def consumer_group(self) -> None:
-        """The same by the consumer protocol."""
+        """The same with the consumer protocol."""
         group = f"consumer-{next(self._numbers)}"
         member = {"group_id": group, "member_id": f"{group}-member"}
         joined = self._ask(
@@ -194,7 +194,7 @@ class Load:
         )
 
     def topic(self) -> None:
-        """A topic of four partitions is made, written and deleted."""
+        """Create, write and delete a topic of four partitions."""
         name = f"topic-{next(self._numbers)}"
         create_topic(self.client, name, 4)
         check_produced(in_turn(self.client, [produce_frame(name, small_batch(), range(4))]))
@@ -203,7 +203,7 @@ class Load:
             raise WrongAnswer(f"DeleteTopics: error {answer.responses[0].error_code}")
 
     def connection(self) -> None:
-        """Another client writes one record."""
+        """Write one record on a new connection."""
         other = Client(self._target.connect())
         check_produced(in_turn(other, [produce_frame(TOPIC, small_batch())]))
         other.close()
@@ -278,7 +278,7 @@ def soak(
         for part in parts:
             part(load)
         steps += 1
-        # No step is made up for: what lives for a minute would be more after a time without the processor.
+        # Do not catch up on late steps: objects that live for a minute would be more after a time without the CPU.
         due_s = max(due_s + 1 / steps_per_s, time.monotonic() - began)
         time.sleep(max(0.0, due_s - (time.monotonic() - began)))
     samples.append(sampled(target, data, began, steps))
@@ -287,7 +287,7 @@ def soak(
 
 
 def verdict(samples: Sequence[Sample]) -> tuple[str, bool]:
-    """What to say of the memory after the first minutes, and whether it is flat."""
+    """A sentence about the memory after the first minutes, and whether it does not grow."""
     settled = [sample for sample in samples if sample.at_s >= SETTLED_S]
     if len(settled) < 3:
         return f"too short: the first {SETTLED_S / 60:.0f} minutes do not count", False
@@ -309,8 +309,12 @@ def main(arguments: Sequence[str]) -> int:
         prog="python -m benchmarks.soak_memory", description=__doc__.splitlines()[0]
     )
     parser.add_argument("--minutes", type=float, default=30.0)
-    parser.add_argument("--steps-per-second", type=float, default=20.0, help="each step has all parts")
-    parser.add_argument("--only", action="append", choices=PARTS, help="this part of the load (repeatable)")
+    parser.add_argument(
+        "--steps-per-second", type=float, default=20.0, help="each step runs all parts of the load"
+    )
+    parser.add_argument(
+        "--only", action="append", choices=PARTS, help="only this part of the load (repeatable)"
+    )
     parser.add_argument(
         "--directory", type=Path, help="where data is written (some 200 MiB; default: temporary)"
     )

@@ -1,4 +1,4 @@
-"""What is measured: a broker as a process of its own. To add one is to add a class to ``TARGETS``."""
+"""The targets of the benchmarks: brokers, each a separate process. To add one, add a class to ``TARGETS``."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ ROOT: Final = Path(__file__).parents[1]
 
 
 class TargetFailed(Exception):
-    """The target did not start, or died; the text has the end of its log."""
+    """The target did not start, or it died. The message contains the end of its log."""
 
 
 @dataclass
 class Running:
-    """A started target."""
+    """A target that has started."""
 
     process: subprocess.Popen[bytes]
     port: int
     log: Path
     spawned_at: float
-    """``perf_counter`` just before the process was made."""
+    """``perf_counter`` just before the process was started."""
 
     @property
     def pid(self) -> int:
@@ -46,7 +46,7 @@ class Running:
         return f"{HOST}:{self.port}"
 
     def connect(self) -> socket.socket:
-        """A connection, as soon as one is accepted."""
+        """Connect, retrying until the target accepts a connection."""
         deadline = time.monotonic() + START_TIMEOUT_S
         while True:
             try:
@@ -70,7 +70,7 @@ class Running:
 
 
 class Target(ABC):
-    """How one kind of broker is started."""
+    """How to start one kind of broker."""
 
     name: str
 
@@ -78,7 +78,7 @@ class Target(ABC):
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]: ...
 
     def prepare(self, port: int, data: Path) -> None:
-        """What must be done before the start and does not count as start (Kafka formats its directory)."""
+        """Prepare the directory. This does not count as part of the start (Kafka formats its directory)."""
         data.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> Mapping[str, str]:
@@ -86,7 +86,7 @@ class Target(ABC):
 
     @contextmanager
     def running(self, directory: Path, settings: Mapping[str, str] | None = None) -> Iterator[Running]:
-        """A fresh target with its data below ``directory``, ended when the block ends. ``settings`` are Kafka's."""
+        """Start a new target with data below ``directory``, and stop it after the block. ``settings`` are Kafka's."""
         directory.mkdir(parents=True, exist_ok=True)
         port, data, log = free_port(), directory / "data", directory / "log"
         self.prepare(port, data)
@@ -99,8 +99,8 @@ class Target(ABC):
                 stderr=subprocess.STDOUT,
                 cwd=ROOT,
                 env=self.environment(),
-                # As Docker, systemd and `odradek.Broker` start a broker. Within one session Linux weighs the broker's
-                # thread against each thread of the client (sched_autogroup), and librdkafka has fifty for 16 producers.
+                # Start a new session, as Docker, systemd and `odradek.Broker` do. Within one session Linux weighs the
+                # broker's thread against each of the client's (sched_autogroup): librdkafka has fifty for 16 producers.
                 start_new_session=True,
             )
         target = Running(process, port, log, spawned_at)
@@ -111,12 +111,12 @@ class Target(ABC):
 
 
 class Odradek(Target):
-    """This project's broker of this checkout, as `odradek serve` starts it."""
+    """The broker of this checkout, as `odradek serve` starts it."""
 
     name = "odradek"
 
     def environment(self) -> Mapping[str, str]:
-        """Compiled modules are kept, as they are where users start it, whatever this machine says of it."""
+        """Enable the cache of compiled modules, as for users, whatever this machine's environment says."""
         kept = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
         return kept | {"PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "bytecode")}
 
@@ -127,7 +127,7 @@ class Odradek(Target):
 
 
 class OdradekWithControlPort(Odradek):
-    """The same with a control port, as `odradek.Broker`, the pytest fixtures and the Testcontainers module start it."""
+    """The broker with a control port, as `odradek.Broker`, the pytest fixtures and the Testcontainers module start it."""
 
     name = "odradek-control"
 
@@ -136,7 +136,7 @@ class OdradekWithControlPort(Odradek):
 
 
 def control_address(running: Running) -> tuple[str, int]:
-    """The address of its control port, as its log says."""
+    """The address of the control port, read from the target's log."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while not (
         found := re.search(
@@ -153,7 +153,7 @@ TARGETS: Final[dict[str, type[Target]]] = {target.name: target for target in (Od
 
 
 def free_port() -> int:
-    # Below the range from which the system gives clients their own ports.
+    # The port must be below the range of ephemeral ports.
     for port in range(21_000 + os.getpid() % 5_000, 32_000):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

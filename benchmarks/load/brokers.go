@@ -37,7 +37,7 @@ func serveKfake(arguments []string) error {
 	return nil
 }
 
-// The null broker's APIs with the highest version of each: none of them knows topics by id.
+// The null broker's APIs with the highest version of each, in which topics still have names instead of ids.
 var nullAPIs = map[int16]int16{0: 12, 3: 9, 10: 3, 18: 3, 19: 5, 20: 4, 22: 4, 24: 3, 25: 3, 26: 3, 28: 3}
 
 const nullPartitions = 4
@@ -49,7 +49,7 @@ type nullBroker struct {
 	ids    int64
 }
 
-// serveNull answers what producers ask and stores nothing: what is slow before it is slow in the client.
+// serveNull responds to producers and stores nothing: it shows the limit of the client.
 func serveNull(arguments []string) error {
 	flags := flag.NewFlagSet("null", flag.ExitOnError)
 	port := flags.Int("port", 9092, "where to listen")
@@ -105,7 +105,7 @@ func (b *nullBroker) serve(c net.Conn) {
 	}
 }
 
-// answer is nil for what the null broker does not know; the client of a Produce with acks=0 expects none.
+// answer returns the response, nil for an API that the null broker does not have. A Produce with acks=0 has no response.
 func (b *nullBroker) answer(frame []byte) (kmsg.Response, bool) {
 	key, version := int16(binary.BigEndian.Uint16(frame)), int16(binary.BigEndian.Uint16(frame[2:]))
 	highest, known := nullAPIs[key]

@@ -10,10 +10,10 @@ import (
 const (
 	fetchPartitions        = 4
 	fetchPartitionMaxBytes = 1 << 20
-	fetchVersion           = 12 // the last that names topics
+	fetchVersion           = 12 // the last version with topic names
 )
 
-// fill writes so many bytes in batches of 100 kB, spread over four partitions, for others to read.
+// fill writes the given number of bytes in batches of 100 kB to four partitions, for consumers to read.
 func fill(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {
@@ -56,7 +56,7 @@ func fill(o options) (outcome, error) {
 	return result, nil
 }
 
-// fetch reads a topic that fill has made over and over: one connection, one request in flight, 1 MiB of each partition.
+// fetch reads the topic of fill repeatedly: one connection, one request in flight, 1 MiB of each partition.
 func fetch(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {
@@ -98,7 +98,7 @@ func fetchRequest(topic string, offsets []int64) *kmsg.FetchRequest {
 	return request
 }
 
-// advance walks the headers of the batches; a partition that has none left begins anew.
+// advance moves the fetch offsets past the batches of the response. A partition at its end starts again at 0.
 func advance(response *kmsg.FetchResponse, offsets []int64) (int64, error) {
 	moved := int64(0)
 	for _, topic := range response.Topics {
@@ -119,7 +119,7 @@ func advance(response *kmsg.FetchResponse, offsets []int64) (int64, error) {
 				batches = batches[size:]
 			}
 			if next == 0 {
-				continue // nothing of this partition in this answer
+				continue // the response has no data of this partition
 			}
 			offsets[partition.Partition] = next
 			if next >= partition.HighWatermark {

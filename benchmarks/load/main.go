@@ -1,5 +1,5 @@
-// load sends a broker the requests of a measure from prebuilt frames, and says on its last line, as JSON, what that took.
-// It is two brokers as well: `kfake`, franz-go's, and `null`, which answers and stores nothing.
+// load sends the prebuilt requests of a measure to a broker, and prints the outcome as JSON on its last line.
+// It also contains two brokers: `kfake`, franz-go's, and `null`, which responds and stores nothing.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// options are what every measure may be told; each looks at those that it needs.
+// options are the options of all measures. Each measure uses those that it needs.
 type options struct {
 	address     string
 	pid         int

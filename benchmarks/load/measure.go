@@ -13,10 +13,10 @@ import (
 	"time"
 )
 
-// Linux tells CPU times of processes in steps of 10 ms.
+// Linux reports CPU times of processes in steps of 10 ms.
 const ticksPerSecond = 100
 
-// outcome is what a measure says: how much was done, how long it took, and whose CPU time went into it.
+// outcome is the result of a measure: the work that was done, its time, and the CPU time by process.
 type outcome struct {
 	Operations int64   `json:"operations"`
 	Bytes      int64   `json:"bytes"`
@@ -40,7 +40,7 @@ func look(pid int) snapshot {
 	return snapshot{time.Now(), processCPU(pid), ownCPU(), machineCPU()}
 }
 
-// since makes an outcome of what was used since the first look.
+// since returns the outcome with the CPU time used since the first reading.
 func (before snapshot) since(pid int) outcome {
 	now := look(pid)
 	wall := now.at.Sub(before.at).Seconds()
@@ -56,7 +56,7 @@ func processCPU(pid int) float64 {
 	if err != nil {
 		return 0
 	}
-	// The second field is the program's name, which may hold anything; a parenthesis closes it.
+	// The second field is the program's name in parentheses. The name may contain any character.
 	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
 	return number(string(fields[11])) + number(string(fields[12]))
 }
@@ -103,11 +103,11 @@ const (
 	ended
 )
 
-// operation does one thing and says how many bytes it moved.
+// operation does one operation and returns the number of bytes that it moved.
 type operation func() (int64, error)
 
-// rate has the operations done over and over, each in a goroutine of its own, first to warm up and then to be counted.
-// The clock may stop early, once so many bytes are moved.
+// rate repeats the operations, each in its own goroutine, first as a warm-up and then measured.
+// The measurement ends early once a given number of bytes is moved.
 func rate(o options, operations []operation) (outcome, error) {
 	var phase atomic.Int32
 	var moved atomic.Int64
@@ -143,7 +143,7 @@ func rate(o options, operations []operation) (outcome, error) {
 	before := look(o.pid)
 	phase.Store(measuring)
 	wait(o.measured, enough)
-	// On a machine that is too busy for a single operation in that time, until there is one.
+	// If the machine is too busy for a single operation in that time, wait for one.
 	select {
 	case <-begun:
 	case <-enough:

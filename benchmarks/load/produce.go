@@ -10,13 +10,13 @@ const (
 	largeBatchBytes  = 1_000_000
 	largeValueBytes  = 10_000
 	largePartitions  = 4
-	largeInFlight    = 5 // what clients have by default, max.in.flight.requests.per.connection
+	largeInFlight    = 5 // the clients' default of max.in.flight.requests.per.connection
 	fetchBatchBytes  = 100_000
 	fetchValueBytes  = 1_000
-	recordFieldBytes = 11 // the most that a record has beside a value below 16 KiB
+	recordFieldBytes = 11 // maximum size of a record without its value, for values below 16 KiB
 )
 
-// small: one Produce of one record in flight on each connection, each to a partition of its own, acks=all.
+// small: one Produce of one record in flight on each connection, each to a different partition, with acks=all.
 func small(o options) (outcome, error) {
 	first, err := open(o.address)
 	if err != nil {
@@ -58,7 +58,7 @@ func small(o options) (outcome, error) {
 	return result, deleteTopic(first, o.topic)
 }
 
-// errorCodeAt is the place of the error code in an answer for one partition, so that no answer has to be decoded whole.
+// errorCodeAt is the position of the error code in a response for one partition, so that no response has to be decoded.
 func errorCodeAt(topic string) int {
 	// Correlation id, tags; one topic, its name with a length of one byte; one partition, its index.
 	return 4 + 1 + 1 + 1 + len(topic) + 1 + 4
@@ -82,7 +82,7 @@ func large(o options) (outcome, error) {
 	if err != nil {
 		return outcome{}, err
 	}
-	// The connection still has answers to come.
+	// Responses are still outstanding on the connection.
 	again, err := open(o.address)
 	if err != nil {
 		return outcome{}, err
@@ -91,7 +91,7 @@ func large(o options) (outcome, error) {
 	return result, deleteTopic(again, o.topic)
 }
 
-// pusher sends one batch, to the next partition, each time that it is called; up to five are then not answered yet.
+// pusher sends one batch to the next partition at each call, with up to five requests in flight.
 func pusher(c *connection, topic string, partitions, batchBytes, valueBytes int) (operation, error) {
 	batch := newBatch(recordsIn(batchBytes, valueBytes), valueBytes, -1, false)
 	frames := make([][]byte, partitions)
@@ -120,7 +120,7 @@ func pusher(c *connection, topic string, partitions, batchBytes, valueBytes int)
 	}, nil
 }
 
-// recordsIn is how many records of this size a batch has that is no longer than so many bytes.
+// recordsIn returns the number of records of this size in the largest batch of at most the given number of bytes.
 func recordsIn(batchBytes, valueBytes int) int {
 	return (batchBytes - headerBytes) / (valueBytes + recordFieldBytes)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// ids: so many transactional ids are initialised for the first time, one request in flight on each connection.
+// ids initialises new transactional ids, with one request in flight on each connection.
 func ids(o options) (outcome, error) {
 	connections := make([]*connection, o.connections)
 	for index := range connections {
@@ -22,7 +22,7 @@ func ids(o options) (outcome, error) {
 	if err := findCoordinator(connections[0], 1, o.topic); err != nil {
 		return outcome{}, err
 	}
-	// A few to warm up, of each coordinator's partition.
+	// As a warm-up, initialise a few ids of each partition of __transaction_state.
 	if _, _, err := initialise(connections, o.topic+"-warm", o.connections*20); err != nil {
 		return outcome{}, err
 	}
@@ -74,8 +74,8 @@ func initialise(connections []*connection, prefix string, count int) ([]time.Dur
 	return latencies, allRetries, failure
 }
 
-// partitions: from the CreateTopics request until each partition has taken a record. The topic stays: what its removal
-// costs would fall into the next round.
+// partitions measures the time from CreateTopics until each partition has accepted a record. The topic is not deleted,
+// because its deletion would disturb the next round.
 func partitions(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {
@@ -99,7 +99,7 @@ func partitions(o options) (outcome, error) {
 		}
 		refused, code, err := refusedBy(answer)
 		if len(refused) > 0 && len(refused) < len(waiting) {
-			// Only those again: a partition that has a record is not asked for another.
+			// Retry only these: the other partitions have their record.
 			frame = produceFrame(produceVersion, o.topic, nil, batch, refused...)
 			waiting = refused
 		}
@@ -113,7 +113,7 @@ func partitions(o options) (outcome, error) {
 	return result, nil
 }
 
-// refusedBy are the partitions that have not taken their records, and the error code of one of them.
+// refusedBy returns the partitions that have not accepted their records, and the error code of one of them.
 func refusedBy(answer []byte) ([]int, int16, error) {
 	response := kmsg.NewPtrProduceResponse()
 	response.SetVersion(produceVersion)
@@ -131,7 +131,7 @@ func refusedBy(answer []byte) ([]int, int16, error) {
 	return refused, code, nil
 }
 
-// idle: connections are opened one after the other, each with an ApiVersions request, and stay open.
+// idle opens connections one after another, each with an ApiVersions request, and keeps them open.
 func idle(o options) (outcome, error) {
 	atRest := residentMiB(o.pid)
 	before := look(o.pid)
@@ -152,7 +152,7 @@ func idle(o options) (outcome, error) {
 	return result, nil
 }
 
-// topic makes one for the measures of other clients, whose partitions all have leaders then.
+// topic creates a topic for the measures of other clients, and waits until all its partitions have leaders.
 func topic(o options) (outcome, error) {
 	c, err := open(o.address)
 	if err != nil {

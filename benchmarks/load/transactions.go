@@ -12,7 +12,7 @@ const (
 	group                 = "workers"
 )
 
-// transactions: each producer has one transaction after the other, ten records in two partitions and an offset.
+// transactions: each producer commits one transaction after another, with ten records in two partitions and an offset.
 func transactions(o options) (outcome, error) {
 	first, err := open(o.address)
 	if err != nil {
@@ -59,7 +59,7 @@ func findCoordinator(c *connection, kind int8, key string) error {
 	})
 }
 
-// producer is a transactional one with a connection of its own.
+// producer is a transactional producer with its own connection.
 type producer struct {
 	*connection
 	id, topic string
@@ -68,7 +68,7 @@ type producer struct {
 	epoch     int16
 	sequence  int32
 	retries   int64
-	implicit  bool // transaction version 2: partitions join a transaction by what is written to them
+	implicit  bool // transaction version 2: a write adds its partition to the transaction
 	batch     []byte
 }
 
@@ -202,7 +202,7 @@ func (p *producer) end() (int16, error) {
 		p.sequence += transactionRecords / transactionPartitions
 		return 0, nil
 	}
-	// Each transaction has an epoch of its own, and its sequence numbers begin at 0.
+	// Each transaction has a new epoch, and its sequence numbers start at 0.
 	p.epoch = response.ProducerEpoch
 	if p.producer != response.ProducerID {
 		p.producer = response.ProducerID

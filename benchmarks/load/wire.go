@@ -14,7 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Kafka's error codes that mean: not yet, ask again.
+// Retriable error codes of a broker that is not ready yet.
 const (
 	unknownTopicOrPartition   = 3
 	leaderNotAvailable        = 5
@@ -28,7 +28,7 @@ const (
 	concurrentTransactions    = 51
 	retryPause                = time.Millisecond
 	patience                  = 60 * time.Second
-	produceVersion            = 9  // each of the brokers has it, and names topics
+	produceVersion            = 9  // supported by all brokers, with topic names
 	transactionProduceVersion = 12 // the leader adds the partition to the transaction
 	headerBytes               = 61
 )
@@ -44,7 +44,7 @@ func retriable(code int16) bool {
 
 var formatter = kmsg.NewRequestFormatter(kmsg.FormatterClientID("load"))
 
-// connection has one request after the other, or several in flight if its user keeps count.
+// connection sends one request at a time, or several if its user counts those in flight.
 type connection struct {
 	net.Conn
 	reader   *bufio.Reader
@@ -61,7 +61,7 @@ func dial(address string) (*connection, error) {
 	return &connection{Conn: c, reader: bufio.NewReaderSize(c, 1<<16)}, nil
 }
 
-// open is dial and what a client asks first: ApiVersions.
+// open dials and sends ApiVersions.
 func open(address string) (*connection, error) {
 	c, err := dial(address)
 	if err != nil {
@@ -102,7 +102,7 @@ func (c *connection) apiVersions(version int16) (*kmsg.ApiVersionsResponse, erro
 	}
 	response := kmsg.NewPtrApiVersionsResponse()
 	response.SetVersion(version)
-	// A broker that does not know this version says so in the form of the first one.
+	// A broker that does not support this version responds with version 0.
 	if len(answer) >= 6 && int16(binary.BigEndian.Uint16(answer[4:])) == unsupportedVersion {
 		response.ErrorCode = unsupportedVersion
 		return response, nil
@@ -110,7 +110,7 @@ func (c *connection) apiVersions(version int16) (*kmsg.ApiVersionsResponse, erro
 	return response, parse(response, answer)
 }
 
-// receive reads one answer without its size; the next call uses the same memory.
+// receive reads one response without its size. The next call reuses the memory.
 func (c *connection) receive() ([]byte, error) {
 	var size [4]byte
 	if _, err := io.ReadFull(c.reader, size[:]); err != nil {
@@ -132,7 +132,7 @@ func (c *connection) exchange(frame []byte) ([]byte, error) {
 	return c.receive()
 }
 
-// ask sends a request in the version that it has, or in the highest that both sides know.
+// ask sends a request in its own version, or in the highest version that both sides support.
 func ask[R kmsg.Response](c *connection, request kmsg.Request) (R, error) {
 	var none R
 	if highest, known := c.versions[request.Key()]; known && request.GetVersion() > highest {
@@ -152,12 +152,12 @@ func ask[R kmsg.Response](c *connection, request kmsg.Request) (R, error) {
 func parse(response kmsg.Response, answer []byte) error {
 	body := answer[4:]
 	if response.IsFlexible() && response.Key() != (&kmsg.ApiVersionsRequest{}).Key() {
-		body = body[1:] // no tags in a response's header
+		body = body[1:] // no tagged fields in the response header
 	}
 	return response.ReadFrom(body)
 }
 
-// persistently asks until the code is 0, for as long as the codes say: not yet.
+// persistently repeats a request as long as it returns one of the retriable error codes.
 func persistently(what string, retries *int64, once func() (int16, error)) error {
 	deadline := time.Now().Add(patience)
 	for {
@@ -176,7 +176,7 @@ func persistently(what string, retries *int64, once func() (int16, error)) error
 	}
 }
 
-// createTopic makes a topic and says how many partitions it has; librdkafka's mock only makes them when asked for metadata.
+// createTopic creates a topic and returns its number of partitions. librdkafka's mock creates topics only for Metadata.
 func createTopic(c *connection, name string, partitions int) (int, error) {
 	if _, can := c.versions[(&kmsg.CreateTopicsRequest{}).Key()]; can {
 		request := kmsg.NewPtrCreateTopicsRequest()
@@ -232,7 +232,7 @@ func deleteTopic(c *connection, name string) error {
 	return err
 }
 
-// produceFrame is a request with the same batch for each of the partitions.
+// produceFrame returns a Produce request with the same batch for each of the partitions.
 func produceFrame(version int16, topic string, transactionalID *string, batch []byte, indexes ...int) []byte {
 	request := kmsg.NewPtrProduceRequest()
 	request.SetVersion(version)
@@ -248,7 +248,7 @@ func produceFrame(version int16, topic string, transactionalID *string, batch []
 	return formatter.AppendRequest(nil, request, 1)
 }
 
-// produced is the first error code of an answer to produceFrame, but one that says: I have it already.
+// produced returns the first error code of a response to produceFrame, except DUPLICATE_SEQUENCE_NUMBER.
 func produced(version int16, answer []byte) (int16, error) {
 	response := kmsg.NewPtrProduceResponse()
 	response.SetVersion(version)
@@ -265,7 +265,7 @@ func produced(version int16, answer []byte) (int16, error) {
 	return 0, nil
 }
 
-// untilProduced waits until the partitions take records.
+// untilProduced waits until the partitions accept records.
 func untilProduced(c *connection, topic string, batch []byte, indexes ...int) error {
 	frame := produceFrame(produceVersion, topic, nil, batch, indexes...)
 	var retries int64
@@ -280,7 +280,7 @@ func untilProduced(c *connection, topic string, batch []byte, indexes ...int) er
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// newBatch has records with values of the same size, random so that nothing on the way makes them smaller.
+// newBatch returns a batch of records with random values of the same size, which cannot be compressed.
 func newBatch(records, valueBytes int, producerID int64, transactional bool) []byte {
 	batch := make([]byte, headerBytes, headerBytes+records*(valueBytes+16))
 	now := uint64(time.Now().UnixMilli())
@@ -299,7 +299,7 @@ func newBatch(records, valueBytes int, producerID int64, transactional bool) []b
 	}
 	big := binary.BigEndian
 	big.PutUint32(batch[8:], uint32(len(batch)-12))
-	big.PutUint32(batch[12:], ^uint32(0)) // the leader's epoch: none
+	big.PutUint32(batch[12:], ^uint32(0)) // partition leader epoch: none
 	batch[16] = 2
 	if transactional {
 		big.PutUint16(batch[21:], 0x10)
@@ -313,7 +313,7 @@ func newBatch(records, valueBytes int, producerID int64, transactional bool) []b
 	return batch
 }
 
-// setProducer puts epoch and first sequence number into a batch.
+// setProducer sets the producer epoch and base sequence of a batch.
 func setProducer(batch []byte, epoch int16, sequence int32) {
 	binary.BigEndian.PutUint16(batch[51:], uint16(epoch))
 	binary.BigEndian.PutUint32(batch[53:], uint32(sequence))

@@ -1,4 +1,4 @@
-"""What a control port costs a broker that is never asked, and one that is: starts with and without one, in turns."""
+"""The cost of a control port before and after its first request: alternating starts with and without one."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from benchmarks.process import resident_mib, used_by
 from benchmarks.targets import Odradek, OdradekWithControlPort, Running, Target, control_address
 
 REST_S: Final = 1.0
-"""From the first record, and from the first call, to the look at memory."""
+"""Seconds from the first record, and from the first request to the control port, until memory is read."""
 BEFORE_S: Final = 0.5
 PROBED_S: Final = 2.0
 FIRST_CALL: Final = "/v1/cluster"
 FURTHER_CALLS: Final = ("/openapi.json", "/metrics")
-"""What takes the most to answer the first time."""
+"""Paths whose first response is expensive."""
 
 
 class Start(NamedTuple):
-    """One start of one of the two."""
+    """One start, with or without a control port."""
 
     ms: float
-    """To the first acknowledged record."""
+    """Time to the first acknowledged record."""
     cpu_ms: float
     rest_mib: float
     call_ms: float
-    """The first call of the control port; 0 without one. Those behind it too."""
+    """Time of the first request to the control port. Without a control port, it and ``asked_mib`` are 0."""
     asked_mib: float
     other_cpu: float
 
@@ -46,7 +46,7 @@ def measure(run: Run) -> Iterator[Figure]:
         start(target, run.scratch / f"compile-{target.name}")
     starts: dict[str, list[Start]] = {target.name: [] for target in targets}
     for number in range(pairs):
-        # Each goes first in every second pair.
+        # Alternate which target goes first.
         for target in targets if number % 2 else reversed(targets):
             starts[target.name].append(start(target, run.scratch / f"{target.name}-{number}"))
     without, with_port = starts.values()
@@ -86,7 +86,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def start(target: Target, directory: Path) -> Start:
-    """On an empty directory; if there is a control port, it is asked once."""
+    """Start the target on an empty directory, and send the control port, if there is one, its first requests."""
     request = produce_frame("first", small_batch())
     call_ms = 0.0
     with target.running(directory) as running, used_by(running.pid) as usage:
@@ -97,7 +97,7 @@ def start(target: Target, directory: Path) -> Start:
         elapsed_ms = (time.perf_counter() - running.spawned_at) * 1000
         check_produced([answer])
         if isinstance(target, OdradekWithControlPort):
-            control_address(running)  # what it does after the first record counts too
+            control_address(running)  # work that the broker does after the first record counts too
         cpu_ms = exact_cpu_seconds(running.pid) * 1000
         time.sleep(REST_S)
         usage.end()
@@ -123,7 +123,7 @@ def ask(running: Running, path: str) -> None:
 
 
 def neighbour(directory: Path) -> tuple[Waits, Waits]:
-    """A client of the broker, before the first call and while it is served."""
+    """Waits of a Kafka client before the first request to the control port, and during it."""
     with OdradekWithControlPort().running(directory) as running:
         client = Client(running.connect())
         create_topic(client, PROBE)

@@ -1,7 +1,7 @@
-"""How long a small Produce waits while another connection floods the broker with batches of 1 MiB.
+"""The wait of a small Produce while another connection floods the broker with batches of 1 MiB.
 
-The flood is a process of its own, so that it takes no turn from the probe's interpreter. The same flood to one plain server,
-and the same probe of another, say what the machine makes a client wait in which three processes want its cores.
+The flood is a separate process, so that it does not compete with the probe for Python's interpreter. For comparison, one
+minimal server gets the same flood and another the same probe: this is the wait when three processes compete for the cores.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ IN_FLIGHT: Final = 4
 P99_LIMIT_MS: Final = 5.0
 MIB: Final = 1 << 20
 KEPT_FILES: Final = 4
-"""Of plain writes beside it: as many as the broker keeps of the flood, so that its page cache is as large."""
+"""Bytes of plain writes for comparison: as many as the broker retains of the flood, so that the page cache is as large."""
 SETTINGS: Final = {
-    # A flood of a gigabyte per second must not fill the disk, nor the page cache with memory that was never touched.
+    # A flood of 1 GB/s must not fill the disk, nor the page cache with new pages all the time.
     "log.segment.bytes": str(64 * MIB),
     "log.retention.bytes": str(64 * MIB),
     "log.retention.check.interval.ms": "100",
@@ -47,7 +47,7 @@ SETTINGS: Final = {
 
 
 class Sink(Plain):
-    """Writes nowhere: the flood would fill the disk."""
+    """A minimal server that discards what it receives: the flood would fill the disk."""
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         return [*super().command(port, data, settings)[:-1], os.devnull]
@@ -56,7 +56,7 @@ class Sink(Plain):
 def measure(run: Run) -> Iterator[Figure]:
     seconds = run.scaled(20, 5)
     with Sink().running(run.scratch / "flood-sink") as sink:
-        sink.connect().close()  # else the other finds the same port free
+        sink.connect().close()  # otherwise the other server finds the same port free
         with Sink().running(run.scratch / "flood-other") as other, _flood(sink, seconds, is_checked=False):
             plain = probe(other, seconds)
     with run.target.running(run.scratch / "flood", SETTINGS) as target:
@@ -96,7 +96,7 @@ def _p99(times_ms: Sequence[float]) -> float:
 
 
 def _plain_writes(directory: Path, seconds: float) -> list[float]:
-    """How long each takes, in ms. Some wait where a host gives a machine its memory when it is touched."""
+    """Milliseconds of each plain write. Some wait because the host allocates memory only when the machine touches it."""
     data, took_ms = os.urandom(MIB), []
     files = [directory / f"plain-{number}" for number in range(KEPT_FILES)]
     ends = time.perf_counter() + seconds
@@ -115,7 +115,7 @@ def _plain_writes(directory: Path, seconds: float) -> list[float]:
 
 @contextmanager
 def _flood(target: Running, seconds: float, is_checked: bool) -> Iterator[list[float]]:
-    """While the block runs; then how many MiB per second were answered."""
+    """Run the flood during the block. Afterwards the yielded list has the MiB per second that were acknowledged."""
     mib_per_s: list[float] = []
     options = [str(target.port), str(seconds + 1), "checked" if is_checked else "plain"]
     command = [sys.executable, "-m", "benchmarks.measures.flood", *options]
@@ -127,9 +127,9 @@ def _flood(target: Running, seconds: float, is_checked: bool) -> Iterator[list[f
 
 
 def main(port: int, seconds: float, is_checked: bool) -> None:
-    """The flood: a batch for each that is answered, and some on their way.
+    """The flood: keep several batches in flight, sending a new one after each response.
 
-    It prints a line when it has begun, and its MiB per second.
+    It prints a line when it has started, and its MiB per second at the end.
     """
     frame = produce_frame(FLOOD, large_batch())
     answered = 0

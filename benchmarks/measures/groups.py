@@ -1,4 +1,4 @@
-"""Groups of both protocols: what a heartbeat costs with few groups and with many, and a rebalance of a large one."""
+"""Consumer and classic groups: the cost of a heartbeat with few and with many groups, and of rebalancing a large group."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssig
 from protocol.records.consumer_protocol import Subscription
 
 JOIN_GROUP: Final[Api] = (11, 3)
-"""The last version in which a member joins without an id of its own."""
+"""The last version of JoinGroup in which a member joins without a member id."""
 HEARTBEAT: Final[Api] = (12, 3)
 SYNC_GROUP: Final[Api] = (14, 3)
 DESCRIBE_GROUPS: Final[Api] = (15, 4)
@@ -43,17 +43,17 @@ MEMBERS: Final = 5
 LARGE: Final = 100
 FEW: Final = 10
 PIPELINE: Final = 50
-"""Heartbeats that are sent before the first answer is read."""
+"""Heartbeats in flight."""
 FLAT: Final = 1.3
-"""So much more may a heartbeat cost with a hundred times as many groups."""
+"""Factor by which a heartbeat may cost more with a hundred times as many groups."""
 PAUSE_S: Final = 0.2
 AT_ONCE: Final = {"group.consumer.assignment.interval.ms": "0"}
-"""For groups that are only to be there; else many members that come together are assigned together, once in a second."""
+"""For groups that only exist. With the default, the members that join within a second are assigned together."""
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.consumer.session.timeout.ms": "60000"}
 
 
 class Groups(ABC):
-    """The members of one protocol."""
+    """Groups of one protocol with their members."""
 
     name: str
 
@@ -69,11 +69,11 @@ class Groups(ABC):
 
     @abstractmethod
     def join(self, group: str, count: int) -> None:
-        """So many more members join, until all are at rest."""
+        """Let ``count`` more members join, and wait until the group is stable."""
 
     @abstractmethod
     def beats(self) -> list[bytes]:
-        """A heartbeat of each member, of a group at rest."""
+        """One heartbeat of each member of the stable groups."""
 
     @abstractmethod
     def check(self, answer: bytes) -> None: ...
@@ -83,7 +83,7 @@ class Groups(ABC):
 
 
 class Member:
-    """Of a consumer group."""
+    """A member of a consumer group."""
 
     def __init__(self, member_id: str, group: str, topic: str) -> None:
         self.id, self.group, self.topic = member_id, group, topic
@@ -118,7 +118,7 @@ class Member:
 
 
 class ConsumerGroups(Groups):
-    """As clients do: each says what it owns once it was told something else, until all have what they shall."""
+    """Members that behave like clients: each reports what it owns after a new assignment, until the group is stable."""
 
     name = "consumer"
 
@@ -150,14 +150,14 @@ class ConsumerGroups(Groups):
 
 
 def _are_shared(members: Sequence[Member]) -> bool:
-    """All partitions are out, each once, and as evenly as that goes."""
+    """Whether every partition is assigned once, as evenly as possible."""
     owned = [[partition for of in member.owned.values() for partition in of] for member in members]
     sizes = [len(each) for each in owned]
     return sorted(chain.from_iterable(owned)) == list(range(PARTITIONS)) and max(sizes) - min(sizes) <= 1
 
 
 class ClassicGroups(Groups):
-    """A connection for each member of a group: its JoinGroup waits for the others."""
+    """Members with one connection each, because JoinGroup waits for the other members."""
 
     name = "classic"
 
@@ -181,7 +181,7 @@ class ClassicGroups(Groups):
             connection.send(frame(JOIN_GROUP, self._join_request(group, "")))
         self._wait_for(group, before + count)
         if before > 1:
-            in_flight(self.client, self._beats_of(group))  # they hear that the group rebalances
+            in_flight(self.client, self._beats_of(group))  # the responses announce the rebalance
         for connection, member_id in zip(self._connections, ids, strict=False):
             connection.send(frame(JOIN_GROUP, self._join_request(group, member_id)))
         answers = [parse(JOIN_GROUP, bytes(each.receive())) for each in self._connections[: before + count]]
@@ -202,7 +202,7 @@ class ClassicGroups(Groups):
         )
 
     def _wait_for(self, group: str, members: int) -> None:
-        """Until all have sent their JoinGroup, which the members before them then complete."""
+        """Wait until the group has ``members`` members, including those whose JoinGroup waits for the earlier members."""
         while True:
             answer = self.client.ask(DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group]))
             if len(answer.groups[0].members) == members:

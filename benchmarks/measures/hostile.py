@@ -1,7 +1,7 @@
-"""How long a client waits at most while another one sends what is small on the wire and long to read.
+"""The longest wait of a client while another one sends requests that are small on the wire and expensive to read.
 
-The probe is a small Produce to a topic of its own each millisecond; the other client sends its request again as soon as it
-is answered, or its connection closed.
+The probe sends a small Produce to its own topic each millisecond. The hostile client repeats its request as soon as it has
+the response, or after its connection is closed.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ LIST_TRANSACTIONS: Final = (66, 2)
 LEAST_RECORD: Final = b"\x0c\0\0\0\0\1\0"
 NONE, GZIP, ZSTD = 0, 1, 4
 LATER_MS: Final = 60_000
-"""The header of a batch promises a record so much later than there is one."""
+"""The batch header's maximum timestamp is later than that of any record, by this many milliseconds."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -77,20 +77,20 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def _hostile(run: Run, later_ms: int) -> Iterator[tuple[str, bytes]]:
-    run.say("requests are built")
+    run.say("building the requests")
     million = LEAST_RECORD * 1_000_000
     deltas = b"".join(encode_record(delta, 0, b"", None) for delta in range(100_000))
     huge = encode_record(0, 0, b"k", bytes(100 << 20))
     yield "2,000,000 records in a batch", produce_frame(COMPACTED, _batch(million * 2, 2_000_000, ZSTD))
     yield "1,000,000 records in a batch", produce_frame(COMPACTED, _batch(million, 1_000_000, ZSTD))
-    yield "100,000 sound records, not compressed", produce_frame(COMPACTED, _batch(deltas, 100_000, NONE))
+    yield "100,000 valid records, not compressed", produce_frame(COMPACTED, _batch(deltas, 100_000, NONE))
     yield (
-        "100,000 sound records for another codec",
+        "100,000 valid records, recompressed with another codec",
         produce_frame(RECOMPRESSED, _batch(deltas, 100_000, ZSTD)),
     )
     yield "100 MiB in one record, zstd", produce_frame(COMPACTED, _batch(huge, 1, ZSTD))
     yield "100 MiB in one record, gzip", produce_frame(COMPACTED, _batch(huge, 1, GZIP))
-    yield "100 MiB for another codec", produce_frame(RECOMPRESSED, _batch(huge, 1, ZSTD))
+    yield "100 MiB, recompressed with another codec", produce_frame(RECOMPRESSED, _batch(huge, 1, ZSTD))
     searched = ListOffsetsTopic(
         name=SEARCHED, partitions=[ListOffsetsPartition(partition_index=0, timestamp=later_ms)]
     )
@@ -103,12 +103,12 @@ def _hostile(run: Run, later_ms: int) -> Iterator[tuple[str, bytes]]:
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=True)
         yield f"Metadata of {count:,} unknown names", frame(METADATA, request)
     for count in (60_000, 10_000, 4):
-        # Written by hand: a string of this length is refused by our own writer.
+        # These bytes are built without our encoder, which refuses a string of this length.
         yield f"a pattern of {count:,} Unicode classes", _list_transactions(rb"\pL" * count)
 
 
 def _store_records_to_search(client: Client) -> int:
-    """A batch whose header promises a later record than there is, so that each is looked at; that time."""
+    """Write a batch whose header claims a later timestamp than its records have, so that a search reads all. Return it."""
     later_ms = now_ms() + LATER_MS
     create_topic(client, SEARCHED)
     stored = bytearray(_batch(LEAST_RECORD * 1_000_000, 1_000_000, ZSTD))
@@ -120,7 +120,7 @@ def _store_records_to_search(client: Client) -> int:
 
 
 def _batch(body: bytes, count: int, codec: int) -> bytes:
-    """A batch of these records, whatever they are."""
+    """A batch with these bytes as records, valid or not."""
     compress: dict[int, Callable[[bytes], bytes]] = {
         NONE: bytes,
         GZIP: lambda plain: bytes(cramjam.gzip.compress(plain)),
@@ -160,7 +160,7 @@ def _create(client: Client, name: str, configs: dict[str, str]) -> None:
 
 
 def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list[float], int, float]:
-    """Milliseconds of each round trip, how many hostile requests were answered, cores that others used."""
+    """Milliseconds of each round trip, the number of responses to hostile requests, and the cores that others used."""
     client = Client(target.connect())
     small = produce_frame(PROBE, small_batch())
     waits: list[float] = []
@@ -197,7 +197,7 @@ def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list
 
 
 def _took_answer(connection: socket.socket) -> bool:
-    """Read one answer and forget it; False if the connection was closed instead."""
+    """Read and discard one response. Returns False if the connection was closed instead."""
     try:
         head = connection.recv(4)
         left = struct.unpack(">i", head)[0] if len(head) == 4 else -1

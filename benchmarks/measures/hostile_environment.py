@@ -1,6 +1,6 @@
-"""What surrounds the broker fails it: readers that take nothing, too few descriptors, a log that nothing is read from.
+"""A failing environment: clients that do not read their responses, too few file descriptors, a log pipe without a reader.
 
-Each time a neighbour (one small Produce after the other) says how long it had to wait at most, and if it was answered.
+In each case a second client (one small Produce after another) measures its longest wait and whether it gets responses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def slow_readers(run: Run) -> Iterator[Figure]:
-    """Each asks for a MiB of each of 24 partitions, and takes nothing."""
+    """Clients that request 1 MiB of each of 24 partitions and do not read the responses."""
     with run.target.running(run.scratch / "slow-readers") as target, contextlib.ExitStack() as stack:
         client = Client(target.connect())
         create_topic(client, "large", PARTITIONS)
@@ -81,7 +81,7 @@ def slow_readers(run: Run) -> Iterator[Figure]:
 
 
 def used_up_descriptors(run: Run) -> Iterator[Figure]:
-    """A process that may open 256 files, and 600 connections; then they go."""
+    """A process that may open 256 files gets 600 connections, which are closed later."""
     directory = run.scratch / "descriptors"
     directory.mkdir(parents=True)
     output = os.open(directory / "log", os.O_WRONLY | os.O_CREAT)
@@ -115,7 +115,7 @@ def _with_connections(target: Running, client: Client, stack: contextlib.ExitSta
 
 
 def writes_refused(client: Client) -> int:
-    """In how many partitions a write gets an error."""
+    """Number of partitions in which a write gets an error."""
     batch = small_batch()
     refused = 0
     for index in range(PARTITIONS):
@@ -126,7 +126,7 @@ def writes_refused(client: Client) -> int:
 
 
 def unread_log(run: Run) -> Iterator[Figure]:
-    """Standard output is a pipe that nothing is read from, and 16,000 connections send garbage."""
+    """Standard output is a pipe that nothing reads, and 16,000 connections send garbage."""
     directory = run.scratch / "unread-log"
     directory.mkdir(parents=True)
     unread, output = os.pipe()
@@ -159,7 +159,7 @@ def unread_log(run: Run) -> Iterator[Figure]:
 
 @contextlib.contextmanager
 def _started(run: Run, directory: Path, output: int, before: list[str]) -> Iterator[Running]:
-    """A target whose standard output is a descriptor of ours, started by the command ``before``."""
+    """A target started through the command ``before``, with our file descriptor as standard output."""
     port = free_port()
     command = [*before, *run.target.command(port, directory / "data", {})]
     began = time.perf_counter()
@@ -173,7 +173,7 @@ def _started(run: Run, directory: Path, output: int, before: list[str]) -> Itera
 
 
 def garbage(port: int) -> bool:
-    """Connect, send what is no request, and see the broker close; False if it does not."""
+    """Connect and send garbage. Returns whether the broker closes the connection."""
     with socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S_MAX) as one:
         try:
             one.sendall(b"GET / HTTP/1.1\r\n\r\n")
@@ -185,7 +185,7 @@ def garbage(port: int) -> bool:
 
 
 def neighbour(target: Running) -> tuple[float, int]:
-    """The longest wait for the answer to a small Produce, in seconds, and how many there were in three seconds."""
+    """Longest wait for the response to a small Produce in seconds, and the number of responses, in three seconds."""
     with contextlib.closing(target.connect()) as connection:
         connection.settimeout(ANSWER_S_MAX)
         client, longest, count = Client(connection), 0.0, 0

@@ -1,4 +1,4 @@
-"""Appending to a partition's log (header parsed, CRC checked), beside a plain ``write`` of the same bytes to a file.
+"""Appends to a partition's log (parsing the header, checking the CRC), compared with a plain ``write`` of the same bytes.
 
 Both write to the page cache only, as the broker does.
 """
@@ -34,12 +34,12 @@ def _of_size(run: Run, size: int, text: str, limit_us: float | None) -> Iterator
     with used_by(None) as usage:
         for number in range(run.scaled(9, 3) + 1):
             directory = run.scratch / "append-0"
-            # Each finds the pages that the other has just given back (README: what a virtual machine's memory costs).
+            # Alternate, so that each finds pages that the other has just freed (README: memory of a virtual machine).
             cpu, wall = _plain(directory / "plain", bytes(batch.buffer), count)
             shutil.rmtree(directory)
             own_cpu, own_wall = _append(directory / "topic-0", size, count)
             shutil.rmtree(directory)
-            if number:  # the first round warms up
+            if number:  # skip the first round, the warm-up
                 plain.append(cpu)
                 plain_s.append(wall)
                 ours.append(own_cpu)
@@ -67,7 +67,7 @@ def _of_size(run: Run, size: int, text: str, limit_us: float | None) -> Iterator
 
 
 def _timed(work: Callable[[], None], count: int) -> tuple[float, float]:
-    """(CPU in us per call, seconds in all)."""
+    """(CPU time per call in us, total seconds)."""
     began, cpu = time.perf_counter(), time.thread_time_ns()
     work()
     return (time.thread_time_ns() - cpu) / count / 1000, time.perf_counter() - began

@@ -1,4 +1,4 @@
-"""Finding an offset, and a timestamp, in a partition's log of very many segments."""
+"""Look-ups by offset and by timestamp in a partition's log with very many segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading 1 MiB of a partition's log, beside ``pread`` of the same bytes."""
+"""Reads of 1 MiB of a partition's log, compared with ``pread`` of the same bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def measure(run: Run) -> Iterator[Figure]:
     with used_by(None) as usage:
         for number in range(run.scaled(9, 3) + 1):
             theirs, own = _timed(lambda: _pread(log)), _timed(lambda: _read(log, batch.size))
-            if number:  # the first round warms up
+            if number:  # skip the first round, the warm-up
                 plain.append(theirs[0])
                 plain_s.append(theirs[1])
                 ours.append(own[0])
@@ -41,20 +41,20 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def _timed(work: Callable[[], int]) -> tuple[float, float]:
-    """(CPU in us per read, seconds for the whole log)."""
+    """(CPU time per read in us, seconds for the whole log)."""
     began, cpu = time.perf_counter(), time.thread_time_ns()
     count = work()
     return (time.thread_time_ns() - cpu) / count / 1000, time.perf_counter() - began
 
 
 def _read(log: Log, batch_size: int) -> int:
-    """All of the log, by offsets, as a consumer reads it."""
+    """Read the whole log by offsets, as a consumer does."""
     offset, end, count = 0, log.log_end_offset, 0
     while offset < end:
         span = log.read(offset, end, READ_BYTES, whole_first_batch=True)
         assert span is not None
         content = span.bytes()
-        offset += max(len(content) // batch_size, 1)  # the last one may be cut, and is read again
+        offset += max(len(content) // batch_size, 1)  # the last batch may be cut off, and is read again
         count += 1
     return count
 

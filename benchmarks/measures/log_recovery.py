@@ -1,4 +1,4 @@
-"""Opening a partition's log after a crash: all of it unflushed, and nearly all of it flushed."""
+"""Recovery of a partition's log after a crash, with nothing flushed and with nearly everything flushed."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _plain_read(directory: Path) -> float:
 
 
 def _flushed(run: Run) -> Figure:
-    """Ten segments of 1 GiB; all but the last 64 MiB were synced. The first nine are mostly holes, which are not read."""
+    """Ten segments of 1 GiB, flushed except for the last 64 MiB. The first nine are mostly holes, which are not read."""
     directory = run.scratch / "flushed-0"
     segment_bytes = run.scaled(GIB, 64 * MIB)
     log = new_log(directory, segment_bytes=segment_bytes)
@@ -96,7 +96,7 @@ def _flushed(run: Run) -> Figure:
 
 
 def _make_hole(path: Path, size: int) -> None:
-    """Keep the first and the last part of a file, give the rest of its blocks back: no reader may read there."""
+    """Free the blocks of a file except for its beginning and end. No reader may read between them."""
     with path.open("r+b") as file:
         head = file.read(MIB)
         file.seek(size - 2 * MIB)

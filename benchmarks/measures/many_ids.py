@@ -1,4 +1,4 @@
-"""A hundred thousand transactional ids and ten thousand groups: how long a clean stop and the start after it take."""
+"""A hundred thousand transactional ids and ten thousand groups: the duration of a clean stop and of the next start."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ OFFSET_COMMIT: Final[Api] = (8, 8)
 TOPIC: Final = "many-ids"
 PARTITIONS: Final = 4
 PIPELINE: Final = 500
-"""Requests that are sent before the first answer is read."""
+"""Requests in flight."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -75,11 +75,11 @@ def measure(run: Run) -> Iterator[Figure]:
             yield _timed(f"clean stop {number} after it", target, lambda: _stop(target), others, limit=2)
 
 
-# -- what is done -----------------------------------------------------------------------------------------------
+# -- the work -----------------------------------------------------------------------------------------------------
 
 
 def fill(client: Client, ids: int, groups: int) -> None:
-    """One committed transaction of each id, one committed offset in each of the partitions for each group."""
+    """Commit one transaction with each id, and one offset in each of the partitions for each group."""
     for first in range(0, ids, PIPELINE):
         names = [f"id-{number}" for number in range(first, min(first + PIPELINE, ids))]
         answers = _ask_all(client, INIT_PRODUCER_ID, map(init_producer_id_frame, names))
@@ -143,7 +143,7 @@ def _offset_commit(group: str) -> bytes:
 
 
 def _check(client: Client, ids: int) -> None:
-    """The last id is known: its next producer has its id, and the next epoch."""
+    """Check that the last id is known: its next producer has its producer id and the next epoch."""
     (answer,) = _ask_all(client, INIT_PRODUCER_ID, [init_producer_id_frame(f"id-{ids - 1}")])
     if answer.error_code or answer.producer_epoch < 1:
         raise WrongAnswer(f"InitProducerId after a restart: {answer}")
@@ -151,11 +151,11 @@ def _check(client: Client, ids: int) -> None:
 
 def _stop(target: Running) -> None:
     target.process.send_signal(signal.SIGTERM)
-    # The process stays a zombie until it is waited for, and a zombie still tells what it has used.
+    # The process stays a zombie until it is waited for, and /proc still has a zombie's CPU time.
     os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT)
 
 
-# -- what it costs ----------------------------------------------------------------------------------------------
+# -- the figures --------------------------------------------------------------------------------------------------
 
 
 def _timed(

@@ -1,4 +1,4 @@
-"""Ten thousand partitions in one broker: how long a start takes after a clean stop and after a kill, and what it holds."""
+"""Ten thousand logs without a running broker: the time to open them after a clean stop and after a kill."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ten thousand partitions in a running broker: what it holds, and how long it takes to come back and to go."""
+"""Ten thousand partitions in a running broker: its memory, and the duration of a start, a first read and a stop."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ ANSWER_BYTES_MAX: Final = 1 << 20
 
 @dataclass(frozen=True)
 class Shape:
-    """What stands in the broker."""
+    """The topics and partitions in the broker."""
 
     topics: int
     partitions: int
-    """Of each topic."""
+    """Number of partitions of each topic."""
 
     @property
     def names(self) -> list[str]:
@@ -76,7 +76,7 @@ def measure(run: Run) -> Iterator[Figure]:
         yield _timed(f"clean stop, {text}, all read", target, lambda: _stop(target), others)
 
 
-# -- what is done -----------------------------------------------------------------------------------------------
+# -- the work -----------------------------------------------------------------------------------------------------
 
 
 def _create(client: Client, shape: Shape) -> None:
@@ -85,7 +85,7 @@ def _create(client: Client, shape: Shape) -> None:
 
 
 def _fill(client: Client, shape: Shape) -> None:
-    """One request per topic, with a batch of one record for each of its partitions."""
+    """Send one request per topic, with a batch of one record for each of its partitions."""
     batch = small_batch()
     frames = [produce_frame(name, batch, range(shape.partitions)) for name in shape.names]
     for _ in range(BATCHES_EACH):
@@ -99,7 +99,7 @@ def _first_ack(target: Running, shape: Shape) -> Client:
 
 
 def _fetch(client: Client, shape: Shape) -> None:
-    """Everything, a topic at a time: each partition must have what was acknowledged."""
+    """Read everything, topic by topic, and check that each partition has what was acknowledged."""
     for name in shape.names:
         asked = [
             FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=4096)
@@ -120,11 +120,11 @@ def _fetch(client: Client, shape: Shape) -> None:
 
 def _stop(target: Running) -> None:
     target.process.send_signal(signal.SIGTERM)
-    # The process stays a zombie until it is waited for, and a zombie still tells what it has used.
+    # The process stays a zombie until it is waited for, and /proc still has a zombie's CPU time.
     os.waitid(os.P_PID, target.pid, os.WEXITED | os.WNOWAIT)
 
 
-# -- what it costs ----------------------------------------------------------------------------------------------
+# -- the figures --------------------------------------------------------------------------------------------------
 
 
 def _timed(name: str, target: Running, work: Callable[[], None], others: float) -> Figure:

@@ -1,4 +1,4 @@
-"""Resident memory of an idle broker, 10 s after its start, both internal topics in place."""
+"""Resident memory of an idle broker with both internal topics, 10 s after its start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a client waits at most while the broker deletes, compacts and syncs: the loop must have its turns."""
+"""The longest wait of a client while the broker deletes, compacts and flushes logs in the background."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Waits:
 
     all_ms: list[float]
     own_ms: list[float]
-    """Of each that part in which neither the broker nor the probe was queued for a core."""
+    """The round trips without the time in which the broker or the probe was runnable without a core."""
     other_cpu: float
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def probe(target: Running, seconds: float) -> Waits:
-    """One small Produce each millisecond."""
+    """Send one small Produce each millisecond, and return the round-trip times."""
     client = Client(target.connect())
     frame = produce_frame(PROBE, small_batch())
     waits: list[float] = []
@@ -119,7 +119,7 @@ def _produce(client: Client, frames: Sequence[bytes]) -> None:
 
 
 def _fill_expiring(client: Client, segments: int) -> None:
-    """As many segments, written well before the first of them expires."""
+    """Write ``segments`` segments long before the first of them expires."""
     _create(
         client,
         "expiring",
@@ -131,7 +131,7 @@ def _fill_expiring(client: Client, segments: int) -> None:
 
 
 def _fill_keyed(client: Client, mib: int) -> None:
-    """Records of 200 bytes, each key a few times; the last segment is sealed by the first batch that does not fit."""
+    """Write records of 200 bytes, with each key several times. A batch that does not fit seals the last segment."""
     _create(
         client,
         "keyed",

@@ -1,4 +1,4 @@
-"""Broker CPU of a Produce of 1 MiB, one batch, acks=all."""
+"""Broker CPU of a Produce of 1 MiB in one batch, with acks=all."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from benchmarks.process import Cost, cost_of
 from benchmarks.targets import Target
 
 TOPIC: Final = "large"
-# The data stays on the disk until the target ends, so the warm-up paces itself.
+# The data stays on the disk until the target ends, so the warm-up has a fixed number of requests.
 WARM_UP_REQUESTS: Final = 200
 REQUESTS: Final = 100
-"""Per round: few, so that the memory that was touched before is still there when it is wanted."""
+"""Requests per round: few, so that the memory that was touched before the round is still available."""
 SPARE: Final = 20
 
 
@@ -69,10 +69,10 @@ def push(run: Run, kind: Target) -> Cost:
 
 
 def touch_memory(path: Path, size: int) -> None:
-    """Fill the page cache and let it go again, so that the next writes find memory that the machine has.
+    """Fill the page cache and free it again, so that the next writes find memory that the machine has already.
 
-    A virtual machine may get a page from its host only when it first touches it, and give it back when it is free for
-    a second or two. To write 1 MiB into such pages takes 1 to 3 ms instead of 0.2 in any program.
+    A virtual machine may get a page from its host only at the first access, and return it when it is free for a second or
+    two. Writing 1 MiB to such pages then takes 1 to 3 ms instead of 0.2, in any program.
     """
     data = bytes(LARGE_BATCH_BYTES)
     with path.open("wb", buffering=0) as file:

@@ -1,4 +1,4 @@
-"""Broker CPU of a Produce of one record of 100 bytes, acks=all: on one connection, and on many at once."""
+"""Broker CPU of a Produce of one record of 100 bytes with acks=all, on one connection and on many at once."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONNECTIONS: Final = 64
 LIMIT_US: Final = 60
 
 Frames = Callable[[int], Sequence[bytes]]
-"""Makes the next so many requests."""
+"""Returns the frames of the given number of requests."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -74,7 +74,7 @@ def idempotent(producer_id: int) -> Frames:
 
 
 def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, list[bytes]]:
-    """One request in flight."""
+    """Send the requests one at a time."""
     client = Client(target.connect())
     answers: list[bytes] = []
     ready: list[Sequence[bytes]] = []
@@ -94,7 +94,7 @@ def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, lis
 
 
 def many_connections(run: Run, target: Running) -> tuple[Cost, list[bytes]]:
-    """One request in flight on each connection, to a partition of its own; all are sent before any is awaited."""
+    """One request in flight on each connection, to a different partition. All are sent before the first response is read."""
     clients = [Client(target.connect()) for _ in range(CONNECTIONS)]
     frames = [produce_frame(TOPIC, small_batch(), [index]) for index in range(CONNECTIONS)]
     answers: list[bytes] = []

@@ -1,4 +1,4 @@
-"""What the way through the proxy costs: the same requests to one broker, directly and through `odradek proxy`, in turns."""
+"""The cost of the proxy: the same requests to one broker, directly and through `odradek proxy`, in alternating rounds."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LARGE_REQUESTS: Final = 50
 
 
 class Proxied(Target):
-    """The proxy before a broker that runs."""
+    """The proxy in front of a running broker."""
 
     name = "proxy"
 
@@ -79,7 +79,7 @@ def measure(run: Run) -> Iterator[Figure]:
 def in_turns(
     run: Run, direct: tuple[Running, Client], through: tuple[Running, Client], frame: bytes, requests: int
 ) -> tuple[Cost, Cost]:
-    """The costs of both ways, whose rounds take turns: what else the machine does meets both."""
+    """The costs of both paths, in alternating rounds, so that other work on the machine affects both."""
     costs: tuple[list[Cost], list[Cost]] = ([], [])
     answers: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""A clean state for the next test: ``Broker.reset`` after a test and after many topics, beside a new broker."""
+"""``Broker.reset`` between tests: after one transaction and after many topics, compared with a new broker."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def new_broker_ms(nodes: int) -> float:
 
 
 def fsyncs_ms(directory: Path) -> list[float]:
-    """What the disk of ``directory`` takes to make 200 bytes durable."""
+    """Milliseconds of an fsync of 200 bytes on the disk of ``directory``."""
     times = []
     directory.mkdir(parents=True, exist_ok=True)
     with (directory / "synced").open("wb", buffering=0) as file:
@@ -80,7 +80,7 @@ def reset_after_a_transaction_ms(nodes: int, times: int) -> list[float]:
 
 
 def one_reset_after_a_transaction_ms(broker: odradek.Broker) -> float:
-    """By librdkafka, whose threads may still have the cores when the reset begins, as in a test."""
+    """The transaction uses librdkafka, whose threads may still be running when the reset begins, as in a test."""
     import confluent_kafka
 
     topic = broker.create_topic(partitions=2)

@@ -1,9 +1,9 @@
-"""What stands in a broker and is not asked for must cost those nothing who work: small Produces and transactions, beside
-10,000 partitions, 100,000 transactional ids, 5,000 idle connections and 1,000 groups.
+"""The cost of idle objects for active clients: small Produces and transactions in a broker with 10,000 partitions, 100,000
+transactional ids, 5,000 idle connections or 1,000 groups.
 
-Seven brokers run side by side: two small ones (the second says what the machine does to the comparison), one for each of
-the four, and one with all of it. Each round goes through all of them, and a figure is the median of its ratios to the first
-in the same round.
+Seven brokers run side by side: two without idle objects (the second shows the noise of the comparison), one for each of the
+four, and one with all of them. Each round measures all brokers. A figure is the median of the ratios to the first broker in
+the same round.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ MEMBERS: Final = 5
 FLAT: Final = 1.05
 REST_S: Final = 10.0
 SETTINGS: Final = GROUP_SETTINGS | {
-    # Members and connections only stand there: none may be thought dead.
+    # Members and connections are idle: none may time out.
     "group.consumer.assignment.interval.ms": "0",
     "group.consumer.session.timeout.ms": "7200000",
     "group.consumer.max.session.timeout.ms": "7200000",
@@ -57,21 +57,21 @@ SETTINGS: Final = GROUP_SETTINGS | {
 
 @dataclass
 class Kept:
-    """A broker with something in it, and its rounds."""
+    """A broker with idle objects, and the results of its rounds."""
 
     name: str
     target: Running
     client: Client
     producer_id: int
     idle: list[socket.socket] = field(default_factory=list)
-    """Of no `Client`: it has a buffer of 2 MiB."""
+    """Plain sockets: a `Client` has a buffer of 2 MiB."""
     epoch: int = 0
     produce_s: list[float] = field(default_factory=list)
     transaction_s: list[float] = field(default_factory=list)
     other_cpu: list[float] = field(default_factory=list)
 
     def produce(self, requests: int) -> None:
-        """Eight in flight on one connection."""
+        """Send small Produces on one connection, eight in flight."""
         eight = [produce_frame(TOPIC, small_batch())] * IN_FLIGHT
         answers: list[bytes] = []
         before = precise_cpu_seconds(self.target.pid)
@@ -83,7 +83,7 @@ class Kept:
         self.other_cpu.append(usage.other_cpu)
 
     def transact(self, transactions: int) -> None:
-        """Ten records in two partitions, an offset, and the commit, eight times in flight."""
+        """Commit transactions of ten records in two partitions and an offset, eight in flight."""
         frames = [
             whole_transaction_frames(TOPIC, "scale", TRANSACTIONAL_ID, self.producer_id, self.epoch + number)
             for number in range(transactions)
@@ -109,7 +109,7 @@ def measure(run: Run) -> Iterator[Figure]:
         for each in kept:
             each.produce_s.clear(), each.transaction_s.clear(), each.other_cpu.clear()
         for number in range(run.scaled(35, 14)):
-            # Each is first as often as the others: what came before a round is in the caches.
+            # Rotate the order, because the broker before leaves its data in the caches.
             first = number % len(kept)
             _round(kept[first:] + kept[:first], 4_000, 400)
         yield from _figures("small Produce, eight in flight", kept, lambda each: each.produce_s)
@@ -150,7 +150,7 @@ def _start(run: Run, stack: ExitStack, name: str, fills: Sequence[Fill]) -> Kept
 
 
 def _fill_partitions(run: Run, kept: Kept) -> None:
-    """Each has a record: its log is open, and it has been written since the start."""
+    """Write a record to each partition, so that its log is open and has been written to since the start."""
     for number in range(run.scaled(100, 5)):
         create_topic(kept.client, f"many-{number}", 100)
         check_produced(in_flight(kept.client, [produce_frame(f"many-{number}", small_batch(), range(100))]))
@@ -162,7 +162,7 @@ def _fill_ids(run: Run, kept: Kept) -> None:
 
 
 def _connect(run: Run, kept: Kept) -> None:
-    """Each has asked once, as a client that then has nothing to do."""
+    """Open connections that send one request and are idle afterwards."""
     request = produce_frame(TOPIC, small_batch())
     for _ in range(run.scaled(5_000, 200)):
         connection = kept.target.connect()
@@ -173,7 +173,7 @@ def _connect(run: Run, kept: Kept) -> None:
 
 
 def _fill_groups(run: Run, kept: Kept) -> None:
-    """Half of each protocol, with members that wait for their next heartbeat."""
+    """Half of the groups use each protocol. Their members wait for their next heartbeat."""
     half = run.scaled(1_000, 50) // 2
     for number, protocol in enumerate((ClassicGroups, ConsumerGroups)):
         groups = protocol(kept.target, f"shared-{number}")
@@ -183,7 +183,7 @@ def _fill_groups(run: Run, kept: Kept) -> None:
 
 
 def _allow_connections() -> None:
-    """The sockets of the idle are ours too."""
+    """Raise our limit of open files: this process has the client's ends of the idle connections."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 

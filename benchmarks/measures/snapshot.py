@@ -1,4 +1,4 @@
-"""Back to a state that took long to make: ``snapshot.restore`` after a record in each topic, and after 100 MB of log."""
+"""``snapshot.restore`` of a state that took long to create: after a record in each topic, and after 100 MB of log."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.measures.reset import produce
 from benchmarks.process import others_at_rest
 
 LOG_BATCHES = 100
-"""Of 1 MiB each."""
+"""Number of batches of 1 MiB."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 
 
@@ -47,7 +47,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def one(nodes: int, topics: int, batches: int, times: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of each snapshot, and of each restore after another record."""
+    """Milliseconds of each snapshot, and of each restore after a further record."""
     taken, restored = [], []
     with odradek.Broker(nodes=nodes, settings={"log.segment.bytes": SEGMENT_BYTES}) as broker:
         host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")

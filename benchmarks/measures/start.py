@@ -1,4 +1,4 @@
-"""From the making of the process to the first acknowledged record, on an empty data directory."""
+"""The time from starting the process to the first acknowledged record, with an empty data directory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from benchmarks.process import cpu_seconds, others_at_rest
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    # The first start of a checkout compiles its modules, and only that one.
+    # Only the first start of a checkout compiles its modules.
     first_ack_ms(run, 0)
     others = others_at_rest()
     starts = [first_ack_ms(run, number) for number in range(1, run.scaled(11, 3) + 1)]
@@ -33,7 +33,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def first_ack_ms(run: Run, number: int) -> tuple[float, float]:
-    """Until the answer was there: time that went by, and CPU time of the process."""
+    """Milliseconds until the response, and CPU milliseconds of the process."""
     request = produce_frame("first", small_batch())
     with run.target.running(run.scratch / f"start-{number}") as target:
         client = Client(target.connect())

@@ -1,6 +1,6 @@
 """Commits per second of one librdkafka producer that sends its consumer's offsets in each transaction.
 
-Consume, process, produce: the loop that exactly-once is for. One record in, one out, one commit.
+It is the loop consume, process, produce: one record in, one out, one commit.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def measure(run: Run) -> Iterator[Figure]:
         for name in (INPUT, OUTPUT):
             create_topic(client, name)
         client.close()
-        # Enough for a warm-up as fast as the run.
+        # Enough records even if the warm-up is as fast as the measured run.
         fill(confluent_kafka, target, 10 * commits)
         loop = Loop(confluent_kafka, target)
         warm = time.monotonic() + WARM_UP_S
@@ -65,10 +65,10 @@ def fill(confluent_kafka: Any, target: Running, records: int) -> None:
 
 
 class Loop:
-    """One worker. Its consumer is a member of a group: the offsets are committed as that member."""
+    """One worker. Its consumer is a member of a group, so offsets are committed with that member's metadata."""
 
     def __init__(self, confluent_kafka: Any, target: Running) -> None:
-        # Level 0: that the broker goes away at the end is no news.
+        # Log level 0: the broker stops at the end, which needs no message.
         common = {"bootstrap.servers": target.bootstrap, "log_level": 0}
         self._consumer = confluent_kafka.Consumer(
             common
@@ -86,7 +86,7 @@ class Loop:
         self.once()
 
     def once(self) -> float:
-        """One transaction; how long it took in milliseconds, without the wait for its input."""
+        """Run one transaction. Returns its milliseconds, without the wait for its input."""
         message = self._consumer.poll(PATIENCE_S)
         if message is None or message.error():
             raise RuntimeError(f"no input: {message and message.error()}")

@@ -1,6 +1,6 @@
-"""What looking costs: three nodes with ten thousand partitions at work, without and with a viewer of the page and a scraper.
+"""The cost of observers: three busy nodes with ten thousand partitions, with and without a viewer of the page or a scraper.
 
-The viewer follows what all views of the page show together, and the trace. Its rounds take turns with those without it.
+The viewer follows all views of the page and the trace. Rounds with and without a viewer alternate.
 """
 
 from __future__ import annotations
@@ -46,19 +46,19 @@ class Watched(Odradek):
         self._partitions = partitions
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
-        self.control_port = port + NODES  # those of the nodes follow each other
+        self.control_port = port + NODES  # the nodes have consecutive ports
         topics = (f"{TOPIC}:{PRODUCERS}", f"many:{self._partitions - PRODUCERS}")
         options = [option for topic in topics for option in ("--topic", topic)]
         here = [*super().command(port, data, settings), "--nodes", str(NODES), *options]
         return [*here, "--control-port", str(self.control_port)]
 
     def get(self, path: str) -> Any:
-        """The open answer to a call of the control port."""
+        """The open response to a request to the control port."""
         return urllib.request.urlopen(f"http://127.0.0.1:{self.control_port}{path}")
 
 
 def measure(run: Run) -> Iterator[Figure]:
-    partitions = run.scaled(9_990, 990)  # of one creation; the internal topics have a hundred more
+    partitions = run.scaled(9_990, 990)  # one CreateTopics request; the internal topics have a hundred more
     yield from turns(partitions)
     watched = Watched(partitions)
     with watched.running(run.scratch / "viewers") as target:
@@ -70,7 +70,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 @contextmanager
 def committing(target: Running) -> Iterator[Callable[[], int]]:
-    """Producers that commit one transaction after the other, each its own; how many transactions they have committed."""
+    """Run producers that commit one transaction after another. Yields a function that returns the number of commits."""
     import confluent_kafka
 
     over = threading.Event()
@@ -82,7 +82,7 @@ def committing(target: Running) -> Iterator[Callable[[], int]]:
                 "bootstrap.servers": target.bootstrap,
                 "transactional.id": f"worker-{number}",
                 "linger.ms": 0,
-                # Markers on other nodes are under way when the next transaction begins: it is refused, and asked again.
+                # A transaction that begins before all markers of the last one are written is refused and retried.
                 "retry.backoff.ms": 5,
                 "log_level": 0,
             }
@@ -108,7 +108,7 @@ def committing(target: Running) -> Iterator[Callable[[], int]]:
 def shares(
     watched: Watched, target: Running, committed: Callable[[], int], round_s: float
 ) -> Iterator[Figure]:
-    """Commits per second with each kind of viewer, as a share of those without."""
+    """Commits per second with each kind of observer, as a share of those without."""
     before_mib = resident_mib(target.pid)
     for name, looking in (
         ("a viewer of all views of the page", viewer),
@@ -142,7 +142,7 @@ def shares(
 
 @contextmanager
 def viewer(watched: Watched) -> Iterator[None]:
-    """Both streams of the page, read as they come."""
+    """Read both event streams of the page as fast as they come."""
     post = urllib.request.Request(
         f"http://127.0.0.1:{watched.control_port}/v1/trace/start",
         data=b"{}",
@@ -189,11 +189,11 @@ def _drain(stream: Any) -> None:
         pass
 
 
-# -- the longest turn ------------------------------------------------------------------------------------------
+# -- the longest turn of the event loop --------------------------------------------------------------------------
 
 
 def turns(partitions: int) -> Iterator[Figure]:
-    """For how long each view holds the loop at most, in a cluster in this process that does nothing else."""
+    """The longest turn of the event loop for each view, in an otherwise idle cluster in this process."""
     with tempfile.TemporaryDirectory() as folder:
         for name, longest_ms in asyncio.run(_turns(partitions, Path(folder))).items():
             yield Figure(
@@ -242,7 +242,7 @@ def _looks(control: Control) -> dict[str, Callable[[], Awaitable[object]]]:
 
 
 async def _longest_turn_ms(look: Callable[[], Awaitable[object]]) -> float:
-    """How long something else that always wants its turn waits for it at most."""
+    """The longest wait of another coroutine that always wants to run."""
     longest = 0.0
     looking = asyncio.ensure_future(look())
     at = time.perf_counter()

@@ -1,1 +1,1 @@
-"""The broker beside others: the same loads to each of them, in turns, and the ratio of each figure to Apache Kafka's."""
+"""Comparison with other brokers: the same loads for each, in alternation, and the ratio of each figure to Apache Kafka's."""

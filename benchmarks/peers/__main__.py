@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers``: takes each row to each broker, in turns, and prints figures and ratios to Apache Kafka.
+"""``python -m benchmarks.peers``: measure each row with each broker, in alternation, and print figures and ratios to Kafka.
 
 Client and brokers share the machine, so keep it quiet: a round that other processes disturbed is repeated.
 """
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str]) -> int:
             if measures:
                 results += run_group(plan, group, measures)
                 found = report(measured, results, quick=options.quick)
-                # After each group: a run takes long, and what it has found so far is worth having if it is cut off.
+                # Save after each group: a run takes long, and partial results are useful if it is interrupted.
                 save(options, found)
     print(table(found))
     if options.keep:
@@ -65,7 +65,7 @@ def save(options: argparse.Namespace, found: Report) -> None:
 
 
 def redrawn() -> list[str]:
-    """Plot and pages by what the history has."""
+    """Draw the plot and the pages from the history again. Returns the changed files."""
     plot.draw(history())
     return [plot.PICTURE.name, *pages.write()]
 
@@ -77,24 +77,28 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
         action="append",
         choices=[*GROUPS, *ROWS],
         metavar="ROW",
-        help="this row or group (repeatable)",
+        help="only this row or group (repeatable)",
     )
-    parser.add_argument("--targets", type=names, default=list(TARGETS), help="which, by comma")
+    parser.add_argument(
+        "--targets", type=names, default=list(TARGETS), help="the brokers, separated by commas"
+    )
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument(
-        "--repeats", type=int, default=1, help="how many disturbed rounds are repeated at most"
+        "--repeats", type=int, default=1, help="maximum number of disturbed rounds that are repeated"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="tiny volumes, one round: only shows that it runs"
+        "--quick", action="store_true", help="tiny volumes and one round, only to test that it works"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE as JSON")
     parser.add_argument(
         "--keep",
         action="store_true",
-        help="keep the figures in benchmarks/history; draw plot and pages again",
+        help="save the figures in benchmarks/history, and draw the plot and the pages again",
     )
-    parser.add_argument("--pages", action="store_true", help="measure nothing: draw plot and pages again")
-    parser.add_argument("--directory", type=Path, help="where data is written (10 GB; default: temporary)")
+    parser.add_argument(
+        "--pages", action="store_true", help="measure nothing, only draw the plot and the pages again"
+    )
+    parser.add_argument("--directory", type=Path, help="directory for data (10 GB; default: temporary)")
     return parser.parse_args(arguments)
 
 

@@ -1,4 +1,4 @@
-"""What a measure is given and what it hands back: a cell is one target in one round, a sample what came of it for a row."""
+"""The parameters of a measure (a cell: one target in one round) and its results (samples: one for each row)."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from benchmarks.targets import Running, Target
 
 @dataclass(frozen=True)
 class Volumes:
-    """How much of everything: a run's, or that of a trial which only shows that all of it works."""
+    """The volumes of a run, or of a short trial that only tests that everything works."""
 
     warm_s: float
     first_warm_s: float
-    """Before a measure's first round: so long a JVM with half a core compiles what it runs."""
+    """Seconds before a measure's first round, in which a JVM with half a core compiles its hot code."""
     measured_s: float
     pushed_bytes: int
-    """The most that one round of large Produces writes."""
+    """Maximum number of bytes that one round of large Produces writes."""
     read_bytes: int
-    """The topic that readers read once a round."""
+    """Size of the topic that consumers read once a round."""
     recovered_bytes: int
     java_records: int
     ids: int
     partitions: int
     idle: int
     rest_s: float
-    """From the first record to the look at memory at rest."""
+    """Seconds from the first record until the memory of the idle broker is read."""
 
 
 FULL: Final = Volumes(
@@ -61,19 +61,19 @@ QUICK: Final = Volumes(
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table."""
+    """One row of the table."""
 
     name: str
     title: str
     unit: str
     higher_is_better: bool = True
     cpu_unit: str = "us"
-    """Of the broker's CPU time, for each operation unless it says another thing."""
+    """Unit of the broker's CPU time, by default per operation."""
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What one round gave for one row and one target."""
+    """The result of one round for one row and one target."""
 
     value: float
     other_cpu: float
@@ -89,17 +89,17 @@ class Cell:
 
     target: Target
     running: Running | None
-    """The started target, for measures of a group that starts them."""
+    """The running target, for measures of a group that starts its targets."""
     volumes: Volumes
     round: int
-    """0 warms up, and does not count."""
+    """Number of the round. Round 0 is the warm-up and does not count."""
     scratch: Path
     label: str
-    """Differs in each cell: the name of its topic, its ids, its directory."""
+    """A key that is different in each cell, for the names of its topic, ids and directory."""
 
     @property
     def warm_s(self) -> float:
-        """How long to work before it counts. Only Kafka's JVM needs the longer time, for it compiles what it runs."""
+        """Seconds of warm-up. Only Kafka's JVM needs the longer time, because it compiles its hot code."""
         first = self.round == 0 and self.target.name == "kafka"
         return self.volumes.first_warm_s if first else self.volumes.warm_s
 
@@ -115,18 +115,18 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measure:
-    """``take`` returns a sample for each of the rows."""
+    """A measure. ``take`` returns a sample for each of the rows."""
 
     group: str
     rows: tuple[Row, ...]
     targets: tuple[str, ...]
     take: Callable[[Cell], Sequence[Sample]]
     starts_targets: bool = False
-    """Whether it starts and ends its targets itself, in each round."""
+    """Whether the measure starts and stops its targets itself, in each round."""
 
 
 Outcome = dict[str, Any]
-"""What a client says: operations, bytes, wall_s, broker_cpu_s, other_cpu, and more where it has more to say."""
+"""The result of a client: operations, bytes, wall_s, broker_cpu_s, other_cpu, and further fields of some measures."""
 
 
 def done(outcome: Outcome) -> float:

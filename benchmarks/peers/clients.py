@@ -1,4 +1,4 @@
-"""The clients of librdkafka and Java, each call a process of its own; they say what the compiled client says."""
+"""Clients with librdkafka and in Java, each call a separate process. They return the same fields as the compiled client."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def java_transactions(
 
 
 def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> dict[str, Any]:
-    """By the tool that comes with Apache Kafka. The time is the tool's own; CPU time that of its whole run."""
+    """Run Apache Kafka's producer perf tool. The time is the tool's own, the CPU time that of its whole run."""
     arguments = ["--topic", topic, "--num-records", str(records), "--record-size", str(size_bytes)]
     arguments += ["--throughput", "-1", "--bootstrap-server", broker.bootstrap]
     said, used = tool(broker, "ProducerPerformance", arguments)
@@ -54,7 +54,7 @@ def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> 
 
 
 def java_consume(broker: Running, topic: str, records: int) -> dict[str, Any]:
-    """The same for reading; the rate is that of fetching, without the time in which the group forms."""
+    """Run Apache Kafka's consumer perf tool. The rate is its fetch rate, without the time in which the group forms."""
     arguments = ["--topic", topic, "--num-records", str(records), "--bootstrap-server", broker.bootstrap]
     said, used = tool(broker, "ConsumerPerformance", arguments)
     lines = [line.split(", ") for line in said.splitlines() if line.count(", ") == 9]
@@ -80,7 +80,7 @@ def tool(broker: Running, name: str, arguments: Sequence[str]) -> tuple[str, dic
 
 
 def _used(pid: int) -> tuple[float, float, float, float]:
-    """Now, and CPU seconds of the broker, of our ended children, of the whole machine."""
+    """The time, and the CPU seconds of the broker, of our ended child processes, and of the whole machine."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter(), cpu_seconds(pid), children.ru_utime + children.ru_stime, machine_cpu_seconds()
 

@@ -1,6 +1,6 @@
-"""``python -m benchmarks.peers.librdkafka MEASURE``: librdkafka's clients, in a process of their own.
+"""``python -m benchmarks.peers.librdkafka MEASURE``: librdkafka's clients, in a separate process.
 
-It says on its last line, as JSON, what the compiled client of `benchmarks/load` says of its measures.
+The last line of output has the result as JSON, with the same fields as the compiled client in `benchmarks/load`.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("measure", choices=sorted(MEASURES))
     parser.add_argument("--address", required=True)
     parser.add_argument(
-        "--pid", type=int, required=True, help="process of the broker, whose CPU time is read"
+        "--pid", type=int, required=True, help="process id of the broker, to read its CPU time"
     )
     parser.add_argument("--topic", required=True)
     parser.add_argument("--warm", type=float, default=1.0)
@@ -52,7 +52,7 @@ def producer(options: argparse.Namespace, **told: Any) -> Producer:
         if error is not None:
             failed.append(str(error))
 
-    # Level 0: that the broker goes away at the end is no news.
+    # Log level 0: the broker stops at the end, which needs no message.
     configuration = {
         "bootstrap.servers": options.address,
         "log_level": 0,
@@ -66,7 +66,7 @@ def producer(options: argparse.Namespace, **told: Any) -> Producer:
 
 
 FAILED: dict[int, list[str]] = {}
-"""What could not be delivered, of each producer."""
+"""Delivery errors, by producer."""
 
 
 def check(made: Producer) -> None:
@@ -93,7 +93,7 @@ def outcome(usage: Usage, operations: int, moved: int = 0, times_s: Sequence[flo
 
 
 def produce(options: argparse.Namespace) -> Outcome:
-    """As many records as the client can send, acks=all, not compressed; its defaults otherwise."""
+    """Write as many records as the client can, with acks=all and without compression, otherwise with its defaults."""
     sender = producer(options)
     value = os.urandom(RECORD_BYTES)
     push(sender, options.topic, value, options.warm)
@@ -104,7 +104,7 @@ def produce(options: argparse.Namespace) -> Outcome:
 
 
 def push(sender: Producer, topic: str, value: bytes, seconds: float) -> int:
-    """Until the time is over, and then until all of it is delivered."""
+    """Write until the time is over, and wait until everything is delivered."""
     sent, end = 0, time.perf_counter() + seconds
     while time.perf_counter() < end:
         for _ in range(1000):
@@ -121,7 +121,7 @@ def push(sender: Producer, topic: str, value: bytes, seconds: float) -> int:
 
 
 def latency(options: argparse.Namespace) -> Outcome:
-    """One record of 100 bytes in flight."""
+    """Write one record of 100 bytes at a time."""
     acknowledged = threading.Event()
     sender = producer(
         options,
@@ -142,7 +142,7 @@ def latency(options: argparse.Namespace) -> Outcome:
 
 
 def repeat(once: Callable[[], object], seconds: float) -> list[float]:
-    """How long each time took."""
+    """Seconds of each call."""
     times_s: list[float] = []
     now = time.perf_counter()
     end = now + seconds
@@ -169,7 +169,7 @@ def reader(options: argparse.Namespace, partitions: int, offset: int) -> Consume
 
 
 def consume(options: argparse.Namespace) -> Outcome:
-    """All of a topic that exists, from its begin; the first tenth of it warms up."""
+    """Read an existing topic from its beginning. The first tenth of it is the warm-up."""
     consumer = reader(options, READ_PARTITIONS, 0)
     parts = [TopicPartition(options.topic, index) for index in range(READ_PARTITIONS)]
     total = sum(consumer.get_watermark_offsets(part, TIMEOUT_S)[1] for part in parts)
@@ -195,10 +195,10 @@ def take(consumer: Consumer, wanted: int) -> tuple[int, int]:
 
 
 def end_to_end(options: argparse.Namespace) -> Outcome:
-    """From the call of produce to the record in the hands of a consumer of the same process, one at a time."""
+    """Time from the call of produce until a consumer in the same process has the record, one record at a time."""
     sender = producer(options, **{"linger.ms": 0})
     value = os.urandom(100)
-    # The topic has its first record, from where the consumer starts.
+    # Write the topic's first record, at which the consumer starts.
     sender.produce(options.topic, value, partition=0)
     sender.flush(TIMEOUT_S)
     consumer = reader(options, 1, 0)
@@ -228,8 +228,8 @@ def expected(consumer: Consumer) -> None:
 
 
 def transactions(options: argparse.Namespace) -> Outcome:
-    """Each producer in a thread of its own: ten records in two partitions, an offset, commit."""
-    # Its metadata names a group without members, which is what commits from outside of one say.
+    """Each producer runs in its own thread: ten records in two partitions, an offset, a commit."""
+    # The metadata of a consumer without a group membership, as for commits from outside a group.
     consumer = Consumer({"bootstrap.servers": options.address, "log_level": 0, "group.id": "workers"})
     group = consumer.consumer_group_metadata()
     phase = {"measured": False, "ended": False}
@@ -263,7 +263,7 @@ def transactions(options: argparse.Namespace) -> Outcome:
     phase["measured"] = True
     with used_by(options.pid) as usage:
         time.sleep(options.measure_s)
-        # On a machine that is too busy for a single one in that time, until there is one.
+        # If the machine is too busy for a single transaction in that time, wait for one.
         while not any(times_s) and not failures:
             time.sleep(PAUSE_S)
     phase["ended"] = True
@@ -279,7 +279,7 @@ def transact(sender: Producer, topic: str, number: int, offset: int, group: Any)
     sender.begin_transaction()
     for index in range(TRANSACTION_RECORDS):
         sender.produce(topic, VALUE, partition=index % TRANSACTION_PARTITIONS)
-    # The mock makes four partitions of any topic.
+    # The mock cluster creates every topic with four partitions.
     position = TopicPartition(f"{topic}-input", number % READ_PARTITIONS, offset)
     sender.send_offsets_to_transaction([position], group, TIMEOUT_S)
     sender.commit_transaction(TIMEOUT_S)

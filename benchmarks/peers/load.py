@@ -1,4 +1,4 @@
-"""The compiled client, `benchmarks/load`: built once, each measure a process that says on its last line what it took."""
+"""The compiled client, `benchmarks/load`: it is built once, and each measure is a process that prints its result last."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ TIMEOUT_S: Final = 300
 
 
 class LoadFailed(Exception):
-    """The client could not do its work, in its own words."""
+    """The client failed. The message is its own."""
 
 
 @cache
 def load_program() -> str:
-    # The tests' builder of Go programs: it keeps what it has built in .cache.
+    # The tests' builder of Go programs caches its builds in .cache.
     from tests.support.foreign import go_program
 
     return go_program("load", SOURCES)[0]
 
 
 def load(measure: str, bootstrap: str, pid: int, /, **told: Any) -> dict[str, Any]:
-    """Runs a measure and returns its outcome, whose fields `benchmarks/load/measure.go` names."""
+    """Run a measure and return its outcome, whose fields are defined in `benchmarks/load/measure.go`."""
     flags = [f"-{name}={value}" for name, value in told.items()]
     command = [load_program(), measure, f"-address={bootstrap}", f"-pid={pid}", *flags]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)

@@ -1,4 +1,4 @@
-"""The rows of the comparison, in the order in which they are taken."""
+"""The rows of the comparison, in the order in which they are measured."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ READ_TOPIC: Final = "read"
 
 
 def raw(cell: Cell, measure: str, **told: Any) -> Outcome:
-    """A rate by the compiled client, over the time that the volumes say."""
+    """Run a measure of the compiled client, for the time that the volumes set."""
     broker = cell.broker
     times = {"warm": f"{cell.warm_s}s", "measure": f"{cell.measured_s}s"}
     return load(measure, broker.bootstrap, broker.pid, **({"topic": cell.label} | times | told))
@@ -87,7 +87,7 @@ def produce_java(cell: Cell) -> list[Sample]:
 
 
 FILLED: Final[set[int]] = set()
-"""Processes of brokers that have the topic which all readers read."""
+"""Process ids of brokers that have the topic which all consumers read."""
 
 
 def filled(cell: Cell) -> None:
@@ -109,7 +109,7 @@ def consume_librdkafka(cell: Cell) -> list[Sample]:
 
 def consume_java(cell: Cell) -> list[Sample]:
     filled(cell)
-    # What fill writes: batches of 100 kB have 98 records of 1 kB.
+    # `fill` writes batches of 100 kB, which have 98 records of 1 kB.
     records = cell.volumes.read_bytes // 100_000 * 98
     return [megabytes_per_second(clients.java_consume(cell.broker, READ_TOPIC, records))]
 
@@ -147,7 +147,7 @@ def transactions_java(cell: Cell, producers: int) -> list[Sample]:
     ]
 
 
-# -- how many there may be ----------------------------------------------------------------------------------------
+# -- scale --------------------------------------------------------------------------------------------------------
 
 
 def ids(cell: Cell) -> list[Sample]:

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.peers.mock``: librdkafka's mock cluster, until it is told to end."""
+"""``python -m benchmarks.peers.mock``: run librdkafka's mock cluster until the process is stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables in README.md and docs/benchmarks.md, between marks, as the newest whole reports in the history have them."""
+"""Generate the tables between marks in README.md and docs/benchmarks.md from the newest complete reports in the history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SHORT: Final = (
 )
 Runs = Sequence[Mapping[str, Any]]
 OTHER_RUNS: Final = 2
-"""Whose ratios stand beside those of the run that is shown."""
+"""Number of reports whose ratios are shown next to those of the main report."""
 PAGES: Final = {
     "README.md": lambda runs: short_table(runs[-1], SHORT),
     "docs/benchmarks.md": lambda runs: f"{described(runs)}\n\n{table(runs[-1], runs[:-1])}",
@@ -58,9 +58,9 @@ def described(runs: Runs) -> str:
 
 
 def shown() -> Runs:
-    """The newest reports, the one with the most calm rounds last: its figures are shown, and of the others the ratios."""
+    """The newest reports. The one with the most undisturbed rounds is last: its figures are shown, and the ratios of all."""
     reports = history()
-    # A new row counts from the first report on that has it.
+    # A new row counts as soon as one report has it.
     known = [name for name in ROWS if any(name in each["rows"] for each in reports)]
     newest = whole(known, reports)[-1 - OTHER_RUNS :]
     return sorted(newest, key=_calm_rounds)
@@ -71,7 +71,7 @@ def _calm_rounds(found: Mapping[str, Any]) -> int:
 
 
 def write(root: Path = ROOT) -> list[str]:
-    """The pages that are other than before."""
+    """Write the pages, and return those that have changed."""
     runs = shown()
     if not runs:
         return []

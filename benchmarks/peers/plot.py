@@ -1,4 +1,4 @@
-"""Each row's ratio to Apache Kafka over the commits that were measured, as one picture."""
+"""A picture of each row's ratio to Apache Kafka over the measured commits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def draw(reports: Sequence[Report], file: Path = PICTURE) -> None:
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
-    # Text stays text, and the same figures give the same file.
+    # Keep text as text, and make the file reproducible.
     matplotlib.rcParams |= {
         "svg.fonttype": "none",
         "svg.hashsalt": "ratios",
@@ -52,7 +52,7 @@ def draw(reports: Sequence[Report], file: Path = PICTURE) -> None:
 
 
 def legend(panels: Any) -> dict[str, Any]:
-    """One entry for each broker, whatever panel it is in."""
+    """One legend entry for each broker, from all panels."""
     named: dict[str, Any] = {}
     for panel in panels.flat:
         handles, labels = panel.get_legend_handles_labels()
@@ -85,7 +85,7 @@ def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
 
 
 def spread(row: Mapping[str, Any], target: str) -> tuple[float, float, float]:
-    """The ratio of the medians, and how far the target's worst and best round are from it, to the same median of Kafka's."""
+    """The ratio of the medians, with its distances to the ratios of the target's worst and best round to Kafka's median."""
     figure, middle = row["figures"][target], row["ratios"][target]
     base = row["figures"][BASE]["median"]
     ends = [figure["least"] / base, figure["most"] / base]

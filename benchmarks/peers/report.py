@@ -1,4 +1,4 @@
-"""The figures of a run as JSON, the history that is kept of them, and tables in Markdown."""
+"""The figures of a run as JSON, their history, and tables in Markdown."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
 BROKER: Final = ("broker", "lab", "protocol", "server", "storage", "benchmarks/peers", "benchmarks/load")
-"""What figures depend on: whether it was as the commit has it is kept with them."""
+"""The paths on which figures depend. The report records whether they are unchanged since the commit."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
 OURS: Final = ("odradek", "odradek-control")
-# No row has both of these, nor both kfakes: the one that is killed has a directory.
+# No row has both control and plain brokers, nor both kfakes: the kfake that is killed has a directory.
 COLUMNS: Final = {
     "Odradek": OURS,
     "Apache Kafka 4.3.1": (BASE,),
@@ -30,7 +30,7 @@ Report = dict[str, Any]
 
 
 def commit() -> Report:
-    """What is measured. It is asked before a run: a run takes long, and a checkout may move on."""
+    """The commit that is measured. Call it before a run: a run takes long, and the checkout may change."""
     return {
         "commit": git("rev-parse", "HEAD"),
         "committed_at": git("show", "--no-patch", "--format=%cI", "HEAD"),
@@ -56,7 +56,7 @@ def git(*arguments: str) -> str:
 
 
 def keep(found: Report, folder: Path = HISTORY) -> Path:
-    """One file for each commit; rows that were taken before and not now stay in it."""
+    """Save a report, one file per commit. Rows that an earlier run measured and this one did not are kept."""
     folder.mkdir(parents=True, exist_ok=True)
     file = folder / f"{found['committed_at'][:10]}-{found['commit'][:10]}.json"
     rows = json.loads(file.read_text("utf-8"))["rows"] if file.exists() else {}
@@ -65,13 +65,13 @@ def keep(found: Report, folder: Path = HISTORY) -> Path:
 
 
 def history(folder: Path = HISTORY) -> list[Report]:
-    """The reports of all commits, the oldest commit first."""
+    """The reports of all commits, oldest commit first."""
     found: list[Report] = [json.loads(file.read_text("utf-8")) for file in folder.glob("*.json")]
     return sorted(found, key=lambda each: datetime.fromisoformat(each["committed_at"]))
 
 
 def whole(names: Sequence[str], reports: Sequence[Report]) -> list[Report]:
-    """Those that have each of these rows."""
+    """The reports that have each of these rows."""
     return [each for each in reports if set(names) <= set(each["rows"])]
 
 
@@ -79,7 +79,7 @@ def whole(names: Sequence[str], reports: Sequence[Report]) -> list[Report]:
 
 
 def table(found: Mapping[str, Any], other_runs: Sequence[Mapping[str, Any]] = ()) -> str:
-    """All rows, with what each broker gave, and the ratios of other runs."""
+    """All rows with the figures of each broker, and the ratios of other runs."""
     rows = found["rows"]
     columns = [
         name for name, targets in COLUMNS.items() if any(figure_of(row, targets) for row in rows.values())
@@ -103,7 +103,7 @@ def table(found: Mapping[str, Any], other_runs: Sequence[Mapping[str, Any]] = ()
 
 
 def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
-    """Some rows, the broker and Apache Kafka only."""
+    """Some rows with the figures of Odradek and Apache Kafka only."""
     lines = ["| | Odradek | Apache Kafka 4.3.1 | ratio |", "| --- | ---: | ---: | ---: |"]
     for name in names:
         if name not in found["rows"]:  # a row that is newer than the report
@@ -118,7 +118,7 @@ def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def is_disturbed(row: Mapping[str, Any]) -> bool:
-    """Fewer than two rounds were calm: all of them count, and the figure is an order of magnitude."""
+    """Whether fewer than two rounds were undisturbed. Then all count, and the figure is only an order of magnitude."""
     return bool(row["rounds"] - row["disturbed"] < 2)
 
 

@@ -1,4 +1,4 @@
-"""Rounds: each takes a measure to all targets, one after the other, so that what the machine does falls on all alike."""
+"""Rounds: each measures all targets one after another, so that other work on the machine affects all of them."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from benchmarks.peers.targets import target
 from benchmarks.targets import Running, Target, TargetFailed
 
 DISTURBED_CORES: Final = 0.35
-"""A round in which others used more than this does not count, if enough others do."""
+"""Cores: a round in which others used more does not count, if there are enough other rounds."""
 BASE: Final = "kafka"
 FAILURES: Final = (LoadFailed, TargetFailed, WrongAnswer, OSError, subprocess.SubprocessError)
-"""Of one target in one row: it has no figure there."""
+"""Failures of one target in one row, after which the row has no figure for the target."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """How a run goes."""
+    """The options of a run."""
 
     volumes: Volumes
     warms_up: bool
-    """Whether a round goes before those that count."""
+    """Whether a warm-up round precedes those that count."""
     targets: Sequence[str]
     rounds: int
     repeats: int
-    """How many disturbed rounds of a measure are repeated at most."""
+    """Maximum number of disturbed rounds of a measure that are repeated."""
     scratch: Path
     say: Callable[[str], None]
     target: Callable[[str], Target] = target
@@ -49,7 +49,7 @@ class Result:
     failures: dict[str, str] = field(default_factory=dict)
 
     def counted(self) -> list[dict[str, Sample]]:
-        """The calm rounds where there are at least two, or all."""
+        """The undisturbed rounds if there are at least two, else all."""
         calm = [each for each in self.rounds if not is_disturbed(each.values())]
         return calm if len(calm) >= min(2, len(self.rounds)) else self.rounds
 
@@ -93,7 +93,7 @@ def figure(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def ratios(row: Row, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """How many times as good as Apache Kafka: above 1 is better, whether more or less of the unit is."""
+    """Ratios to Apache Kafka by target. Above 1 is better, whether the row's unit is better high or low."""
     if BASE not in figures:
         return {}
     base = figures[BASE]["median"]
@@ -106,12 +106,12 @@ def ratios(row: Row, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, floa
 
 
 def rounded(value: float) -> float:
-    """Four digits: more would be noise in a file that is kept."""
+    """Four significant digits: more would be noise."""
     return float(f"{value:.4g}")
 
 
 def run_group(plan: Plan, group: str, measures: Sequence[Measure]) -> list[Result]:
-    """The measures of one group, which share their started targets."""
+    """Run the measures of one group, which share their started targets."""
     results: list[Result] = []
     with ExitStack() as stack:
         running: dict[str, Running] = {}
@@ -173,7 +173,7 @@ def one_round(
         try:
             taken[name] = measure.take(cell)
         except FAILURES as failure:
-            # The others' figures are worth having all the same.
+            # The figures of the other targets are still useful.
             plan.say(f"{measure.rows[0].name}, {name}: {failure}")
             for result in results:
                 result.failures[name] = str(failure)

@@ -1,4 +1,4 @@
-"""From the making of a process to its first acknowledged record: on an empty directory, and after a kill."""
+"""The time from starting a process to its first acknowledged record, with an empty directory and after a kill."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ BATCH_BYTES: Final = 1_000_000
 
 
 def start(cell: Cell) -> list[Sample]:
-    """Time and CPU time until the answer was there, and what the process holds a while after it."""
+    """Time and CPU time until the response, and the memory of the process some seconds later."""
     topics = [MetadataRequestTopic(name=TOPIC)]
-    # The mock makes topics when it is asked for their metadata, and only then.
+    # The mock creates topics only when it gets a Metadata request for them.
     create = frame(METADATA, MetadataRequest(topics=topics)), METADATA
     if cell.target.name != "mock":
         create = create_topic_frame(TOPIC), CREATE_TOPICS
@@ -57,7 +57,7 @@ def start(cell: Cell) -> list[Sample]:
 
 
 def recover(cell: Cell) -> list[Sample]:
-    """A node writes a log and is killed; the next one takes a record to each partition of that log."""
+    """Kill a node after it has written a log. The next node writes a record to each partition of that log."""
     directory = cell.scratch / cell.label
     with cell.target.running(directory) as broker:
         Client(broker.connect()).close()
@@ -86,7 +86,7 @@ def recover(cell: Cell) -> list[Sample]:
 
 
 def exact_cpu_seconds(pid: int) -> float:
-    """Of the threads that live, to the nanosecond; those that have ended are in what counts in steps of 10 ms only."""
+    """CPU time of the living threads in nanoseconds. The CPU time of ended threads is known only in steps of 10 ms."""
     nanoseconds = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         try:
@@ -97,7 +97,7 @@ def exact_cpu_seconds(pid: int) -> float:
 
 
 def persistently(client: Client, request: bytes, api: tuple[int, int]) -> Any:
-    """The answer without an error: a target may say for a while that it is not ready."""
+    """The response without an error. Retries for a while, because a target may not be ready yet."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         client.send(request)

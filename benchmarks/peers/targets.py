@@ -1,4 +1,4 @@
-"""The brokers that are compared, each a process of its own."""
+"""The brokers of the comparison, each a separate process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from benchmarks.targets import (
 )
 
 KAFKA_VERSION: Final = "4.3.1"
-# What bin/kafka-server-start.sh gives the JVM: neither the tests' collector nor their single compiler.
+# The JVM options of bin/kafka-server-start.sh, instead of the garbage collector and single compiler that the tests use.
 KAFKA_JVM: Final = (
     "-server",
     "-Xmx1g",
@@ -35,12 +35,12 @@ KAFKA_JVM: Final = (
     "-Djava.awt.headless=true",
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
 )
-# A deleted topic's files would else stay for a minute, and their removal fall into another measure.
+# By default the files of a deleted topic stay for a minute, and their deletion would disturb another measure.
 KAFKA_SETTINGS: Final = {"log.segment.delete.delay.ms": "1000"}
 
 
 class Kafka(Target):
-    """Apache Kafka from its jars, one node, its own defaults but for what a single node needs."""
+    """Apache Kafka from its jars: one node, with default settings except for those that a single node needs."""
 
     name = "kafka"
 
@@ -52,7 +52,7 @@ class Kafka(Target):
 
         home = data.parent
         if not data.exists():
-            # Formatting takes a JVM of its own: once, and each node begins with a copy.
+            # Formatting needs a separate JVM, so do it once. Each node starts with a copy.
             if self._formatted is None:
                 template = home.parent / "kafka-formatted"
                 template.mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ class Kafka(Target):
         write_settings(home, port, self.properties(), standalone=False)
 
     def properties(self) -> Mapping[str, str]:
-        """Beside those that a node of one broker needs."""
+        """Settings in addition to those that a single node needs."""
         return KAFKA_SETTINGS
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
@@ -73,7 +73,7 @@ class Kafka(Target):
 
 
 class Kfake(Target):
-    """franz-go's fake cluster with one broker; it keeps its records in memory."""
+    """franz-go's fake cluster with one broker, which keeps its records in memory."""
 
     name = "kfake"
 
@@ -82,7 +82,7 @@ class Kfake(Target):
 
 
 class KfakeOnDisk(Kfake):
-    """The same with a directory, which it reads when it starts."""
+    """The same with a data directory, which it reads at the start."""
 
     name = "kfake-disk"
 
@@ -91,7 +91,7 @@ class KfakeOnDisk(Kfake):
 
 
 class Null(Target):
-    """Answers a producer and stores nothing: what the client alone can do."""
+    """A broker that responds to producers and stores nothing: it shows the limit of the client."""
 
     name = "null"
 
@@ -100,7 +100,7 @@ class Null(Target):
 
 
 class Mock(Target):
-    """librdkafka's mock cluster. It takes a port by itself, and says which on the first line of its output."""
+    """librdkafka's mock cluster. It chooses its port, and prints it on the first line of its output."""
 
     name = "mock"
 

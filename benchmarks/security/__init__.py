@@ -1,1 +1,1 @@
-"""What TLS and SASL cost, beside Apache Kafka: ``python -m benchmarks.security``."""
+"""The cost of TLS and SASL, compared with Apache Kafka: ``python -m benchmarks.security``."""

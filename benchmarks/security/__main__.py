@@ -1,4 +1,4 @@
-"""``python -m benchmarks.security``: TLS and SASL at Odradek and at Apache Kafka, in turns, and the ratios of their figures.
+"""``python -m benchmarks.security``: measure TLS and SASL with Odradek and Apache Kafka, alternating, and print the ratios.
 
 Client and brokers share the machine, so keep it quiet: a round that other processes disturbed is repeated.
 """
@@ -50,17 +50,19 @@ def parse(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.security", description=__doc__.splitlines()[0]
     )
-    parser.add_argument("--only", action="append", choices=ROWS, metavar="ROW", help="this row (repeatable)")
-    parser.add_argument("--targets", default=",".join(TARGETS), help="which, by comma")
+    parser.add_argument(
+        "--only", action="append", choices=ROWS, metavar="ROW", help="only this row (repeatable)"
+    )
+    parser.add_argument("--targets", default=",".join(TARGETS), help="the brokers, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument(
-        "--repeats", type=int, default=3, help="how many disturbed rounds are repeated at most"
+        "--repeats", type=int, default=3, help="maximum number of disturbed rounds that are repeated"
     )
     parser.add_argument(
-        "--quick", action="store_true", help="tiny volumes, one round: only shows that it runs"
+        "--quick", action="store_true", help="tiny volumes and one round, only to test that it works"
     )
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures there too")
-    parser.add_argument("--directory", type=Path, help="where data is written (15 GB; default: temporary)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE as JSON")
+    parser.add_argument("--directory", type=Path, help="directory for data (15 GB; default: temporary)")
     return parser.parse_args(arguments)
 
 

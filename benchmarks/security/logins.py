@@ -1,6 +1,6 @@
-"""Clients that log in, and do nothing else: frames built beforehand, keys derived beforehand, blocking sockets.
+"""Clients that only log in, with prebuilt frames, precomputed keys and blocking sockets.
 
-What the client computes for a login by SCRAM is two HMACs: the keys of its password are as old as the credential.
+For a SCRAM login the client computes two HMACs: the keys are derived from the password once, together with the credential.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SCRAM_SHA_256: Final = 1
 SALT: Final = b"a-salt-of-the-benchmark"
 ITERATIONS: Final = 4096
 SIZE: Final = struct.Struct(">i")
-# A reset instead of the end: ports of thousands of connections a second are free at once.
+# Close with a reset, so that the ports of thousands of connections per second are free at once.
 LINGER_NOT: Final = struct.pack("ii", 1, 0)
 NONCE: Final = "rOprNGfwEbeRWgbNEkqO"
 
@@ -43,7 +43,7 @@ _BARE: Final = f"n={USER},r={NONCE}"
 
 
 def add_user(connect: Callable[[], socket.socket]) -> None:
-    """Give the user a credential for SCRAM, as soon as the broker takes one."""
+    """Create a SCRAM credential for the user, as soon as the broker accepts it."""
     upsertion = ScramCredentialUpsertion(
         name=USER, mechanism=SCRAM_SHA_256, iterations=ITERATIONS, salt=SALT, salted_password=_SALTED
     )
@@ -63,12 +63,12 @@ def add_user(connect: Callable[[], socket.socket]) -> None:
 
 
 class Login(NamedTuple):
-    """By one mechanism."""
+    """A login with one mechanism."""
 
     first: Sequence[bytes]
-    """Frames, each said when the one before it is answered."""
+    """Frames, each of which is sent after the response to the one before it."""
     last: Callable[[bytes], bytes] | None = None
-    """What is said to the last answer; None: nothing."""
+    """Computes the last frame from the last response; None if there is no further frame."""
 
 
 def plain() -> Login:
@@ -96,7 +96,7 @@ def _client_final(answer: bytes) -> bytes:
 
 
 def _token_of(answer: bytes) -> bytes:
-    """Behind correlation id, error code and message."""
+    """The SASL token of a response, behind correlation id, error code and message."""
     (message,) = struct.unpack_from(">h", answer, 6)
     at = 8 + max(message, 0)
     (size,) = SIZE.unpack_from(answer, at)
@@ -111,7 +111,7 @@ def connect(port: int) -> socket.socket:
 
 
 def log_in(port: int, count: int, login: Login) -> None:
-    """So many clients at once, each a step at a time."""
+    """Log in ``count`` clients at the same time, step by step."""
     first, last = login
     clients = [connect(port) for _ in range(count)]
     answers: list[bytes] = []
@@ -140,7 +140,7 @@ def _answer(client: socket.socket) -> bytes:
 
 
 def tls(folder: Path) -> ssl.SSLContext:
-    """Of a client that trusts the authority; TLS 1.3 alone."""
+    """TLS settings of a client that trusts the authority, with TLS 1.3 only."""
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context

@@ -1,4 +1,4 @@
-"""The rows of the comparison, in the order in which they are taken."""
+"""The rows of the comparison, in the order in which they are measured."""
 
 from __future__ import annotations
 
@@ -37,15 +37,15 @@ from protocol.messages.delete_topics import DeleteTopicsRequest
 
 GROUP: Final = "security"
 AT_ONCE: Final = 16
-"""Clients that log in at the same time, where a rate is asked for."""
+"""Number of clients that log in at the same time, for rates."""
 WARM_BATCHES_MAX: Final = 2000
-"""What a warm-up writes at most."""
+"""Maximum number of bytes that a warm-up writes."""
 DELETE_TOPICS: Final = (20, 4)
 TARGETS: Final = ("odradek", "kafka")
 
 
 def produce(cell: Cell, listener: str) -> list[Sample]:
-    """1 MiB in each request, one in flight: so many that the disk has no more than the volumes allow."""
+    """Write 1 MiB in each request, one in flight, and no more in total than the volumes allow."""
     port = _port(cell, listener)
     connection = (
         logins.connect(port) if listener == "PLAINTEXT" else logins.shake_hands(port, _tls(_folder(cell)))
@@ -53,7 +53,7 @@ def produce(cell: Cell, listener: str) -> list[Sample]:
     client = Client(connection)
     create_topic(client, cell.label)
     frames = [produce_frame(cell.label, large_batch())]
-    # Kafka answers CreateTopics before its broker knows that it leads the partition.
+    # Kafka responds to CreateTopics before the broker knows that it leads the partition.
     until_ready(lambda: check_produced(in_turn(client, frames)))
     batches = max(cell.volumes.pushed_bytes // LARGE_BATCH_BYTES, 1)
     _for(cell.warm_s, lambda: in_turn(client, frames), WARM_BATCHES_MAX)
@@ -67,7 +67,7 @@ def produce(cell: Cell, listener: str) -> list[Sample]:
 
 
 def rate(cell: Cell, login: Callable[[Cell], int]) -> list[Sample]:
-    """``login`` returns how many there were."""
+    """Logins per second. ``login`` returns the number of logins of one call."""
     _for(cell.warm_s, lambda: login(cell))
     done = 0
 
@@ -81,7 +81,7 @@ def rate(cell: Cell, login: Callable[[Cell], int]) -> list[Sample]:
 
 
 def latency(cell: Cell, login: Callable[[Cell], int]) -> list[Sample]:
-    """One after the other."""
+    """The time of single logins, one after another."""
     _for(cell.warm_s, lambda: login(cell))
     taken_s: list[float] = []
 
@@ -111,7 +111,7 @@ def handshake(cell: Cell) -> int:
 
 
 def _for(seconds: float, work: Callable[[], object], times_max: int | None = None) -> None:
-    """At least once."""
+    """Repeat ``work`` for this time, at least once and at most ``times_max`` times."""
     deadline = time.monotonic() + seconds
     for _ in itertools.count() if times_max is None else range(times_max):
         work()

@@ -25,7 +25,7 @@ POLL_S = 1.0
 CALL_S = 10.0
 PARTITIONS = 4
 EMPTY_POLLS_MAX = 15
-"""Empty polls in a row after which the job checks whether it is done. Joining the group, and a stopped broker, cause some."""
+"""Empty polls in a row after which the job checks whether it is done. Joining the group and a stopped broker cause some."""
 LINES_EVERY = 100
 
 

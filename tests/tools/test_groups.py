@@ -19,7 +19,7 @@ from tools.client.rebalancing import _take_in
 
 @pytest.fixture(scope="module")
 def of_consumers(cluster_of_two: package.Broker) -> str:
-    """Id of a consumer group (KIP-848) with one member, which owns both partitions of its topic and has committed nothing."""
+    """Id of a consumer group (KIP-848) with one member that owns both partitions of its topic and has committed nothing."""
     group = "kip848"
     with Cluster(cluster_of_two.bootstrap_servers) as cluster:
         fetch_offsets(cluster, group)  # waits for the coordinator

@@ -16,7 +16,7 @@ import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Producers in threads, each with one transaction after the other: ten records in two partitions, an offset, commit. */
+/** Producers in threads. Each commits one transaction after another: ten records in two partitions and an offset. */
 public class Transactions {
     private static final int RECORDS = 10;
     private static final int PARTITIONS = 2;
@@ -62,7 +62,7 @@ public class Transactions {
         long begun = System.nanoTime();
         measured = true;
         Thread.sleep(measuredMs);
-        // On a machine that is too busy for a single one in that time, until there is one.
+        // If the machine is too busy for a single transaction in that time, wait for one.
         while (done.sum() == 0 && !ended) {
             Thread.sleep(10);
         }
@@ -126,7 +126,7 @@ public class Transactions {
 
     private static double brokerCpu(String pid) throws Exception {
         String stat = Files.readString(Path.of("/proc", pid, "stat"));
-        // The second field is the program's name, which may hold anything; a parenthesis closes it.
+        // The second field is the program's name in parentheses. The name may contain any character.
         String[] fields = stat.substring(stat.lastIndexOf(')') + 2).split(" ");
         return (Long.parseLong(fields[11]) + Long.parseLong(fields[12])) / TICKS_PER_SECOND;
     }

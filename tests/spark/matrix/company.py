@@ -220,7 +220,7 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def driver_dies(self, due: Sequence[Story] = ()) -> None:
-        """Kill the driver for the stories that are due, and all others where they are. Without ``due``, kill its workers too."""
+        """Kill the driver for the stories that are due, and all others where they are. If none is due, kill everything."""
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:
