@@ -42,7 +42,7 @@ def ask_for_metadata(broker: odradek.Broker) -> None:
     AdminClient({"bootstrap.servers": broker.bootstrap_servers}).list_topics(timeout=HANG_S)
 
 
-async def test_an_error_is_that_of_the_call(broker: odradek.Broker) -> None:
+async def test_an_async_call_raises_the_error_of_the_blocking_call(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn -> drop") as rule:
         with pytest.raises(odradek.FaultNotHit, match=r"0 of 1 hits after 0 s \(0 matched\)$"):
             await rule.wait_async(timeout_s=0)
@@ -54,7 +54,7 @@ async def test_an_error_is_that_of_the_call(broker: odradek.Broker) -> None:
         await broker.records_async("gone")
 
 
-async def test_a_call_that_is_cancelled_hangs_up_and_its_thread_ends(broker: odradek.Broker) -> None:
+async def test_a_cancelled_call_disconnects_and_its_thread_ends(broker: odradek.Broker) -> None:
     with broker.faults.add("EndTxn -> drop") as rule:
         waiting = asyncio.create_task(rule.wait_async(timeout_s=HANG_S))
         await asyncio.sleep(0)
@@ -66,7 +66,7 @@ async def test_a_call_that_is_cancelled_hangs_up_and_its_thread_ends(broker: odr
         assert not callers()
 
 
-async def test_all_calls_that_wait_have_their_form(broker: odradek.Broker) -> None:
+async def test_all_calls_that_wait_have_an_async_form(broker: odradek.Broker) -> None:
     topic = broker.create_topic()
     await broker.assert_exactly_once_async(topic, [])
     await broker.assert_no_open_transactions_async()

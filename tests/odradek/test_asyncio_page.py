@@ -22,7 +22,7 @@ PAGE = "docs/asyncio.md"
 
 
 @pytest.mark.more
-def test_the_snippets_do_as_they_stand_there(
+def test_the_snippets_of_the_page_work(
     run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     settings = configparser.ConfigParser()

@@ -105,7 +105,7 @@ def test_the_version_of_transactions_is_chosen(version: int) -> None:
     "options",
     [{"environment": {"ODRADEK_CONTROL_TOKEN": "secret"}}, {"settings": {"odradek.control.token": "secret"}}],
 )
-def test_a_token_is_asked_for_and_brought_along(options: dict[str, Any]) -> None:
+def test_a_token_is_required_and_sent(options: dict[str, Any]) -> None:
     with odradek.Broker(**options) as broker:
         assert broker.faults.list() == []
         with pytest.raises(odradek.ControlRefused, match="wants its token") as refused:
@@ -137,7 +137,7 @@ def test_a_rule_is_added_in_words_or_as_text(broker: odradek.Broker) -> None:
     assert broker.faults.list() == []
 
 
-def test_a_word_that_no_rule_has_is_an_error_before_anything_happens(broker: odradek.Broker) -> None:
+def test_an_unknown_keyword_of_a_rule_is_an_error_before_any_request(broker: odradek.Broker) -> None:
     with pytest.raises(
         TypeError, match=r"^a rule has no keyword 'wrong'; there is acl, after, by, client_id"
     ):
@@ -250,7 +250,7 @@ def test_time_is_moved_by_words_milliseconds_or_a_timedelta() -> None:
             broker.clock.advance("soon")
 
 
-def test_a_transaction_that_is_left_open_is_aborted_in_no_time() -> None:
+def test_an_open_transaction_is_aborted_by_advancing_the_clock() -> None:
     with odradek.Broker(topics=["orders:1"]) as broker:
         producer = producer_of(broker, "left")
         producer.begin_transaction()
@@ -346,7 +346,7 @@ def test_the_variable_says_which_broker(broker: odradek.Broker, monkeypatch: pyt
     assert odradek.connect().bootstrap_servers == broker.bootstrap_servers
 
 
-def test_an_answer_that_is_no_control_port_s_is_said_so(broker: odradek.Broker) -> None:
+def test_a_response_that_is_not_from_a_control_port_is_reported(broker: odradek.Broker) -> None:
     kafka = broker.bootstrap_servers
     with pytest.raises(odradek.ControlUnreachable, match="no control port at"):
         odradek.connect(f"http://{kafka}").faults.list()
@@ -367,7 +367,7 @@ def test_a_busy_broker_is_not_reported_as_unreachable() -> None:
             client.get("/v1/clock")
 
 
-def test_the_users_own_process_loads_nothing_of_the_broker() -> None:
+def test_the_user_s_process_imports_nothing_of_the_broker() -> None:
     script = (
         "import odradek, sys, json; odradek.Broker, odradek.connect;"
         "print(json.dumps(sorted({name.partition('.')[0] for name in sys.modules})))"

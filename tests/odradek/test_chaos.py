@@ -95,7 +95,7 @@ def test_a_reset_of_another_caller_takes_back_what_was_done(broker: package.Brok
     assert verify(broker._control) == []
 
 
-def test_a_transaction_that_is_left_behind_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_hanging_transaction_of_chaos_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("odradek.chaos.SETTLE_S", 0)
     with package.Broker(topics=["orders:1"]) as broker:
         producer = Producer(

@@ -30,7 +30,7 @@ def children() -> Iterator[list[Child]]:
         each.kill()
 
 
-def test_a_child_is_heard_and_told_line_by_line_until_its_input_ends(children: list[Child], tmp_path: Path):
+def test_a_child_is_read_and_written_line_by_line_until_its_input_ends(children: list[Child], tmp_path: Path):
     said: list[str] = []
     child = Child([sys.executable, "-c", ECHO], tmp_path / "log", hears=said.append)
     children.append(child)
@@ -44,7 +44,7 @@ def test_a_child_is_heard_and_told_line_by_line_until_its_input_ends(children: l
     assert said == ["heard one", "heard 2"]
 
 
-def test_a_child_that_is_not_heard_writes_all_into_its_log(children: list[Child], tmp_path: Path):
+def test_a_child_whose_output_is_not_read_writes_it_to_its_log(children: list[Child], tmp_path: Path):
     log = tmp_path / "log"
     for word in ("first", "second"):
         program = f"import sys; print('{word}', flush=True); sys.exit('why {word}')"
@@ -54,7 +54,7 @@ def test_a_child_that_is_not_heard_writes_all_into_its_log(children: list[Child]
     assert children[-1].complaint() == "why second"
 
 
-def test_a_complaint_is_the_last_line_that_says_more_than_where_it_was(children: list[Child], tmp_path: Path):
+def test_a_complaint_is_the_last_line_with_a_message(children: list[Child], tmp_path: Path):
     program = "import sys; sys.exit('java.lang.Error: this\\n\\tat Some.where\\n\\n')"
     children += [Child([sys.executable, "-c", each], tmp_path / each[:4]) for each in (program, "pass")]
     assert [each.wait() for each in children] == [1, 0]
@@ -91,7 +91,7 @@ def _is_gone(process: psutil.Process) -> bool:
         return True
 
 
-def test_a_child_that_does_not_end_in_time_is_said_so(children: list[Child], tmp_path: Path):
+def test_a_child_that_does_not_end_in_time_is_reported(children: list[Child], tmp_path: Path):
     children.append(Child([sys.executable, "-c", "import time; time.sleep(600)"], tmp_path / "log"))
     with pytest.raises(subprocess.TimeoutExpired):
         children[0].wait(AT_ONCE_S)

@@ -196,7 +196,7 @@ finally:
 """
 
 
-def test_a_program_that_is_told_to_end_takes_along_what_it_has_started() -> None:
+def test_a_terminated_program_kills_the_processes_that_it_started() -> None:
     with subprocess.Popen([sys.executable, "-c", ENDED], stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout is not None
         assert program.stdout.readline() == "at work\n"

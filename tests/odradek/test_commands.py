@@ -218,7 +218,7 @@ producer.commit_transaction(60)
 """
 
 
-def test_a_rule_that_cannot_be_is_refused_with_the_broker_s_sentence(broker: package.Broker) -> None:
+def test_an_invalid_rule_is_refused_with_the_broker_s_message(broker: package.Broker) -> None:
     done = run(broker, "fault", "add", "EndTxn -> explode")
     assert done.returncode == 1
     assert "Error: the action 'explode' is not known; known" in done.stderr

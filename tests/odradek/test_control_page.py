@@ -54,7 +54,7 @@ def test_every_snippet_is_run() -> None:
 
 
 @pytest.mark.parametrize("snippet", [*blocks("python"), *OF_THE_FAULTS, *OF_THE_README])
-def test_python_does_as_it_stands_there(snippet: str, tmp_path: Path) -> None:
+def test_python_of_the_pages_works(snippet: str, tmp_path: Path) -> None:
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(
         [sys.executable, "-c", snippet],
@@ -68,7 +68,7 @@ def test_python_does_as_it_stands_there(snippet: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_tests_pass_as_they_stand_there_in_one_folder(
+def test_tests_of_the_pages_pass_in_one_folder(
     run_pytest: Callable[..., subprocess.CompletedProcess[str]], tmp_path: Path
 ) -> None:
     for number, snippet in enumerate(blocks("python pytest")):
@@ -87,7 +87,7 @@ def test_the_example_passes(
 
 
 @pytest.mark.more
-def test_commands_do_as_they_stand_there(broker: odradek.Broker, tmp_path: Path) -> None:
+def test_commands_of_the_page_work(broker: odradek.Broker, tmp_path: Path) -> None:
     environ = {**os.environ, "ODRADEK_CONTROL": broker.control_url, "PYTHONPATH": str(ROOT)}
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     for line in COMMANDS:

@@ -68,7 +68,7 @@ def hidden(**answers: Any) -> list[str]:
         [record(3, "open", 1), record(4, "aborted", 2)],
     ],
 )
-def test_nothing_is_said_of_what_is_undecided(records: list[dict[str, Any]]) -> None:
+def test_undecided_records_are_not_reported(records: list[dict[str, Any]]) -> None:
     assert hidden(records=records, transactions=[transaction("Ongoing")]) == []
     # A hanging transaction: no coordinator will end it.
     assert hidden(records=records, nodes=[{"node_id": 1, "state": "running"}]) == []
@@ -89,7 +89,7 @@ def test_decided_records_are_counted_and_their_partition_is_explained(
     assert hidden(records=records, transactions=[transaction(state)]) == [HEAD, WHY]
 
 
-def test_a_broker_that_explains_nothing_hides_no_warning() -> None:
+def test_a_broker_without_explanations_hides_no_warning() -> None:
     assert hidden(records=[record(3, "open", 1), record(4, None)], explains=False) == [HEAD]
 
 

@@ -66,7 +66,7 @@ def test_the_broker_goes_when_the_parent_ends_without_closing_it():
     eventually(lambda: not folder.exists(), f"{folder} still exists")
 
 
-def test_data_of_the_user_s_own_stay(tmp_path: Path):
+def test_a_data_directory_of_the_user_is_kept(tmp_path: Path):
     process, pid, folder = parent_of_a_broker("time.sleep(1000)", str(tmp_path))
     with process:
         process.kill()

@@ -77,7 +77,7 @@ def test_topics_records_groups_and_transactional_ids_are_gone(broker: odradek.Br
     assert values(broker.bootstrap_servers, "orders") == ["of after"]
 
 
-def test_a_client_of_before_cannot_reach_the_new_state(broker: odradek.Broker):
+def test_a_client_from_before_a_reset_cannot_reach_the_new_state(broker: odradek.Broker):
     host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")
     with socket.create_connection((host, int(port)), timeout=HANG_S) as connection:
         producer = transactional(broker)
@@ -122,7 +122,7 @@ def test_rules_moved_time_and_the_trace_are_gone(broker: odradek.Broker):
     assert values(broker.bootstrap_servers, "orders") == ["of before"]
 
 
-def test_nodes_that_are_away_come_back_and_no_rule_meets_them(broker: odradek.Broker):
+def test_a_reset_starts_stopped_nodes_and_no_rule_affects_them(broker: odradek.Broker):
     first, *others = broker.nodes
     broker.faults.add(f"Metadata node={first} -> kill")
     if others:
@@ -142,7 +142,7 @@ def test_resets_at_once_come_one_after_the_other(broker: odradek.Broker):
     assert topics_of(broker) == {"orders": [0, 1]}
 
 
-def test_what_was_reset_stays_away_after_a_crash(tmp_path: Path):
+def test_removed_state_does_not_come_back_after_a_crash(tmp_path: Path):
     with odradek.Broker(topics=["orders:2"], data_dir=tmp_path) as broker:
         write(broker, "orders", "another")
         broker.reset()

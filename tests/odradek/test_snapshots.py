@@ -50,7 +50,7 @@ def test_each_test_of_a_suite_begins_with_the_same_state(broker: odradek.Broker)
     snapshot.remove()
 
 
-def test_a_client_of_before_is_cut_and_its_transaction_gone(broker: odradek.Broker):
+def test_a_client_from_before_a_restore_is_disconnected_and_its_transaction_gone(broker: odradek.Broker):
     broker.reset()
     host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")
     with broker.snapshot() as snapshot, socket.create_connection((host, int(port)), HANG_S) as connection:
@@ -84,7 +84,7 @@ def test_a_request_that_a_rule_holds_is_gone(broker: odradek.Broker):
     wire.close()
 
 
-def test_forks_begin_with_the_state_and_go_ways_of_their_own(broker: odradek.Broker):
+def test_forks_begin_with_the_state_and_are_independent(broker: odradek.Broker):
     broker.reset()
     producer = ConfluentProducer(broker.bootstrap_servers, transactional_id="payments")
     producer.init()

@@ -224,7 +224,7 @@ def broker() -> Iterator[package.Broker]:
 
 
 @pytest.mark.more
-def test_a_command_tells_the_rule_that_holds_its_request_and_its_output_is_as_ever(
+def test_a_command_names_the_rule_that_holds_its_request_and_has_the_same_output(
     broker: package.Broker,
 ) -> None:
     where = {

@@ -114,7 +114,7 @@ def test_the_instance_that_sent_the_request_is_killed() -> None:
 
 
 @pytest.mark.parametrize("fault", ["kill-before", "kill-after", "freeze", "remove-instance"])
-def test_nothing_strikes_an_instance_that_has_ended(fault: str) -> None:
+def test_an_ended_instance_is_not_affected_by_a_fault(fault: str) -> None:
     """No other instance is killed instead."""
     for job in (Instances(), Instances(Process(1, "h:1"), Process(2, "h:2"))):
         hit = BY_NAME[fault].action.startswith("lose-answer")
@@ -128,14 +128,14 @@ def test_all_instances_had_ended() -> None:
     assert done("kill-all", scene(Instances())[0]) == "all instances had ended already"
 
 
-def test_an_added_instance_that_comes_in() -> None:
+def test_an_added_instance_that_joins() -> None:
     job = Instances(Process(1, "h:1"), next_peers=("h:2",))
     staged, notes = scene(job, entry("Produce", "h:1"), entry("JoinGroup", "h:2", "in_progress"))
     assert done("add-instance", staged) == ""
     assert notes == ["instance 2 is started", "instance 2 joined"]
 
 
-def test_an_added_instance_that_ends_before_it_asks_for_anything() -> None:
+def test_an_added_instance_that_ends_without_a_request() -> None:
     job = Instances(Process(1, "h:1"), exits=True)
     staged, notes = scene(job, entry("JoinGroup", "h:1"))
     why = "the instance that was started sent no request: it ended with exit code 1"
@@ -184,7 +184,7 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
     assert "while instance 1 was frozen, the new instance 1 committed" in notes
 
 
-def test_a_new_connection_of_a_process_that_has_ended_is_the_started_ones() -> None:
+def test_a_connection_of_an_ended_process_belongs_to_the_newly_started_one() -> None:
     """A new process may do all of its work between two looks at the connections."""
     job = Instances(Process(1, "h:1"))
     staged, notes = scene(job, entry("InitProducerId", "h:2"))

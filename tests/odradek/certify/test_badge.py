@@ -38,7 +38,7 @@ def test_a_badge_says_what_was_found(found: Certificate, message: str, colour: s
     assert [each.get("fill") for each in picture.iter(f"{SVG}rect")][-1] == colour
 
 
-def test_a_badge_is_a_picture_with_a_name() -> None:
+def test_a_badge_is_an_svg_with_a_title() -> None:
     picture = ElementTree.fromstring(badge(certificate(whole=True)))
     assert picture.get("role") == "img"
     assert picture.get("aria-label") == f"exactly once: {len(certificate().cells)} failures survived"

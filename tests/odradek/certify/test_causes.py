@@ -76,11 +76,11 @@ CRASH: Entries = [
 """The first process died between Produce and OffsetCommit."""
 
 
-def test_positions_outside_are_the_reason_where_records_were_read_again() -> None:
+def test_offsets_outside_are_the_cause_if_records_were_read_again() -> None:
     assert why(twice(0, 1), *CRASH) == ["offsets-outside"]
 
 
-def test_positions_outside_are_none_of_a_batch_that_was_read_once() -> None:
+def test_offsets_outside_are_no_cause_for_a_batch_that_was_read_once() -> None:
     once = [ASKS, fetch("in", count=5), produce("out", base=0), produce("out", base=1), offsets("in", 5)]
     assert why(twice(0, 1), *once) == []
 
@@ -98,14 +98,14 @@ LOST_ANSWER: Entries = [
 ]
 
 
-def test_a_batch_that_was_written_again_without_asking() -> None:
+def test_a_batch_that_was_written_again_without_fetching_offsets() -> None:
     again = [*LOST_ANSWER, *transaction("a", 5, 2, producer=(7, 1))]
     assert why(twice(0, 2), *again) == ["new-producer-same-batch"]
     assert why(twice(0, 9), *again) == [], "another transaction wrote the bad record"
     assert why(LOST, *again) == [], "it loses no record"
 
 
-def test_outputs_whose_positions_were_in_no_transaction() -> None:
+def test_outputs_without_their_offsets_in_a_transaction() -> None:
     apart = [init("a"), *transaction("a", 5, 0), produce("out", tx="a", base=2), end("a")]
     again = [fetch("in", offset=5, count=4), *transaction("a", 9, 4)]
     assert why(twice(2, 4), *apart, *again) == ["outputs-without-positions"]
@@ -130,7 +130,7 @@ def test_a_zombie_that_commits_what_another_one_has_committed() -> None:
     )
 
 
-def test_missing_fencing_is_no_reason_for_a_record_that_one_producer_wrote() -> None:
+def test_missing_fencing_is_no_cause_if_one_producer_wrote_the_record() -> None:
     begun = [JOINS, init("a"), *transaction("a", 5, 0, member=""), *transaction("a", 9, 2, member="")]
     assert why(replace(twice(0, 2), warned=(CHANGING,)), *begun) == []
 
@@ -152,7 +152,7 @@ def test_a_weak_producer_is_the_reason_for_what_its_client_sent_again() -> None:
     assert why(twice(0, 1), *crash) == ["offsets-outside"]
 
 
-def test_a_position_that_went_back_in_between() -> None:
+def test_an_offset_that_went_back_is_a_cause() -> None:
     back = [
         init("a"),
         *transaction("a", 5, 0),
@@ -164,7 +164,7 @@ def test_a_position_that_went_back_in_between() -> None:
     assert "position-back" not in why(twice(2, 4), *back, *transaction("a", 6, 4))
 
 
-def test_a_batch_of_partitions_that_were_lost() -> None:
+def test_a_batch_of_lost_partitions_is_a_cause() -> None:
     revoked = [produce("out", base=0), offsets("in", 5, error="ILLEGAL_GENERATION"), produce("out", base=1)]
     assert why(twice(0, 1), *revoked) == ["revoked-batch"]
     refused = replace(twice(0, 1), plan=plan("fatal-error", "OffsetCommit", group="g"))
@@ -196,7 +196,7 @@ def test_aborted_input_is_the_reason_only_where_input_was_aborted() -> None:
 # -- lost records --------------------------------------------------------------------------------------------------------
 
 
-def test_positions_that_were_committed_before_the_records() -> None:
+def test_offsets_that_were_committed_before_the_records_are_a_cause() -> None:
     committed = of(ONE, ASKS, fetch("in", count=5), offsets("in", 5))
     assert why(LOST, *committed, *of(TWO, ASKS, fetch("in", offset=5, found=False))) == ["offsets-outside"]
     assert why(LOST, *committed) == [], "its process continued"
@@ -220,12 +220,12 @@ def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
     assert why(LOST, *refused, offsets("in", 5)) == ["delivery-ignored"]
 
 
-def test_a_weak_producer_loses_what_it_waits_for_no_answer_of() -> None:
+def test_a_weak_producer_loses_unacknowledged_records() -> None:
     assert why(LOST, ASKS, produce("out", acks=0), offsets("in", 5)) == ["weak-producer"]
     assert why(LOST, ASKS, produce("out", producer=(-1, -1)), offsets("in", 5)) == []
 
 
-def test_a_refusal_by_the_certifier_that_the_job_passes_over_is_a_reason() -> None:
+def test_an_injected_error_that_the_job_ignores_is_a_cause() -> None:
     refused = [init("a"), produce("out", tx="a", error="TOPIC_AUTHORIZATION_FAILED"), end("a")]
     injected = replace(LOST, plan=plan("abortable-error", "Produce", transactional_id="a"))
     assert why(injected, *refused) == ["send-not-awaited"]
@@ -245,7 +245,7 @@ def test_an_abort_without_a_seek_back_is_a_cause() -> None:
     assert why(twice(0, 4), *NOT_REWOUND) == []
 
 
-def test_positions_of_what_was_fetched_and_not_processed() -> None:
+def test_offsets_of_unprocessed_records_are_a_cause() -> None:
     fetched = fetch("in", count=30)
     whole = [each for at in (10, 20) for each in batch_of(10, at, at)]
     assert why(LOST, init("a"), fetched, *whole, *batch_of(4, 30, 30)) == ["positions-ahead"]
@@ -255,7 +255,7 @@ def test_positions_of_what_was_fetched_and_not_processed() -> None:
 AHEAD = replace(LOST, expected=5)
 
 
-def test_positions_that_were_committed_before_their_outputs() -> None:
+def test_offsets_that_were_committed_before_their_outputs_are_a_cause() -> None:
     fetched = [ASKS, fetch("in", count=5)]
     early = [*fetched, offsets("in", 5), produce("out", count=2)]
     assert why(AHEAD, *early) == ["positions-ahead"]
@@ -264,7 +264,7 @@ def test_positions_that_were_committed_before_their_outputs() -> None:
     assert why(twice(0, 1), *early) == []
 
 
-def test_a_job_that_filters_commits_nothing_ahead() -> None:
+def test_a_job_that_filters_does_not_commit_ahead() -> None:
     filters = [each for count, at in ((3, 10), (7, 20), (1, 30)) for each in batch_of(count, at, at)]
     assert why(LOST, init("a"), fetch("in", count=30), *filters) == []
 
@@ -299,14 +299,14 @@ def test_a_fatal_error_that_the_job_ignores_is_a_cause() -> None:
     assert why(twice(0, 1), *fenced) == []
 
 
-def test_an_open_transaction_of_an_id_that_does_not_come_back() -> None:
+def test_an_open_transaction_of_an_unused_id_is_a_cause() -> None:
     left = [init("a-1"), produce("out", tx="a-1"), init("a-2"), *transaction("a-2", 5, 2)]
     held_up = replace(STUCK, is_held_up=True, warned=(CHANGING,))
     assert why(held_up, *left) == ["changing-id"]
     assert why(replace(held_up, warned=()), *left) == []
 
 
-def test_a_run_that_waits_for_positions_that_lie_elsewhere() -> None:
+def test_a_run_that_waits_for_offsets_that_are_not_in_kafka() -> None:
     """The job has done its work. It never fetches the offsets that it commits, and one of these commits was lost."""
     assert why(STUCK, fetch("in"), offsets("in", 3)) == ["positions-elsewhere"]
     assert why(STUCK, ASKS, fetch("in"), offsets("in", 3)) == []

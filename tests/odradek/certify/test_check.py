@@ -17,7 +17,7 @@ from tests.odradek.certify.test_comparison import record
 from tests.support.clients import eventually
 
 
-def test_a_check_of_the_users_reads_the_outputs_and_says_what_it_thinks() -> None:
+def test_a_check_reads_the_outputs_and_reports_findings() -> None:
     records = [record("a", "k"), record("b")]
     assert run_check("test $(wc -l) = 2", records) == []
     (finding,) = run_check("grep -c nothing; echo too few; exit 3", records)
@@ -88,7 +88,7 @@ def test_the_shells_own_braces_stay() -> None:
 # -- its output and exit code ----------------------------------------------------------------------------------------
 
 
-def test_its_lines_may_name_what_is_wrong() -> None:
+def test_output_lines_of_a_check_may_name_the_findings() -> None:
     lines = "printf 'lost: row 7\\nlost: row 9\\nDuplicated: row 8\\n61 rows\\n'"
     lost, duplicated = run_check(f"{lines}; exit 1", [])
     assert (lost.kind, lost.evidence) == (Kind.LOST, ("row 7", "row 9"))

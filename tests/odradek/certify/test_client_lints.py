@@ -44,7 +44,7 @@ def test_other_clients_other_clusters_and_whole_connections_are_not(entries: lis
     assert only_broker_dropped(trace(*entries)) is None
 
 
-def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
+def test_a_connection_that_ends_with_the_job_does_not_count_as_broken() -> None:
     """A stuck run is killed: connections with pending requests end then."""
     told = [client("librdkafka", "2.16.0"), metadata()]
     waits = entry("Fetch") | {"outcome": "connection_gone"}
@@ -52,7 +52,7 @@ def test_a_connection_that_ends_with_the_job_is_none_that_broke() -> None:
     assert only_broker_dropped(trace(*told, waits, entry("Heartbeat", peer="127.0.0.1:5001"))) is not None
 
 
-def test_a_client_that_got_through_again_has_not_dropped_its_broker() -> None:
+def test_a_client_that_reconnects_has_not_dropped_its_broker() -> None:
     told = [client("librdkafka", "2.16.0"), metadata()]
     commit = entry("OffsetCommit", {"group_id": "g"})
     again = entry("Heartbeat", {"group_id": "g"}, peer="127.0.0.1:5001")

@@ -33,7 +33,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 @pytest.mark.usefixtures("directory")
-def test_a_command_line_that_is_wrong_is_refused_in_words(words: list[str], message: str) -> None:
+def test_an_invalid_command_line_is_refused_with_a_reason(words: list[str], message: str) -> None:
     result = CliRunner().invoke(certify, words)
     assert result.exit_code == 2
     assert message in result.output
@@ -47,7 +47,7 @@ def options(job: Path) -> list[str]:
 
 @pytest.mark.more
 @pytest.mark.timeout(LONG_TEST_S)
-def test_a_failure_is_reported_and_comes_again_by_its_id(directory: Path) -> None:
+def test_a_failure_is_reported_and_reproduced_by_its_id(directory: Path) -> None:
     said = options(ZOO / "wrong" / "weak_producer.py")
     result = CliRunner().invoke(certify, [*said, "--failures", "1", "--json"])
     assert result.exit_code == 1, result.output

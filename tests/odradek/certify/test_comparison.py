@@ -177,7 +177,7 @@ def test_fields_that_differ_without_faults_are_found_and_left_out() -> None:
     assert rows(one, ignored) == rows(two, ignored)
 
 
-def test_so_are_headers() -> None:
+def test_headers_that_differ_without_faults_are_left_out() -> None:
     one = [record("v", headers=(("trace-id", "a"), ("kind", "x")))]
     two = [record("v", headers=(("trace-id", "b"), ("kind", "x")))]
     ignored, lines = agreed(one, two, Compare.ROWS)

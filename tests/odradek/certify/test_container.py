@@ -61,12 +61,12 @@ def test_without_a_command_that_of_the_image_is_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "--rm"])
-def test_what_names_no_image_is_refused(text: str) -> None:
+def test_a_container_without_an_image_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected an image"):
         parse(text)
 
 
-def test_a_machine_without_docker_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_docker_command_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/absent")
     with pytest.raises(ValueError, match="needs the command docker"):
         check(["image"])

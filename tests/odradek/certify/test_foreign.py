@@ -97,7 +97,7 @@ def a_commit(bootstrap: str, group: str) -> None:
     consumer.close()
 
 
-def test_faults_strike_calls_only() -> None:
+def test_faults_on_a_foreign_cluster_affect_calls_only() -> None:
     assert Foreign.reaches == (Reach.CALL,)
 
 

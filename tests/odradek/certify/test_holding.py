@@ -59,7 +59,7 @@ def test_a_moment_is_held_by_a_rule_of_its_own_and_then_struck() -> None:
 # -- time -----------------------------------------------------------------------------------------------------------
 
 
-def test_the_time_held_counts_for_nothing() -> None:
+def test_the_time_of_a_hold_does_not_count() -> None:
     clock = SimpleNamespace(now=0.0)
     patience = Patience(deadline_s=60.0, patience_s=10.0, now_s=lambda: clock.now)
     assert patience.over(1) == ""

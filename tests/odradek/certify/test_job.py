@@ -254,7 +254,7 @@ def test_the_processes_of_an_instance_are_named_with_its_children(jobs: list[Job
     assert instance.processes() == []
 
 
-def test_a_frozen_instance_stands_still_until_it_is_thawed(jobs: list[Job], tmp_path: Path) -> None:
+def test_a_frozen_instance_is_stopped_until_it_is_thawed(jobs: list[Job], tmp_path: Path) -> None:
     job = job_of(jobs, SLEEPS, tmp_path)
     instance = job.start(1)
     instance.freeze()
@@ -277,7 +277,7 @@ def test_the_owner_of_a_connection_is_found(jobs: list[Job], tmp_path: Path) -> 
             assert other.owner(f"{host}:{peer_port}") is None
 
 
-def test_a_command_that_is_not_there_is_named(jobs: list[Job], tmp_path: Path) -> None:
+def test_an_unknown_command_is_named(jobs: list[Job], tmp_path: Path) -> None:
     job = Job(Command.parse("no-such-program-here"), {"bootstrap": "h:1"}, tmp_path)
     jobs.append(job)
     with pytest.raises(ValueError, match="no-such-program-here"):

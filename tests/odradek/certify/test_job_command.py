@@ -97,7 +97,7 @@ def test_a_list_of_words_stays_as_it_is() -> None:
         (["python", "{bootstap}"], r"did you mean \{bootstrap\}\?"),
     ],
 )
-def test_a_command_that_is_none_is_refused_in_words(text: str | list[str], message: str) -> None:
+def test_an_invalid_command_is_refused_with_a_reason(text: str | list[str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         Command.parse(text)
 
@@ -135,6 +135,6 @@ def test_what_can_be_started_passes(tmp_path: Path) -> None:
         Command.parse(text, tmp_path).check()
 
 
-def test_a_folder_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"the directory .*/absent does not exist"):
         Command.parse("env", tmp_path / "absent").check()

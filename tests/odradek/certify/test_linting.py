@@ -45,7 +45,7 @@ def test_without_a_commit_all_that_is_fetched_is_input() -> None:
     assert (found.inputs, found.outputs) == ({"in"}, {"out"})
 
 
-def test_who_fills_an_input_is_no_part_of_the_job() -> None:
+def test_the_producer_of_an_input_is_not_part_of_the_job() -> None:
     weak = produce("in", producer=(-1, -1))
     found = observed(trace(weak, fetch("in"), transaction("a", 5)))
     assert occurrences(found) == []
@@ -88,7 +88,7 @@ def test_lines_and_answers_of_the_control_port_are_read() -> None:
         ),
     ],
 )
-def test_what_is_no_exchange_is_named(line: str, message: str) -> None:
+def test_a_line_that_is_no_exchange_is_named(line: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         read([json.dumps(init("a")), line])
 
@@ -107,7 +107,7 @@ def test_a_lint_is_a_paragraph_with_client_evidence_and_link(tmp_path: Path) -> 
     assert last == "1 found in 5 exchanges, inputs in, outputs out\n"
 
 
-def test_nothing_to_say_is_exit_code_0() -> None:
+def test_without_lints_the_exit_code_is_0() -> None:
     result = linted("-", text=ndjson(init("a"), fetch("in"), *transaction("a", 5)))
     assert (result.exit_code, result.stdout) == (
         0,
@@ -191,7 +191,7 @@ def copy_once(broker: Broker) -> None:
     consumer.close()
 
 
-def test_a_running_broker_and_what_it_printed_say_the_same(broker: Broker, tmp_path: Path) -> None:
+def test_lints_of_a_running_broker_and_of_its_trace_file_are_the_same(broker: Broker, tmp_path: Path) -> None:
     assert linted("--control", broker.control_url).exit_code == 2, "its trace is off"
     with broker.trace:
         copy_once(broker)

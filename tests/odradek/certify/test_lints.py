@@ -59,7 +59,7 @@ def test_a_client_that_has_forgotten_its_member_is_told_when_to_ask() -> None:
     assert ["when the records were read" in each for each in told] == [False, True]
 
 
-def test_nothing_is_said_against_a_job_that_is_right() -> None:
+def test_a_correct_job_has_no_lints() -> None:
     assert names(*RIGHT) == []
 
 
@@ -187,12 +187,12 @@ def test_each_lint_sees_what_it_is_for(name: str, entries: Entries) -> None:
     assert name in names(*entries)
 
 
-def test_a_producer_that_comes_back_after_a_fatal_error_is_right() -> None:
+def test_a_new_producer_after_a_fatal_error_is_no_mistake() -> None:
     fenced = [init("a"), end("a", error="PRODUCER_FENCED")]
     assert names(*fenced, init("a"), *(fetch("in", offset=at) for at in range(3))) == []
 
 
-def test_a_position_that_was_fetched_again_after_an_abort_is_right() -> None:
+def test_fetching_the_offset_again_after_an_abort_is_no_mistake() -> None:
     assert (
         names(
             *READ_ON,
@@ -220,15 +220,15 @@ def test_a_start_behind_the_committed_position() -> None:
     assert "reported-early" not in names(*BEGUN, *start(2, 5))
 
 
-def test_a_consumer_that_connects_again_reads_on() -> None:
+def test_a_consumer_that_reconnects_continues_at_its_position() -> None:
     assert "reported-early" not in names(*BEGUN, *start(2, 5), fetch("in", offset=9) | {"peer": "h:22"})
 
 
-def test_a_position_that_no_group_keeps_is_not_early() -> None:
+def test_an_offset_outside_of_groups_is_not_reported_early() -> None:
     assert names(*start(1, 0), transaction_of_results(), *start(2, 9)) == []
 
 
-def test_a_producer_that_is_made_anew_is_no_start() -> None:
+def test_a_new_producer_is_not_a_start_of_the_job() -> None:
     assert "reported-early" not in names(
         *BEGUN, init("a", peer="h:20"), fetch("in", offset=9) | {"peer": "h:11"}
     )
@@ -238,7 +238,7 @@ def transaction_of_results() -> Entries:
     return [produce("out", tx="a"), end("a")]
 
 
-def test_an_abort_of_one_instance_is_no_matter_of_another_one() -> None:
+def test_an_abort_of_one_instance_does_not_concern_another_one() -> None:
     theirs = [init("b"), produce("out", tx="b"), end("b", committed=False)]
     assert names(*READ_ON, *theirs, fetch("in", offset=9), transaction("a", 9)) == []
 
@@ -249,7 +249,7 @@ def test_a_consumer_that_reads_before_the_producer_begins_is_right() -> None:
     )
 
 
-def test_positions_that_no_transaction_has_are_kept_elsewhere() -> None:
+def test_offsets_that_are_in_no_transaction_are_stored_elsewhere() -> None:
     results = [produce("out", tx="a"), end("a")]
     again = [init("a"), fetch("in", offset=9), produce("out", tx="a"), end("a")]
     assert (
@@ -257,7 +257,7 @@ def test_positions_that_no_transaction_has_are_kept_elsewhere() -> None:
     )
 
 
-def test_times_behind_a_moved_clock_say_nothing() -> None:
+def test_timestamps_after_an_advance_of_the_clock_are_ignored() -> None:
     timed = trace(
         init("a", timeout_ms=1000), entry("AddPartitionsToTxn", tx="a", at_ms=0.0), end("a", at_ms=700.0)
     )
@@ -271,7 +271,7 @@ def test_records_that_are_tried_again_need_no_fetch() -> None:
     )
 
 
-def test_positions_of_a_group_without_members_need_no_generation() -> None:
+def test_offsets_of_a_group_without_members_need_no_generation() -> None:
     assert (
         names(init("a"), fetch("in"), produce("out", tx="a"), offsets("in", 5, tx="a", member=""), end("a"))
         == []
@@ -298,7 +298,7 @@ def test_spark_is_known_by_its_groups() -> None:
     assert "spark-sink" in names(entry("OffsetFetch", {"group_id": "spark-kafka-source-1"}), produce("out"))
 
 
-def test_flink_keeps_its_positions_in_checkpoints() -> None:
+def test_flink_stores_its_offsets_in_checkpoints() -> None:
     enumerator = entry("Metadata", client_id="copier-enumerator-admin-client")
     one, two = ([enumerator, init(f"copier-0-{each}"), fetch("in"), offsets("in", 5)] for each in (1, 2))
     assert names(*one) == []
@@ -309,7 +309,7 @@ def test_a_group_without_members_has_no_generation_to_name() -> None:
     assert names(init("a"), offsets("in", 5, tx="a", member="")) == []
 
 
-def test_other_topics_are_no_matter() -> None:
+def test_other_topics_are_ignored() -> None:
     assert (
         names(fetch("lookup", isolation=0), offsets("lookup", 5), produce("elsewhere", producer=(-1, -1)))
         == []
@@ -387,7 +387,7 @@ def test_another_instance_lives_on_when_one_is_fenced() -> None:
     assert "fatal-error-swallowed" in names(*both, *fenced, *of(ONE, *FROZEN))
 
 
-def test_another_instance_reads_on_behind_an_abort() -> None:
+def test_another_instance_continues_after_an_abort() -> None:
     """The partition was assigned to it before the first instance aborted."""
     assert "no-rewind" not in names(
         *of(
@@ -407,7 +407,7 @@ def test_a_partition_of_another_instance_is_no_matter_of_an_abort() -> None:
     )
 
 
-def test_a_commit_whose_answer_is_lost_is_one() -> None:
+def test_a_commit_with_a_lost_response_counts_as_a_commit() -> None:
     lost = [*transaction("a", 5)[:2], end("a") | LOST]
     assert names(init("a"), fetch("in"), *lost, fetch("in", offset=9), end("a"), *transaction("a", 9)) == []
 
@@ -427,7 +427,7 @@ def test_a_batch_that_is_not_written_again(between: Entries) -> None:
     assert "new-producer-same-batch" not in names(*lost, *between)
 
 
-def test_a_commit_that_was_not_handled_is_tried_again_rightly() -> None:
+def test_retrying_a_commit_that_was_not_handled_is_no_mistake() -> None:
     lost = [init("a"), *transaction("a", 5)[:2], end("a") | {"outcome": "unanswered"}]
     assert "new-producer-same-batch" not in names(*lost, init("a"), *transaction("a", 5))
 
@@ -469,7 +469,7 @@ def test_a_delivery_that_is_not_ignored(entries: Entries) -> None:
         pytest.param([*of(TWO, *FROZEN)], id="a new process"),
     ],
 )
-def test_an_abort_that_is_not_missing(entries: Entries) -> None:
+def test_no_abort_is_reported_as_missing(entries: Entries) -> None:
     refused = [init("a"), fetch("in"), entry("AddPartitionsToTxn", tx="a", error=DENIED)]
     assert "abort-missing" not in names(*refused, *entries)
 
@@ -478,13 +478,13 @@ def test_outputs_alone_are_right_where_no_transaction_has_positions() -> None:
     assert names(init("a"), produce("out", tx="a"), end("a"), produce("out", tx="a"), end("a")) == []
 
 
-def test_a_position_that_is_committed_twice_goes_not_back() -> None:
+def test_an_offset_that_is_committed_twice_does_not_go_back() -> None:
     assert "position-back" not in names(offsets("in", 5), offsets("in", 5), offsets("in", 6))
     other = offsets("in", 3, group="other")
     assert "position-back" not in names(offsets("in", 5), other), "another group has positions of its own"
 
 
-def test_a_commit_that_is_refused_before_anything_is_written_is_right() -> None:
+def test_a_commit_that_is_refused_before_any_write_is_no_mistake() -> None:
     assert "revoked-batch" not in names(offsets("in", 5, error="ILLEGAL_GENERATION"), produce("out"))
     in_transaction = [init("a"), produce("out", tx="a"), offsets("in", 5, tx="a", error="ILLEGAL_GENERATION")]
     assert "revoked-batch" not in names(*in_transaction, end("a", committed=False))
@@ -519,7 +519,7 @@ def test_of_a_commit_that_may_be_automatic_the_option_is_named() -> None:
     assert ["enable.auto.commit" in each for each in told] == [True, False]
 
 
-def test_a_position_that_the_transaction_has_already_moves_nothing() -> None:
+def test_an_offset_that_is_also_in_the_transaction_has_no_effect() -> None:
     right = [init("a"), fetch("in"), *transaction("a", 5)]
     assert names(*right, offsets("in", 5)) == []
     assert "offsets-outside" in names(*right, offsets("in", 9))
@@ -532,7 +532,7 @@ def test_a_second_producer_is_not_a_weak_one() -> None:
     assert names(second) == [], "an idempotent producer alone is neither"
 
 
-def test_beside_another_instance_a_consumer_may_connect_again() -> None:
+def test_a_consumer_may_reconnect_while_another_instance_runs() -> None:
     both = [*start(1, 0), *of("h:20", init("b")), *of("h:21", fetch("in", offset=7)), offsets("in", 5)]
     late = [*of("h:30", init("c")), *of("h:31", fetch("in", offset=7))]
     assert "reported-early" not in names(*both, *late)

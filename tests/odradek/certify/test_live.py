@@ -35,6 +35,6 @@ def test_it_shows_what_is_known_so_far() -> None:
             got(f"{live.url}/elsewhere")
 
 
-def test_a_port_that_is_taken_is_an_error() -> None:
+def test_a_port_in_use_is_an_error() -> None:
     with Live(certificate(), port=0) as live, pytest.raises(OSError, match="in use"):
         Live(certificate(), port=int(live.url.rpartition(":")[2]))

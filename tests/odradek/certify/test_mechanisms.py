@@ -83,11 +83,11 @@ AUTO_COMMIT: Entries = [init("a"), ASKS, fetch("in"), produce("out", tx="a"), en
         (AUTO_COMMIT, AUTO_COMMIT, []),
     ],
 )
-def test_what_could_hold_is_seen(one: Entries, two: Entries, expected: list[str]) -> None:
+def test_possible_mechanisms_are_recognised(one: Entries, two: Entries, expected: list[str]) -> None:
     assert found(one, two) == expected
 
 
-def test_an_instance_that_had_nothing_to_do_has_its_id_all_the_same() -> None:
+def test_an_idle_instance_has_its_transactional_id_all_the_same() -> None:
     one, two = ([init("a"), init("b"), *without_member(name)[1:]] for name in ("a", "b"))
     assert found(one, two) == ["stable-id"]
 
@@ -114,7 +114,7 @@ def test_a_transaction_that_was_never_committed_shows_nothing() -> None:
     assert found([init("a"), ASKS, fetch("in"), *transaction("a", 5, committed=False)]) == []
 
 
-def test_a_job_that_reads_what_it_has_written_may_know_it() -> None:
+def test_a_job_that_reads_its_own_output_may_recognise_it() -> None:
     assert found([*AT_LEAST_ONCE, fetch("out")]) == ["reads-own-output"]
     stage = [*AT_LEAST_ONCE, fetch("out"), offsets("out", 3)]
     assert found(stage) == [], "the next stage of a pipeline commits what it has read"
@@ -133,9 +133,7 @@ def test_a_job_that_reads_what_it_has_written_may_know_it() -> None:
         ([*streams(1), fetch("in", isolation=0)], streams(1), ["read-uncommitted"]),
     ],
 )
-def test_a_lint_leaves_no_promise_where_nothing_lifts_it(
-    one: Entries, two: Entries, expected: list[str]
-) -> None:
+def test_a_lint_invalidates_a_mechanism(one: Entries, two: Entries, expected: list[str]) -> None:
     ours, theirs = seen(*one), seen(*two)
     lints = [*lint(ours), *changing_ids(ours, theirs)]
     seen_besides = mechanisms(ours, theirs, Compare.ROWS, has_check=False)
@@ -160,7 +158,7 @@ def test_what_a_certificate_is_not_capped_by() -> None:
         (AT_LEAST_ONCE, AT_LEAST_ONCE, Compare.ROWS, ["offsets-outside"]),
     ],
 )
-def test_what_does_no_harm_is_no_warning(
+def test_a_harmless_lint_is_no_warning(
     one: Entries, two: Entries, compare: Compare, expected: list[str]
 ) -> None:
     ours, theirs = seen(*one), seen(*two)

@@ -71,7 +71,7 @@ def test_the_longest_session_time_out() -> None:
     assert session_timeout_ms([]) == 45_000
 
 
-def test_connections_of_clients_the_newest_first() -> None:
+def test_connections_of_clients_are_sorted_newest_first() -> None:
     found = [entry(1, "Fetch", peer="h:1"), entry(2, "Fetch", peer="h:2"), entry(3, "Fetch", peer="h:1")]
     node = entry(4, "WriteTxnMarkers", peer="h:3", from_node=2)
     assert peers([*found, node]) == ["h:1", "h:2"]

@@ -105,7 +105,7 @@ def test_the_instant_between_two_requests_belongs_to_the_plan() -> None:
     assert "delay_ms" not in single(COMMIT, BY_NAME["kill-after"]).as_json()
 
 
-def test_code_behind_the_records_that_a_job_reads_is_hit_too() -> None:
+def test_requests_after_the_input_is_read_are_moments_too() -> None:
     names = ("kill-between", "freeze-between")
     read, nothing = (Moment("Fetch", (("topic", "in"),), 1, phase) for phase in ("records", "nothing"))
     assert all(applies(BY_NAME[each], read) and applies(BY_NAME[each], COMMIT) for each in names)
@@ -115,7 +115,7 @@ def test_code_behind_the_records_that_a_job_reads_is_hit_too() -> None:
 @pytest.mark.parametrize(
     "text", ["{}", "[1]", '[{"fault": "flood", "on": "x", "match": {}, "ordinal": 1}]', "nothing"]
 )
-def test_what_is_no_plan_is_refused_in_words(text: str) -> None:
+def test_an_invalid_plan_is_refused_with_a_reason(text: str) -> None:
     with pytest.raises(ValueError, match=r"not a plan|unknown fault|Expecting"):
         from_json(text)
 

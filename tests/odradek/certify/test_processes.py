@@ -110,7 +110,7 @@ time.sleep(600)
 
 
 @pytest.mark.usefixtures("orphans")
-def test_what_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
+def test_a_process_that_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
     """A single look at the process table may see none of the processes."""
     root = started(CHAIN, tmp_path / "log", f"chain-{OURS}")
     assert root.wait(HANG_S) == 0

@@ -95,7 +95,7 @@ def test_findings_are_errors_and_lints_are_warnings() -> None:
     ]
 
 
-def test_a_finding_has_its_records_the_reason_and_the_way_to_have_it_again() -> None:
+def test_a_finding_has_its_records_the_cause_and_the_command_to_reproduce_it() -> None:
     lost = of_certificate(WRONG)[0]
     plan_id = WRONG.failures[0].plan.id
     assert lost.title == "lost: lose-answer at EndTxn transactional_id=a #2 (commit)"

@@ -116,7 +116,7 @@ class Followed:
         yield exchanges()
 
 
-def test_commits_are_told_by_the_broker() -> None:
+def test_commits_are_followed_in_the_trace() -> None:
     trace = Followed(can=True)
     commits = Commits(cast(Any, trace), now_s=lambda: 7.0)
     assert commits.last_s == 7.0  # before the trace is followed
@@ -126,7 +126,7 @@ def test_commits_are_told_by_the_broker() -> None:
     trace.end.set()
 
 
-def test_a_broker_that_cannot_be_followed_is_asked_each_time() -> None:
+def test_a_broker_whose_trace_cannot_be_followed_is_polled() -> None:
     now = count()
     commits = Commits(cast(Any, Followed(can=False)), now_s=lambda: float(next(now)))
     commits.follow()
@@ -178,7 +178,7 @@ def test_what_a_second_start_writes_again_does_not_count() -> None:
     assert [each.value for each in both.committed] == ["a", "b", "c"]
 
 
-def test_idle_is_what_has_no_newer_number_for_so_long() -> None:
+def test_a_counter_without_a_new_value_for_a_while_is_idle() -> None:
     now = iter([0.0, 1.0, 1.0, 3.0, 4.0])
     idleness = Idleness(lambda: next(now))
     assert idleness.lasts_s(7) == 0.0

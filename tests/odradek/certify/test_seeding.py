@@ -32,6 +32,6 @@ def test_records_commit_and_abort_where_they_stand() -> None:
     ]
 
 
-def test_a_broker_that_is_not_there_is_named() -> None:
+def test_an_unreachable_broker_is_named() -> None:
     with pytest.raises(OdradekError, match=r"the input cannot be written: .*127\.0\.0\.1:1"):
         write("127.0.0.1:1", [Seed("in", "a")])

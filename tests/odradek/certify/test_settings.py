@@ -114,7 +114,7 @@ def test_durations(text: str, expected: float) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "0s", "3", "s", "-1s", "1d"])
-def test_what_is_no_duration(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a duration"):
         seconds(text)
 

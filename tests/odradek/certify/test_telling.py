@@ -30,7 +30,7 @@ def test_first_lines_ends_and_what_is_waited_for_are_told(tmp_path: Path) -> Non
     assert told[3:] == ["waits"]
 
 
-def test_what_prints_megabytes_is_cut(tmp_path: Path) -> None:
+def test_output_of_megabytes_is_truncated(tmp_path: Path) -> None:
     told: list[str] = []
     (tmp_path / "job-1.log").write_text("x" * 900 + "\n" + "line\n" * 100_000)
     telling = Telling(told.append, tmp_path, [], lambda: 0.0)

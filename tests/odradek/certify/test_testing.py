@@ -44,7 +44,7 @@ def test_all_values_can_be_asked_for() -> None:
     assert told == {"data": "/d", "run": "r"}
 
 
-def test_what_no_process_can_call_is_refused() -> None:
+def test_a_function_that_no_process_can_call_is_refused() -> None:
     with pytest.raises(ValueError, match="another process can import"):
         command(lambda bootstrap: None)
     with pytest.raises(

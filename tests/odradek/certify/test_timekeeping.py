@@ -86,7 +86,7 @@ def test_a_transaction_that_was_left_open_is_timed_out_once() -> None:
     assert broker.moved == [("transactions", 51_000)]
 
 
-def test_a_transaction_that_is_carried_on_is_not_timed_out() -> None:
+def test_a_transaction_that_continues_is_not_timed_out() -> None:
     broker = Quiet(busy=True)
     clocks = timekeeping(broker)
     assert True not in [clocks.ends_open_transactions() for _ in range(LOOKS)]
@@ -100,7 +100,7 @@ def test_without_an_open_transaction_nothing_is_timed_out() -> None:
     assert broker.moved == []
 
 
-def test_no_clock_is_moved_that_is_not_the_brokers_own() -> None:
+def test_no_other_clock_than_the_broker_s_is_advanced() -> None:
     broker = Quiet(exchange("JoinGroup", outcome="in_progress"))
     elsewhere = timekeeping(broker, kills=1, moves_time=False)
     elsewhere.keep()
@@ -116,7 +116,7 @@ def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_t
     assert [only for only, _ in broker.moved] == ["groups"]
 
 
-def test_members_that_wait_for_the_assignment_of_a_dead_leader_do_not_wait_for_ever() -> None:
+def test_members_do_not_wait_forever_for_the_assignment_of_a_dead_leader() -> None:
     """The leader died while its JoinGroup waited, and the coordinator made it the leader: only its session timeout helps."""
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
     clocks = timekeeping(broker, kills=1)
@@ -144,7 +144,7 @@ def test_the_others_need_not_wait_for_the_partitions_of_one_that_will_not_come_b
     assert clocks.was_moved
 
 
-def test_a_member_that_joins_waits_for_no_client_that_was_closed_without_a_word() -> None:
+def test_a_joining_member_does_not_wait_for_a_client_that_closed_without_leaving() -> None:
     broker = Quiet(JOINS, state="Empty")
     clocks = timekeeping(broker)
     assert [clocks.ends_rest() for _ in range(LOOKS)] == [True, False, False]

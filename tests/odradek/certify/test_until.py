@@ -17,6 +17,6 @@ def test_until_is_written_as_it_is_read(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["lag=1", "exit=1", "records", "records=x", "idle", "idle=0s", "check=1", ""]
 )
-def test_what_is_no_end_is_refused(text: str) -> None:
+def test_an_invalid_end_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected lag=0, exit, records=NUMBER, idle=TIME, check or auto"):
         Until.parse(text)

@@ -45,7 +45,7 @@ def test_what_is_missing_in_one_topic_while_another_has_the_key_is_torn() -> Non
     assert judge(reference(*whole), outputs())[0].kind is Kind.LOST
 
 
-def test_a_run_that_came_to_no_end_is_stuck_and_so_are_its_readers() -> None:
+def test_a_run_without_an_end_is_stuck_and_so_are_its_consumers() -> None:
     found = judge(
         reference(),
         outputs(ending=Ending.OVERDUE, why_not="no end", open_transactions=("out-0: readers stop",)),

@@ -194,7 +194,7 @@ def test_the_deadline(time: Time) -> None:
     assert (end.ending, end.why_not) == (Ending.OVERDUE, "lag=0 was not reached: 60 s have passed")
 
 
-def test_instances_that_end_again_and_again_are_not_idle(time: Time) -> None:
+def test_instances_that_crash_repeatedly_are_not_idle(time: Time) -> None:
     job = Job()
 
     class Crashing(Progress):
@@ -221,7 +221,7 @@ def test_outputs_are_not_right_while_a_time_out_is_ahead_that_may_change_them(ti
     assert time.now_s > 10.0
 
 
-def test_a_job_at_rest_is_asked_once(time: Time) -> None:
+def test_an_idle_job_is_checked_once(time: Time) -> None:
     progress = Progress()
     ended(time, Job(), progress)
     assert progress.asked_for == 2
@@ -344,7 +344,7 @@ def test_outputs_that_are_not_right_get_a_moment(time: Time) -> None:
     assert settled(time, Progress(right=False), settle_s=0.0) >= SETTLES_S
 
 
-def test_a_run_without_faults_is_looked_at_for_longer(time: Time) -> None:
+def test_a_run_without_faults_is_observed_longer(time: Time) -> None:
     assert settled(time, Progress(right=True), settle_s=None) >= REFERENCE_S
 
 

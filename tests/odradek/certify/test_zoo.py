@@ -47,7 +47,7 @@ def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_
     assert certificate.lints == []
 
 
-def test_a_check_takes_the_place_of_the_comparison(tmp_path: Path) -> None:
+def test_a_check_replaces_the_comparison(tmp_path: Path) -> None:
     certifier = certified(python(COPIER), tmp_path, budget_s=3.0, check="grep -q V1")
     assert certifier.run().failures == []
     refused = certified(python(COPIER), tmp_path, budget_s=3.0, check="grep -q nothing").run()
