@@ -95,7 +95,7 @@ class Remote(Assertions):
         mechanism: Mechanism | None = None,
         ca: str | Path | None = None,
     ) -> dict[str, Any]:
-        """The settings with which a client connects to the first listener, as ``odradek.Broker.client_config`` returns them.
+        """The settings with which a client connects to the first listener, as ``Broker.client_config`` returns them.
 
         The control port reveals no passwords, so a listener with SASL requires ``user`` and ``password``. ``ca`` is a PEM
         file of trusted certificates; the default is the file of the broker's --tls, which exists only on the broker's
