@@ -137,7 +137,7 @@ def resolve(options: dict[str, str], as_json: bool) -> None:
         click.echo("Aborted:")
         _say_transactions(done.aborted)
     if done.lost:
-        click.echo("Transactions of the decided batch that were aborted before they could be committed:")
+        click.echo("Transactions of the decided batch that were aborted, so consumers see a part of it:")
         _say_transactions(done.lost)
     if done.still_open:
         click.echo("Transactions that could not be aborted; another resolve, or their timeout, ends them:")

@@ -159,5 +159,5 @@ def test_a_job_in_containers_is_certified(image: str, tmp_path: Path) -> None:
 
 
 def test_an_image_that_there_is_not_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="there is no image odradek-absent:none"):
+    with pytest.raises(ValueError, match="the image odradek-absent:none does not exist"):
         settings.workload({"job-container": "odradek-absent:none", "output": ["out"]}, tmp_path)

@@ -53,7 +53,7 @@ async def test_a_client_that_knows_the_authority_is_served(caller: Caller, files
 async def test_one_that_does_not_says_what_would_help(caller: Caller, files: Path) -> None:
     for ca in (None, files / "other.pem"):
         with pytest.raises(
-            ControlUnreachable, match=r"not trusted \(.*\): ODRADEK_CONTROL_CA names a PEM file"
+            ControlUnreachable, match=r"not trusted \(.*\): set ODRADEK_CONTROL_CA to a PEM file"
         ):
             await asked(caller.url, ca)
 

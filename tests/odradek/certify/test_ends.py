@@ -108,7 +108,7 @@ def test_what_comes_when_the_job_is_started_once_more_was_not_lost() -> None:
     read = Moment("Fetch", (("topic", "in"),), 1, "records")
     _, run = runs(workload("early", "exit"), single(read, BY_NAME["lose-answer"]))
     assert run.outputs.ending is Ending.UNFINISHED
-    assert run.notes[0] == "all instances have ended with code 0; they are started once more"
+    assert run.notes[0] == "all instances have ended with code 0 and are started again"
     assert values(run.outputs) == ["0", "1", "2"]
 
 

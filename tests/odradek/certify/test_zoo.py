@@ -134,5 +134,5 @@ def test_a_plan_that_there_is_not_is_named(tmp_path: Path) -> None:
     from odradek.certify import reports
 
     reports.write(certificate_of(tmp_path), tmp_path / "certificate")
-    with pytest.raises(ValueError, match="there is no plan 12345678"):
+    with pytest.raises(ValueError, match="unknown plan: 12345678"):
         reports.plan(tmp_path / "certificate", "12345678")

@@ -55,7 +55,7 @@ def test_a_finished_batch_has_nothing_open(kafka, sink, task):
     assert said.exit_code == 0
     assert f"{sink['name']}: batch 0 was decided at 20" in said.output
     assert said.output.endswith(f" by plan 1 of query {queries[-1]}, 2 rows\n")
-    assert command("resolve", sink).output.endswith("Nothing is left open.\n")
+    assert command("resolve", sink).output.endswith("No transaction is open.\n")
 
 
 def test_the_partitions_of_a_half_committed_batch_are_named(kafka, sink, task, monkeypatch):
@@ -73,7 +73,7 @@ def test_the_partitions_of_a_half_committed_batch_are_named(kafka, sink, task, m
     }
     said = command("status", sink).output
     [[topic, index]] = lost.partitions
-    assert "readers see a part of it" in said
+    assert "consumers see a part of it" in said
     assert f"{topic} {index}" in said
     done = json.loads(command("resolve", sink, "--json").output)
     assert [each["transactional_id"] for each in done["lost"]] == [lost.transactional_id]
@@ -94,7 +94,7 @@ def test_what_an_ended_query_has_left_open_is_named_and_aborted(kafka, sink, tas
     assert stray.transactional_id == message.report.transactional_id
     assert (stray.state, set(stray.partitions)) == ("open", set(message.report.partitions))
     assert stray.since is not None
-    assert "read_committed readers see nothing behind it" in command("status", sink).output
+    assert "read_committed consumers stop in front of them" in command("status", sink).output
     assert [each.transactional_id for each in resolve(sink).aborted] == [stray.transactional_id]
     assert ongoing(sink) == []
     with pytest.raises(NotDecided):
@@ -138,9 +138,11 @@ def test_what_resolve_could_not_abort_is_said_to_be_open(kafka, sink, task, monk
     stray = task(pickle.dumps(stream(sink)), ["a"], Context(0, 0)).report.transactional_id
     monkeypatch.setattr(plan, "sweep", lambda *given: None)
     said = command("resolve", sink).output
-    assert "Nothing is left open" not in said
+    assert "No transaction is open" not in said
     assert "Aborted" not in said
-    assert "Still open, as aborting them failed; another resolve, or their timeout, ends them:\nID  " in said
+    assert (
+        "Transactions that could not be aborted; another resolve, or their timeout, ends them:\nID  " in said
+    )
     assert ongoing(sink) == [stray]
     monkeypatch.undo()
     done = resolve(sink)
@@ -163,7 +165,7 @@ def test_neither_a_sink_s_name_nor_its_query_s_is_shown_raw(kafka, sink, task):
 def test_a_name_that_no_sink_has_and_a_broker_that_is_not_there(kafka, sink):
     for what in ("status", "resolve"):
         said = command(what, sink)
-        assert (said.exit_code, "No batch was ever planned" in said.output) == (4, True)
+        assert (said.exit_code, "has ever planned a batch" in said.output) == (4, True)
         nowhere = command(what, {**sink, "kafka.bootstrap.servers": "127.0.0.1:1"}, *HASTY)
         assert nowhere.exit_code == 3, nowhere.output
         assert command(what, sink, "-o", "nonsense").exit_code == 2
