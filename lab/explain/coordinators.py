@@ -59,14 +59,14 @@ def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Tro
         return Trouble(
             Cause.COORDINATOR_NOT_AVAILABLE,
             (
-                f"{head}: {rule_text(around, rule)} answers {api} with {at.coordinator_error}.",
+                f"{head}: {rule_text(around, rule)} responds to {api} with {at.coordinator_error}.",
                 f"Remove the rule: odradek fault clear {rule}",
             ),
         )
     for held in around.held:
         if held.at == "FindCoordinator" and name in (held.transactional_id, f"group {held.group}"):
             return held_trouble(held, around, f"{head}: ", Cause.COORDINATOR_NOT_AVAILABLE)
-    first = f"{head}: node {at.coordinator}, which leads {home}, answers {at.coordinator_error}."
+    first = f"{head}: node {at.coordinator}, which leads {home}, returns {at.coordinator_error}."
     return Trouble(Cause.COORDINATOR_NOT_AVAILABLE, (first,))
 
 
@@ -105,7 +105,7 @@ def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, hea
         if found is None or found[0].spent or not any(fnmatchcase(api, found[1]) for api in apis):
             continue
         rule, api = found[0].rule, found[1]
-        by = f"{rule_text(around, rule)} answers {api} with {error}."
+        by = f"{rule_text(around, rule)} responds to {api} with {error}."
         cause = Cause.COORDINATOR_LOADING if error == _LOADING else Cause.COORDINATOR_NOT_AVAILABLE
         first = capital(by) if error == _LOADING else f"{head}: {by}"
         return Trouble(cause, (first, f"Remove the rule: odradek fault clear {rule}"))
@@ -133,10 +133,10 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
     answered = _answers(name, _LOADING, around)
     if answered is not None:
         rule, api = answered
-        by = f"{capital(rule_text(around, rule))} answers {api} for {name} with {_LOADING}."
+        by = f"{capital(rule_text(around, rule))} responds to {api} for {name} with {_LOADING}."
         return Trouble(Cause.COORDINATOR_LOADING, (by, f"Remove the rule: odradek fault clear {rule}"))
     again = "Clients ask again until it has read its log."
-    return Trouble(Cause.COORDINATOR_LOADING, (f"{head}: it answers {_LOADING}.", again))
+    return Trouble(Cause.COORDINATOR_LOADING, (f"{head}: it returns {_LOADING}.", again))
 
 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:

@@ -22,7 +22,7 @@ VIEWS = {
     "groups": "No group has members",
     "timeline/billing": "CompleteCommit",
     "trace": "EndTxn",
-    "rules": "Some to begin with",
+    "rules": "Examples",
     "cluster": "Node 3",
 }
 

@@ -33,7 +33,7 @@ def test_an_open_transaction_is_shown_with_what_it_holds_up_until_it_ends(
     page = open_page("transactions")
     open_one = row(page, "forgetful")
     expect(open_one).to_contain_text("Ongoing")
-    expect(open_one).to_contain_text("orders-0 stands at offset 9, 3 before the high watermark")
+    expect(open_one).to_contain_text("orders-0 stops at offset 9, 3 before the high watermark")
     expect(row(page, "billing")).to_contain_text("CompleteCommit")
     staged.forgetful.commit_transaction(HANG_S)
     expect(open_one).to_contain_text("CompleteCommit")
@@ -301,7 +301,7 @@ def test_the_trace_flows_and_can_be_filtered(open_page: Open, staged: Staged) ->
     transaction(staged.billing, "e")
     expect(lines.get_by_role("listitem")).to_have_count(before + 1)
     page.get_by_role("button", name="stop recording").click()
-    expect(page.get_by_text("The trace records nothing.")).to_be_visible()
+    expect(page.get_by_text("The trace is off.")).to_be_visible()
 
 
 def test_fetches_are_hidden_until_they_are_asked_for(open_page: Open, staged: Staged) -> None:

@@ -46,7 +46,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         around("FindCoordinator group=readers -> error COORDINATOR_NOT_AVAILABLE"),
         Cause.COORDINATOR_NOT_AVAILABLE,
         "The coordinator of group readers is not available: rule 1 (FindCoordinator group=readers -> error "
-        "COORDINATOR_NOT_AVAILABLE) answers FindCoordinator with COORDINATOR_NOT_AVAILABLE.",
+        "COORDINATOR_NOT_AVAILABLE) responds to FindCoordinator with COORDINATOR_NOT_AVAILABLE.",
         "Remove the rule: odradek fault clear 1",
     ),
     "its coordinator is loading": (
@@ -65,7 +65,7 @@ ROWS: dict[str, tuple[GroupFacts, ClusterContext, Cause, str, str]] = {
         of_group(state="", members=(), coordinator_error="COORDINATOR_LOAD_IN_PROGRESS"),
         foreign(),
         Cause.COORDINATOR_LOADING,
-        "The coordinator of group readers, node 1, is loading __consumer_offsets-7: it answers "
+        "The coordinator of group readers, node 1, is loading __consumer_offsets-7: it returns "
         "COORDINATOR_LOAD_IN_PROGRESS.",
         "Clients ask again until it has read its log.",
     ),

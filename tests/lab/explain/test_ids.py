@@ -48,7 +48,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         of_id(coordinator_error="COORDINATOR_NOT_AVAILABLE"),
         foreign(),
         Cause.COORDINATOR_NOT_AVAILABLE,
-        "The coordinator of etl-1 is not available: node 1, which leads __transaction_state-12, answers "
+        "The coordinator of etl-1 is not available: node 1, which leads __transaction_state-12, returns "
         "COORDINATOR_NOT_AVAILABLE.",
         "",
     ),
@@ -56,7 +56,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         of_id(coordinator_error="COORDINATOR_NOT_AVAILABLE"),
         around("FindCoordinator transactional_id=other -> error COORDINATOR_NOT_AVAILABLE"),
         Cause.COORDINATOR_NOT_AVAILABLE,
-        "The coordinator of etl-1 is not available: node 1, which leads __transaction_state-12, answers "
+        "The coordinator of etl-1 is not available: node 1, which leads __transaction_state-12, returns "
         "COORDINATOR_NOT_AVAILABLE.",
         "",
     ),
@@ -64,7 +64,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         of_id(coordinator_error="COORDINATOR_LOAD_IN_PROGRESS"),
         around("InitProducerId -> error COORDINATOR_LOAD_IN_PROGRESS"),
         Cause.COORDINATOR_LOADING,
-        "Rule 1 (InitProducerId -> error COORDINATOR_LOAD_IN_PROGRESS) answers InitProducerId for etl-1 with "
+        "Rule 1 (InitProducerId -> error COORDINATOR_LOAD_IN_PROGRESS) responds to InitProducerId for etl-1 with "
         "COORDINATOR_LOAD_IN_PROGRESS.",
         "Remove the rule: odradek fault clear 1",
     ),
@@ -73,7 +73,7 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         around("Find* transactional_id=etl-* -> error COORDINATOR_NOT_AVAILABLE"),
         Cause.COORDINATOR_NOT_AVAILABLE,
         "The coordinator of etl-1 is not available: rule 1 (Find* transactional_id=etl-* -> error "
-        "COORDINATOR_NOT_AVAILABLE) answers Find* with COORDINATOR_NOT_AVAILABLE.",
+        "COORDINATOR_NOT_AVAILABLE) responds to Find* with COORDINATOR_NOT_AVAILABLE.",
         "Remove the rule: odradek fault clear 1",
     ),
     "a rule answers to clients of groups": (

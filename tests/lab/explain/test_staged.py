@@ -35,11 +35,11 @@ BY_PROTOCOL = {
     (
         "the coordinator is loading",
         ID,
-    ): "The coordinator of … is loading …: it answers COORDINATOR_LOAD_IN_PROGRESS.",
+    ): "The coordinator of … is loading …: it returns COORDINATOR_LOAD_IN_PROGRESS.",
     (
         "a rule returns an error for FindCoordinator",
         ID,
-    ): "The coordinator of … answers COORDINATOR_NOT_AVAILABLE.",
+    ): "The coordinator of … returns COORDINATOR_NOT_AVAILABLE.",
     ("a group rebalances", GROUP): "Group … rebalances (PreparingRebalance).",
     (
         "a transaction begins in the future",

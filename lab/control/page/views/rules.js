@@ -4,7 +4,7 @@ import { button, h, number, onSubmit, table } from '../dom.js'
 export const title = 'Rules'
 
 const EXAMPLES = [
-  ['The coordinator commits, and its answer is lost', 'EndTxn nth=1 -> lose-answer'],
+  ['The coordinator commits, and its response is lost', 'EndTxn nth=1 -> lose-answer'],
   ['A commit marker is held back', 'txn.marker -> hold'],
   ['A tenth of all Produce requests finds another leader', 'Produce p=0.1 seed=7 -> error NOT_LEADER_OR_FOLLOWER'],
   ['The second batch is written, and its acknowledgement is lost', 'Produce nth=2 -> lose-answer'],
@@ -46,10 +46,10 @@ export const show = (root) => {
     type: 'text', name: 'rule', 'aria-label': 'A new rule', placeholder: EXAMPLES[0][1], spellcheck: 'false', required: true,
   })
   const form = h('form', {}, input, h('button', {}, 'add the rule'))
-  onSubmit(form, () => post('v1/faults', { rule: input.value }), (rule) => `Rule ${rule.id} holds.`)
+  onSubmit(form, () => post('v1/faults', { rule: input.value }), (rule) => `Rule ${rule.id} was added.`)
   root.append(
     h('p', { class: 'lead' }, 'A rule stages a fault: which requests or steps it matches, and what happens at a hit.'),
-    form, rules.element, h('h3', {}, 'Some to begin with'),
+    form, rules.element, h('h3', {}, 'Examples'),
     h('ul', {}, EXAMPLES.map(([text, rule]) => h('li', {}, `${text}: `, button(rule, () => {
       input.value = rule
       input.focus()

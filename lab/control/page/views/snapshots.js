@@ -14,8 +14,8 @@ export const snapshotBar = () => {
     kept.replaceChildren(...snapshots.flatMap(({ id, topics }) => [
       button(`restore ${id}`, () => post(`${path(id)}/restore`), {
         danger: true,
-        question: `Really go back to snapshot ${id}? What came after it is gone, and all connections are reset.`,
-        said: () => `The broker is back at snapshot ${id}.`,
+        question: `Really restore snapshot ${id}? Everything that happened after it is removed, and all connections are reset.`,
+        said: () => `Snapshot ${id} is restored.`,
         title: `Topics: ${topics.filter((each) => !each.startsWith('__')).join(', ') || 'none'}`,
       }),
       button(`remove ${id}`, async () => {

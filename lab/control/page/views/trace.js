@@ -41,12 +41,12 @@ export const show = (root, { signal }) => {
     say()
   })
   root.append(
-    h('p', { class: 'lead' }, 'Each line is a request with its response, when it is over; press it for all that they say.'),
+    h('p', { class: 'lead' }, 'Each line is a request with its response, when it is over; click it for the details.'),
     h('div', { class: 'bar' }, record, passed), form, shown)
 
   const say = () => {
     record.textContent = running ? 'stop recording' : 'record requests'
-    passed.textContent = !running ? 'The trace records nothing.' : missed ? `${number(missed)} more were not shown.` : ''
+    passed.textContent = !running ? 'The trace is off.' : missed ? `${number(missed)} more were not shown.` : ''
   }
   const add = (exchange) => {
     shown.prepend(lineOf(exchange))

@@ -19,7 +19,7 @@ const byState = ([one], [other]) => STATES.indexOf(one) - STATES.indexOf(other)
 const heldUp = ({ topic, partition, first_offset, records }) =>
   h('div', {}, h('a', { href: `#/partitions/${encodeURIComponent(topic)}` }, `${topic}-${partition}`),
     records
-      ? ` stands at offset ${number(first_offset)}, ${number(records)} before the high watermark`
+      ? ` stops at offset ${number(first_offset)}, ${number(records)} before the high watermark`
       : ' waits behind an older transaction')
 
 const heldBy = ({ id, text, at, partitions, isSure }) => h('div', {},
