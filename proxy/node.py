@@ -188,16 +188,16 @@ class ProxyNode:
 
     async def _send(self, link: Link, key: int, version: int, received: Received) -> Any:
         try:
-            is_told = key == PRODUCE and acks_of(received, version) == 0
+            wants_no_response = key == PRODUCE and acks_of(received, version) == 0
             frame, size = bounded(key, version, received)
         except (
             IndexError,
             ValueError,
         ) as error:  # the request is too short, and nothing has decoded it before
             raise CloseConnection("malformed request", error=str(error)) from None
-        if is_told:
-            told = link.tell(frame)
-            return await told if isinstance(told, asyncio.Future) else told
+        if wants_no_response:
+            sent = link.tell(frame)
+            return await sent if isinstance(sent, asyncio.Future) else sent
         response = link.request(frame, self._reader(link, key, version, received))
         if size:
             charge(size, response)

@@ -137,8 +137,8 @@ def _nothing(around: ClusterContext) -> Iterator[str]:
 
 def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Explanation]:
     """Rules that have hit and may hit again, and that no explanation above names."""
-    told = [line for each in found for line in each.lines]
-    for each in unnamed_rules(around, told):
+    shown = [line for each in found for line in each.lines]
+    for each in unnamed_rules(around, shown):
         clear = f"Remove the rule: odradek fault clear {each.rule}"
         yield Explanation(f"rule {each.rule}", Cause.ACTIVE_RULE, (rule_there(around, each), clear))
 
@@ -164,11 +164,11 @@ def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explana
     for at in facts.partitions:
         found = explain_partition(at, around)
         missing = [node for node in at.replicas if node not in at.isr]
-        is_told = (
+        is_explained = (
             found.cause is Cause.UNDER_REPLICATED and len(all_away(around, missing)) == len(missing)
         ) or (found.cause is Cause.REPLICA_AWAY and bool(all_away(around, at.isr)))
         is_usual = _is_usual(found.cause, at.open[0].owner if at.open else None)
-        if found.cause not in HEALTHY and not is_told and not is_usual:
+        if found.cause not in HEALTHY and not is_explained and not is_usual:
             yield found
 
 
@@ -183,11 +183,11 @@ def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
 def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
     """Transactions that no explanation of a partition contains, as they have no records yet, or no partition leader."""
     read = {at.name: at for at in facts.partitions}
-    told = {
+    shown = {
         each.owner.transactional_id for at in facts.partitions for each in at.open if each.owner is not None
     }
     for each in facts.transactions:
-        if each.transactional_id in told:
+        if each.transactional_id in shown:
             continue
         at = IdFacts(
             transactional_id=each.transactional_id,
@@ -214,8 +214,8 @@ def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = Fals
         yield from _as_explanations(_whose(each), refusal_troubles(around, [each]), is_old)
     throttled = [each for each in around.throttles if not names.intersection(each.partitions)]
     for throttle in throttled:
-        told = throttle_troubles(around, [throttle])
-        yield from _as_explanations(f"client {throttle.client_id}", told, is_old)
+        shown = throttle_troubles(around, [throttle])
+        yield from _as_explanations(f"client {throttle.client_id}", shown, is_old)
 
 
 def _as_explanations(subject: str, troubles: Iterable[Trouble], is_old: bool) -> Iterator[Explanation]:

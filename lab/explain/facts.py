@@ -219,8 +219,8 @@ class IdFacts:
     @property
     def is_unknown(self) -> bool:
         """Whether its coordinator does not know it, and its log has no state of it."""
-        is_told = self.coordinator is not None and self.coordinator_error is None
-        return is_told and self.transaction is None and not self.history
+        coordinator_responded = self.coordinator is not None and self.coordinator_error is None
+        return coordinator_responded and self.transaction is None and not self.history
 
 
 @slotted(frozen=True, kw_only=True)
@@ -286,8 +286,8 @@ class GroupFacts:
     @property
     def is_unknown(self) -> bool:
         """Whether its coordinator does not know it."""
-        is_told = self.coordinator is not None and self.coordinator_error is None
-        return is_told and not self.members and not self.offsets and self.state in ("", "Dead")
+        coordinator_responded = self.coordinator is not None and self.coordinator_error is None
+        return coordinator_responded and not self.members and not self.offsets and self.state in ("", "Dead")
 
 
 @slotted(frozen=True, kw_only=True)

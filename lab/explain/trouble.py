@@ -59,10 +59,10 @@ def explained(
 
 def unnamed_rules(around: ClusterContext, lines: Iterable[str]) -> list[FaultRule]:
     """Rules that have hit and may hit again, and that none of these lines names."""
-    told = "\n".join(lines)
+    text = "\n".join(lines)
     active = [each for each in around.rules or () if each.hits and not each.spent]
     texts = {each.rule: rule_text(around, each.rule) for each in active}
-    return [each for each in active if texts[each.rule] not in told and capital(texts[each.rule]) not in told]
+    return [each for each in active if texts[each.rule] not in text and capital(texts[each.rule]) not in text]
 
 
 def rule_there(around: ClusterContext, rule: FaultRule) -> str:

@@ -57,12 +57,12 @@ async def _refuse(code: ErrorCode, request: Any, context: RequestContext) -> NoR
     if code is ErrorCode.unsupported_sasl_mechanism and context.api_key == SASL_HANDSHAKE:
         answer.mechanisms = authentication.enabled
     if code is ErrorCode.sasl_authentication_failed and context.api_key != SASL_HANDSHAKE:
-        answer.error_message = told(authentication)
+        answer.error_message = failure_message(authentication)
     await authentication.delay_failure()
     raise CloseConnection(f"a rule has refused the login: {code.name.upper()}", answer)
 
 
-def told(authentication: SaslServerAuthenticator) -> str:
+def failure_message(authentication: SaslServerAuthenticator) -> str:
     """Kafka's error message for a client with wrong credentials."""
     from broker.security.sasl.failures import invalid_credentials
 

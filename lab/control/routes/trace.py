@@ -141,8 +141,8 @@ async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     """Show the recorded requests in the order of their arrival, each with its response if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
     # Decoding this many takes longer than a turn of the loop may.
-    told = await asyncio.to_thread(lambda: [_told(control, each, params) for each in found])
-    return TraceView(status=_status(control), exchanges=told)
+    shown = await asyncio.to_thread(lambda: [_exchange_json(control, each, params) for each in found])
+    return TraceView(status=_status(control), exchanges=shown)
 
 
 @operation("GET", "/v1/trace/{number}", answer_example={"exchange": _EXCHANGE_EXAMPLE}, may_wait=True)
@@ -152,7 +152,7 @@ async def show_exchange(control: Looking, params: OneExchange) -> ExchangeView:
     if not found or found[0].number != params.number:
         raise HttpError(404, f"the trace has no exchange {params.number}, or has dropped it")
     whole = WantedForms(values=True)
-    return ExchangeView(exchange=await asyncio.to_thread(_told, control, found[0], whole))
+    return ExchangeView(exchange=await asyncio.to_thread(_exchange_json, control, found[0], whole))
 
 
 @operation(
@@ -178,7 +178,7 @@ async def _lines(control: Looking, params: WantedLines, wanted: TraceFilter) -> 
         yield _line({"status": msgspec.to_builtins(_status(control))})
         missed = 0
         async for exchange in subscription:
-            yield _line(_told(control, exchange, params))
+            yield _line(_exchange_json(control, exchange, params))
             if subscription.dropped > missed:
                 yield _line({"missed": subscription.dropped - missed})
                 missed = subscription.dropped
@@ -220,10 +220,10 @@ def _status(control: Looking) -> StatusView:
     return msgspec.convert(control.trace.status(), type=StatusView)
 
 
-def _told(control: Looking, exchange: Exchange, params: WantedForms) -> dict[str, Any]:
+def _exchange_json(control: Looking, exchange: Exchange, params: WantedForms) -> dict[str, Any]:
     names = control.trace.names
-    told = to_json(exchange, names, bodies=params.bodies, values=params.values)
-    return {"line": text_line(exchange, names), **told}
+    shown = to_json(exchange, names, bodies=params.bodies, values=params.values)
+    return {"line": text_line(exchange, names), **shown}
 
 
 def _line(value: object) -> bytes:

@@ -81,7 +81,7 @@ async def refused(trace: Trace, clock: Clock) -> Refused:
     newest = reversed(trace.refused()[-REFUSED_MAX:])
     async for exchange in in_turns(newest, PER_TURN):
         for refusal in _refusals(exchange, trace.names):
-            _fold(refusals, refusal, partial(_told, exchange, trace.names, clock))
+            _fold(refusals, refusal, partial(_refused, exchange, trace.names, clock))
         if exchange.throttle_ms > 0:
             _fold(throttles, _throttle(exchange), partial(_throttled, exchange, trace.names, clock))
     return _counted(refusals), _counted(throttles)
@@ -100,7 +100,7 @@ def _counted(found: Mapping[T, tuple[int, T]]) -> tuple[T, ...]:
     return tuple(replace(newest, count=count) for count, newest in found.values())
 
 
-def _told(exchange: Exchange, names: Names, clock: Clock, refusal: Refusal) -> Refusal:
+def _refused(exchange: Exchange, names: Names, clock: Clock, refusal: Refusal) -> Refusal:
     return replace(
         refusal,
         last_ms=_age_ms(exchange, clock),
