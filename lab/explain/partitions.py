@@ -182,7 +182,7 @@ def _nodes(ids: Sequence[int]) -> str:
 
 
 def stops(at: PartitionFacts) -> str:
-    """The clause in front of the reason."""
+    """The clause that says where readers stop, in front of the reason."""
     return f"Readers with read_committed of {at.name} stop at offset {at.last_stable}: "
 
 

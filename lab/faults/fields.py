@@ -100,5 +100,5 @@ def _named_in(union: Any, api_key: int) -> set[str]:
 
 
 def known_at(point: str) -> frozenset[str]:
-    """Which of these a step inside the broker has."""
+    """Which of ``transactional_id``, ``group``, ``topic``, ``partition`` a step inside the broker has."""
     return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))

@@ -22,7 +22,7 @@ GROUPS_PER_TURN: Final = 5
 
 
 async def groups(cluster: Cluster) -> GroupsSummary:
-    """A summary of the groups: those with members first, then by name."""
+    """A summary of the groups, sorted by name, those with members first."""
     total = 0
     found: list[tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node]] = []
     for node in cluster.running_nodes():

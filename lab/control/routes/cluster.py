@@ -226,7 +226,7 @@ async def ready(control: Control) -> HealthView:
 
 
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
-    """404 for an unknown node, 409 for a node in a wrong state."""
+    """The HTTP error for a call on a node: 404 if it is unknown, 409 if it is in a wrong state."""
     return HttpError(409 if params.node_id in control.cluster.nodes else 404, str(error))
 
 

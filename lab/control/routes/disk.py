@@ -97,5 +97,5 @@ async def damage_files(control: Control, params: OneNode, body: Damage) -> Damag
 
 
 def _status(control: Control, params: OneNode) -> int:
-    """404 for an unknown node, 409 for a node in a wrong state."""
+    """The HTTP status for a call on a node: 404 if it is unknown, 409 if it is in a wrong state."""
     return 409 if params.node_id in control.cluster.nodes else 404
