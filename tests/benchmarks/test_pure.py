@@ -13,11 +13,11 @@ README = Path(__file__).parents[2] / "benchmarks" / "README.md"
 
 
 @pytest.mark.parametrize("name", pure.LIMITS)
-def test_each_limit_is_that_of_a_figure(name: str) -> None:
+def test_each_limit_belongs_to_a_measured_figure(name: str) -> None:
     assert f"\n| {name} " in README.read_text("utf-8")
 
 
-def test_only_the_pure_form_is_judged_by_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_limits_apply_to_pure_python_only(monkeypatch: pytest.MonkeyPatch) -> None:
     name, limit = next(iter(pure.LIMITS.items()))
     ours, other = Figure(name, limit, "ms", limit=1), Figure("another", 2, "ms", limit=1)
     monkeypatch.setattr(pure, "compiled", object())

@@ -53,7 +53,7 @@ def functions_of(module: str, tree: ast.AST, within: str) -> set[str]:
     return found
 
 
-def test_functions_that_are_optimised_are_there() -> None:
+def test_the_functions_listed_as_hot_exist() -> None:
     there: set[str] = set()
     for path in set(types_of(ROOT)) - set(OF_PYTHON):
         name = name_of(path).replace(".", "_")
@@ -65,7 +65,7 @@ def test_functions_that_are_optimised_are_there() -> None:
     assert listed - there == set()
 
 
-def test_a_wheel_has_what_was_built_with_it(tmp_path: Path) -> None:
+def test_a_wheel_runs_the_modules_that_were_built_with_it(tmp_path: Path) -> None:
     files = make(tmp_path, "storage.log", "storage.files")
     assert files == {name: str(file_of(tmp_path, name)) for name in ("storage.log", "storage.files")}
     os.utime(tmp_path / "storage" / "log.py", (2**31, 2**31))
@@ -73,7 +73,7 @@ def test_a_wheel_has_what_was_built_with_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("changed", ["log.py", "log.pxd"])
-def test_in_a_checkout_a_source_that_has_changed_is_what_runs(tmp_path: Path, changed: str) -> None:
+def test_in_a_checkout_a_changed_source_runs_instead_of_its_module(tmp_path: Path, changed: str) -> None:
     (tmp_path / "setup.py").touch()
     files = make(tmp_path, "storage.log", "storage.files")
     assert len(files) == 2
@@ -81,7 +81,7 @@ def test_in_a_checkout_a_source_that_has_changed_is_what_runs(tmp_path: Path, ch
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
 
-def test_a_changed_layout_of_a_class_turns_off_all_that_know_it(tmp_path: Path) -> None:
+def test_a_changed_class_layout_disables_all_modules_that_depend_on_it(tmp_path: Path) -> None:
     (tmp_path / "setup.py").touch()
     assert make(tmp_path, "storage.log")
     layout = tmp_path / "broker" / "node" / "node.pxd"
@@ -91,17 +91,17 @@ def test_a_changed_layout_of_a_class_turns_off_all_that_know_it(tmp_path: Path) 
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
 
-def test_the_build_lists_what_is_not_compiled_and_has_types(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_build_lists_typed_modules_that_are_not_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(ROOT))
     assert sorted(map(name_of, OF_PYTHON)) == sorted(import_module("build_backend").layouts().split())
 
 
-def test_without_a_folder_there_are_none(tmp_path: Path) -> None:
+def test_without_a_directory_there_are_no_compiled_modules(tmp_path: Path) -> None:
     assert compiled_files(str(tmp_path / "built"), str(tmp_path)) == {}
 
 
-def test_modules_that_are_there_no_more_do_not_run(tmp_path: Path) -> None:
+def test_a_missing_pxd_file_disables_the_compiled_modules(tmp_path: Path) -> None:
     (tmp_path / "setup.py").touch()
     make(tmp_path, "storage.log", "storage.files")
     (tmp_path / "storage" / "log.pxd").unlink()
@@ -109,7 +109,7 @@ def test_modules_that_are_there_no_more_do_not_run(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
-def test_slots_lie_where_their_types_say(path: Path) -> None:
+def test_slots_are_in_the_order_of_the_pxd_struct(path: Path) -> None:
     """CPython sorts slots by name, behind those of the base class. The struct in the .pxd file must have the same order."""
     for struct, fields in re.findall(
         r"typedef struct \{ PyObject_HEAD (.*?) \} Slots_(\w+);", path.read_text("utf-8")
@@ -120,7 +120,7 @@ def test_slots_lie_where_their_types_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
-def test_fields_of_a_tuple_stand_where_their_types_say(path: Path) -> None:
+def test_fields_of_a_tuple_are_in_the_order_of_the_pxd_class(path: Path) -> None:
     classes = re.findall(
         r"ctypedef class [\w.]+\.(\w+) \[object PyTupleObject, check_size ignore\]:\n((?: {8}.*\n)+)",
         path.read_text("utf-8"),
@@ -133,7 +133,7 @@ def test_fields_of_a_tuple_stand_where_their_types_say(path: Path) -> None:
 
 
 @pytest.mark.parametrize("pure", ["0", "1"])
-def test_a_process_runs_what_it_is_asked_to(pure: str) -> None:
+def test_a_variable_selects_pure_python_for_a_process(pure: str) -> None:
     program = "import storage.log, broker.net.connection as c; print(storage.log.__file__, c.__file__)"
     ran = subprocess.run(
         [sys.executable, "-c", program],

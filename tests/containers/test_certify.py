@@ -85,7 +85,7 @@ def names(docker: Docker) -> str:
     return docker("ps", "--all", "--format", "{{.Names}}")
 
 
-def test_a_killed_container_is_gone_and_comes_back(jobs: list[Job], image: str, tmp_path: Path) -> None:
+def test_a_killed_container_is_gone_and_can_be_restarted(jobs: list[Job], image: str, tmp_path: Path) -> None:
     docker = Docker()
     job = job_of(jobs, image, tmp_path, restart=ON_FAILURE)
     first = container_of(job)
@@ -115,9 +115,7 @@ def test_at_the_end_of_a_run_a_container_may_end_by_itself(
     assert instance.name not in names(Docker())
 
 
-def test_the_exit_code_and_the_lines_are_those_of_the_job(
-    jobs: list[Job], image: str, tmp_path: Path
-) -> None:
+def test_exit_code_and_output_are_those_of_the_job(jobs: list[Job], image: str, tmp_path: Path) -> None:
     job = job_of(jobs, image, tmp_path, "cd / && echo $ODRADEK_INSTANCE >{data}/said && echo worse && exit 7")
     job.start(1)
 
@@ -158,6 +156,6 @@ def test_a_job_in_containers_is_certified(image: str, tmp_path: Path) -> None:
     assert "odradek-certify" not in names(Docker())
 
 
-def test_an_image_that_there_is_not_is_named(tmp_path: Path) -> None:
+def test_a_missing_image_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="the image odradek-absent:none does not exist"):
         settings.workload({"job-container": "odradek-absent:none", "output": ["out"]}, tmp_path)

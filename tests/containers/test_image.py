@@ -72,7 +72,7 @@ CALLS = {
 }
 
 
-def test_what_other_images_health_checks_call_is_there(docker: Docker):
+def test_health_checks_for_other_images_work(docker: Docker):
     with docker.container(
         ["--env", "ODRADEK_CONTROL_PORT=18092", "--env", "ODRADEK_CONTROL_HOST=127.0.0.1"]
     ) as broker:
@@ -82,7 +82,7 @@ def test_what_other_images_health_checks_call_is_there(docker: Docker):
         assert {name: done.stderr for name, done in failed.items() if done.returncode} == {}
 
 
-def test_what_is_no_broker_fails_these_checks(docker: Docker):
+def test_health_checks_fail_for_a_port_without_a_broker(docker: Docker):
     """A port that accepts connections without speaking Kafka's protocol fails every check."""
     with docker.container(arguments=["sleep", "infinity"]) as idle:
         calls = {name: call for name, call in CALLS.items() if name != "bash"}
@@ -99,7 +99,7 @@ def test_what_is_no_broker_fails_these_checks(docker: Docker):
         (("num.partitions=many",), 2, "num.partitions"),
     ],
 )
-def test_words_that_people_type(docker: Docker, words: tuple[str, ...], code: int, said: str):
+def test_commands_that_users_type(docker: Docker, words: tuple[str, ...], code: int, said: str):
     done = docker.tried("run", "--rm", IMAGE, *words)
     assert done.returncode == code, done
     assert said in done.stdout + done.stderr

@@ -28,7 +28,7 @@ def test_a_signal_ends_a_broker_that_serves(docker: Docker, signal: str):
 
 
 @pytest.mark.parametrize("attempt", range(8))
-def test_sigterm_is_obeyed_from_the_first_moment_on(docker: Docker, attempt: int):
+def test_sigterm_works_from_the_first_moment_on(docker: Docker, attempt: int):
     """The test sends the signal as early as the engine accepts it, or after ``attempt`` further calls of the engine."""
     with docker.container() as broker:
         for _ in range(attempt):
@@ -93,7 +93,7 @@ def again(docker: Docker, broker: Container, how: str) -> None:
         docker("start", broker.name)
 
 
-def test_restarts_and_kills_lose_nothing_and_repeat_nothing(docker: Docker):
+def test_restarts_and_kills_neither_lose_nor_duplicate_records(docker: Docker):
     port = str(free_port())
     with docker.container(["--publish", f"{port}:{port}"], ["--port", port]) as broker:
         broker.until_healthy()

@@ -18,11 +18,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_it_is_healthy_and_serves_who_is_outside(docker: Docker, name: str):
+def test_it_is_healthy_and_serves_clients_outside(docker: Docker, name: str):
     check(docker, SHAPES[name])
 
 
-def test_nothing_but_a_name_serves_localhost_9092(docker: Docker):
+def test_without_options_it_serves_localhost_9092(docker: Docker):
     with docker.container(["--publish", "9092:9092"]) as broker:
         broker.until_healthy()
         assert transaction("localhost:9092") == ["paid"]
@@ -47,7 +47,7 @@ def test_the_control_port_is_reached_from_outside(docker: Docker, way: str):
 # ---- The health check
 
 
-def test_a_broker_that_stands_still_is_unhealthy_until_it_goes_on(docker: Docker):
+def test_a_stopped_broker_is_unhealthy_until_it_continues(docker: Docker):
     with docker.container() as broker:
         broker.until_healthy()
         docker("kill", "--signal", "STOP", broker.name)

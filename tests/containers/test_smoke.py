@@ -11,11 +11,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.foreign]
 
 
 @pytest.mark.parametrize("name", ["--port", "a listener bound to the host's name"])
-def test_it_is_healthy_and_serves_who_is_outside(docker: Docker, name: str):
+def test_it_is_healthy_and_serves_clients_outside(docker: Docker, name: str):
     check(docker, SHAPES[name])
 
 
-def test_any_user_ends_as_it_is_told(docker: Docker):
+def test_sigterm_stops_the_container_as_any_user(docker: Docker):
     with docker.container(["--user", "1000650000:0", "--cap-drop", "ALL"]) as broker:
         broker.until_healthy()
         broker.says("odradek", "produce", "orders", "paid")

@@ -49,7 +49,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("name", ENDS)
-def test_it_ends_with_one_sentence_that_names_the_cure(docker: Docker, name: str):
+def test_it_ends_with_one_sentence_that_names_the_remedy(docker: Docker, name: str):
     options, cures = ENDS[name]
     with docker.container(options) as broker:
         assert broker.until_over() != 0
@@ -59,7 +59,7 @@ def test_it_ends_with_one_sentence_that_names_the_cure(docker: Docker, name: str
 
 
 @pytest.mark.parametrize("group", ["0", "2000"])
-def test_a_volume_that_another_uid_of_the_group_wrote(docker: Docker, group: str):
+def test_a_volume_written_by_another_uid_of_the_group_works(docker: Docker, group: str):
     """Group 0 is OpenShift's. Other groups share a directory that has the setgid bit, as `fsGroup` sets it."""
     with docker.volume() as volume:
         # Docker would initialise an empty volume with the image's directory at each start.
@@ -77,7 +77,7 @@ def test_a_volume_that_another_uid_of_the_group_wrote(docker: Docker, group: str
                 assert broker.stop() == 0, broker.log
 
 
-def test_a_volume_of_a_stranger_names_both_cures(docker: Docker):
+def test_the_error_for_a_volume_of_another_user_names_both_remedies(docker: Docker):
     with docker.volume() as volume:
         mount = ("--volume", f"{volume}:{DATA}")
         with docker.container(["--user", "1001:1001", *mount]) as broker:

@@ -159,7 +159,7 @@ def quick_probes(manifests: list[Manifest], **more: Any) -> list[Manifest]:
         ("odradek fault add 'full-disk'; ! odradek produce orders more -p 0", "odradek reset"),
     ],
 )
-def test_no_staged_fault_is_an_illness(stage: str, undo: str) -> None:
+def test_an_injected_fault_does_not_fail_the_liveness_probe(stage: str, undo: str) -> None:
     with namespace(RESTRICTED) as here:
         here.start_client()
         manifests = quick_probes(variant("base"))
@@ -241,7 +241,7 @@ def test_a_restart_with_a_claim_ends_and_loses_nothing() -> None:
         assert here.values("orders") == ["0", "1", "2"]
 
 
-def test_two_brokers_of_one_claim_say_what_to_change() -> None:
+def test_the_second_broker_of_a_claim_says_what_to_change() -> None:
     """This happens with the default strategy of a Deployment."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         manifests = variant("claim")
@@ -279,7 +279,7 @@ def test_a_claim_is_used_by_the_next_user_of_its_group(policy: str) -> None:
         assert here.values("orders") == ["0", "1", "2"]
 
 
-def test_a_claim_of_another_user_names_the_group() -> None:
+def test_the_error_for_a_claim_of_another_user_names_the_group() -> None:
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         manifests = variant("claim")
         given = find(manifests, "Deployment", "odradek")["spec"]["template"]["spec"]["securityContext"]
@@ -378,7 +378,7 @@ def test_any_user_starts_without_a_volume() -> None:
         assert restarts(here.get("pod", "broker")) == 0
 
 
-def test_a_pod_that_is_deleted_at_once_ends_at_once() -> None:
+def test_a_pod_that_is_deleted_at_its_start_ends_at_once() -> None:
     """A lost SIGTERM would cost the grace period of one hour."""
     with namespace(PRIVILEGED) as here:
         here.apply_file(CASES / "early.yaml")

@@ -48,7 +48,7 @@ def settings_of(found: list[Manifest]) -> Settings:
     )
 
 
-def test_every_folder_is_looked_at() -> None:
+def test_every_example_is_tested() -> None:
     assert {each.name for each in EXAMPLES.iterdir()} == set(ALL)
     assert read(ONE_FILE) == build(EXAMPLES / "base")
 
@@ -79,12 +79,12 @@ def test_each_pod_may_run_where_pod_security_is_restricted(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_no_variable_of_a_service_gets_in(name: str) -> None:
+def test_no_variable_of_a_service_reaches_the_broker(name: str) -> None:
     assert [pod["enableServiceLinks"] for pod in pod_specs(manifests(name))] == [False]
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_each_probe_asks_for_what_the_control_port_has_for_everyone(name: str) -> None:
+def test_each_probe_uses_a_path_that_needs_no_token(name: str) -> None:
     operations = discover()
     for each in (each for pod in pod_specs(manifests(name)) for each in containers(pod)):
         ports = {port["name"]: port["containerPort"] for port in each.get("ports", ())}
@@ -118,13 +118,13 @@ def test_each_service_leads_to_a_port_at_which_the_broker_listens(name: str) -> 
     assert {port for each in ports.values() for port in each} == listens
 
 
-def test_what_clients_are_sent_to_has_the_namespace_in_it() -> None:
+def test_the_advertised_name_contains_the_namespace() -> None:
     for name in VARIANTS:
         for node in settings_of(manifests(name)).nodes:
             assert node.advertised_listeners[0].host == "kafka.shop.svc"
 
 
-def test_the_page_leads_to_each_of_them() -> None:
+def test_the_page_links_to_every_example() -> None:
     page = "docs/kubernetes.md"
     text = (ROOT / page).read_text("utf-8")
     for name in ALL:

@@ -22,7 +22,7 @@ GROWTH_KIB_MAX = 6 * 1024
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_the_main_job_loses_and_doubles_nothing(seed: int) -> None:
+def test_the_main_job_neither_loses_nor_duplicates_records(seed: int) -> None:
     command = [sys.executable, "-m", "odradek.demo.run", "--seed", str(seed)]
     finished = subprocess.run(command, capture_output=True, text=True, timeout=LONG_TEST_S, check=False)
     assert finished.returncode == 0, finished.stdout + finished.stderr

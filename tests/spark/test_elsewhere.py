@@ -121,7 +121,7 @@ def test_on_a_spark_connect_server_named_by_a_variable(program, connect_server, 
 
 
 @pytest.mark.slow
-def test_an_audit_that_is_submitted_says_it_by_its_exit_code(tmp_path: Path):
+def test_a_submitted_audit_sets_the_exit_code(tmp_path: Path):
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")

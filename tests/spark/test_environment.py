@@ -221,7 +221,7 @@ def test_a_provider_of_the_connector_s_version_is_taken_as_soon_as_there_is_one(
     assert runs.read_text().split() == [jars.version("pyspark")]
 
 
-def test_what_a_fetch_that_was_cut_off_has_left_is_fetched_anew(tmp_path: Path):
+def test_jars_of_an_interrupted_download_are_fetched_again(tmp_path: Path):
     java, _ = fake_ivy(tmp_path)
     folder = jars.connector_jars(java, tmp_path / "cache")[0].parent
     (folder / "complete").unlink()
@@ -236,7 +236,7 @@ def test_a_jar_that_is_not_the_known_one_is_refused(tmp_path: Path):
         jars.connector_jars(java, tmp_path / "cache")
 
 
-def test_what_stopped_the_fetch_is_said(tmp_path: Path):
+def test_a_failed_download_reports_its_cause(tmp_path: Path):
     java, _ = fake_ivy(tmp_path, published="never")
     with pytest.raises(jars.JarsMissing, match=r"module not found: .*token-provider.*;4\.0\.0$"):
         jars.connector_jars(java, tmp_path / "cache")
@@ -252,7 +252,7 @@ def test_what_stopped_the_fetch_is_said(tmp_path: Path):
         ("PYSPARK_SUBMIT_ARGS", "--driver-memory 2g pyspark-shell", False),
     ],
 )
-def test_a_cluster_that_is_named_elsewhere_is_left_alone(
+def test_a_master_that_is_set_elsewhere_is_not_overridden(
     monkeypatch: pytest.MonkeyPatch, name: str, value: str, elsewhere: bool
 ):
     for each in ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "MASTER", "PYSPARK_SUBMIT_ARGS"):
@@ -280,7 +280,7 @@ class Registry:
         self.formats.append(source.name())
 
 
-def test_a_session_is_told_of_the_formats_once():
+def test_the_formats_are_registered_once_per_session():
     session = cast(Any, Registry())
     assert environment.register(environment.register(session)) is session
     assert session.formats == ["odradek.exactly_once", "odradek.segments"]

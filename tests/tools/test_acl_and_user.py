@@ -68,7 +68,9 @@ def test_acls_are_added_listed_and_removed(acl: Callable[..., str]) -> None:
     assert acl("list") == "no ACL matches\n"
 
 
-def test_what_an_acl_needs(acl: Callable[..., str], refused: Callable[..., tuple[int, str]]) -> None:
+def test_incomplete_acl_commands_are_refused(
+    acl: Callable[..., str], refused: Callable[..., tuple[int, str]]
+) -> None:
     assert "give an --operation, and a --topic" in acl("add", "alice", "--topic", "orders", code=2)
     assert "give a principal, an operation or a resource" in acl("remove", code=2)
     assert refused("acl", "list") == (

@@ -47,12 +47,12 @@ def test_words_are_read_with_their_numbers() -> None:
         ("gap 10001", "'gap 10001': expected a number from 1 to 10000"),
     ],
 )
-def test_what_is_no_word(spec: str, message: str) -> None:
+def test_an_unknown_word_is_refused(spec: str, message: str) -> None:
     with pytest.raises(ToolError, match=message):
         words(spec)
 
 
-def test_each_word_takes_its_offsets() -> None:
+def test_each_word_occupies_its_offsets() -> None:
     found = crafted(f"{READABLE}, old-format 2, bad-crc 1")
     assert [(each.word.name, each.first_offset, each.last_offset) for each in found] == [
         ("plain", 0, 0),
@@ -73,14 +73,14 @@ def test_each_transaction_has_a_producer_of_its_own() -> None:
     assert [each.producer_id for each in batches(data)] == [1000, 1000, 1001, 1002, 1002]
 
 
-def test_a_batch_with_a_wrong_crc_is_right_but_for_it() -> None:
+def test_a_batch_with_a_wrong_crc_is_otherwise_valid() -> None:
     (made,) = crafted("bad-crc 2")
     batch = RecordBatch.parse(made.data)
     assert not batch.has_valid_crc()
     assert [each.value for each in batch.records()] == [b"bad-crc-0", b"bad-crc-1"]
 
 
-def test_an_old_message_is_read_again() -> None:
+def test_an_old_message_can_be_parsed() -> None:
     data = memoryview(build_message(5, 1_000, b"value"))
     message = OldMessage.parse(data, 0)
     assert message is not None
@@ -112,7 +112,7 @@ def dumped(folder: Path, *, code: int = 0) -> list[dict[str, Any]]:
 
 
 @pytest.mark.more
-def test_a_broker_serves_it(craft: Callable[[str], Path], tmp_path: Path, run: Run) -> None:
+def test_a_broker_serves_a_crafted_log(craft: Callable[[str], Path], tmp_path: Path, run: Run) -> None:
     folder = craft(READABLE)
     assert {each.suffix for each in folder.iterdir()} >= {
         ".log",
@@ -158,7 +158,7 @@ def test_a_broker_serves_a_wrong_crc(craft: Callable[[str], Path], tmp_path: Pat
     assert "orders-0, from offset 1 on: the CRC of the batch at 1 is wrong" in done.stderr
 
 
-def test_what_no_broker_takes_is_dumped(craft: Callable[[str], Path]) -> None:
+def test_a_log_that_no_broker_accepts_can_be_dumped(craft: Callable[[str], Path]) -> None:
     folder = craft("old-format 2, plain 1, bad-crc 1")
     batches = [each for each in dumped(folder, code=1) if "base_offset" in each]
     assert [(each.get("format"), each["base_offset"], each["crc_valid"]) for each in batches] == [
@@ -172,7 +172,7 @@ def test_what_no_broker_takes_is_dumped(craft: Callable[[str], Path]) -> None:
     assert line.endswith("  key=null  value=old-format-0")
 
 
-def test_a_directory_with_files_is_left_alone(craft: Callable[[str], Path], tmp_path: Path) -> None:
+def test_a_directory_with_files_is_refused(craft: Callable[[str], Path], tmp_path: Path) -> None:
     folder = craft("plain 1")
     done = invoke("", "craft", "orders/0", "plain 1", "--out", str(tmp_path))
     assert (done.exit_code, done.stderr) == (1, f"Error: {folder} is not empty\n")
@@ -188,7 +188,9 @@ def test_a_directory_with_files_is_left_alone(craft: Callable[[str], Path], tmp_
         ),
     ],
 )
-def test_a_reader_names_what_it_cannot_read(monkeypatch: pytest.MonkeyPatch, spec: str, message: str) -> None:
+def test_a_reader_names_the_batch_that_it_cannot_read(
+    monkeypatch: pytest.MonkeyPatch, spec: str, message: str
+) -> None:
     data = b"".join(each.data for each in crafted(spec))
     monkeypatch.setattr(fetching, "list_offset", lambda *asked: 2 if fetching.LATEST in asked else 0)
     monkeypatch.setattr(
@@ -203,7 +205,7 @@ def test_a_reader_names_what_it_cannot_read(monkeypatch: pytest.MonkeyPatch, spe
 
 @pytest.mark.java
 @pytest.mark.xdist_group("jvm")
-def test_kafka_s_own_tool_sees_the_same(craft: Callable[[str], Path]) -> None:
+def test_kafka_dump_log_reads_the_same(craft: Callable[[str], Path]) -> None:
     folder = craft(f"old-format 2, {READABLE}")
     ran = java_clients().tool(
         "org.apache.kafka.tools.DumpLogSegments", "--files", str(next(folder.glob("*.log")))

@@ -51,12 +51,12 @@ def silent(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield f"127.0.0.1:{address[1]}"
 
 
-def test_without_a_limit_each_step_takes_as_long_as_it_may() -> None:
+def test_without_a_deadline_each_step_has_its_own_timeout() -> None:
     deadline = Deadline()
     assert (deadline.left(60.0), deadline.is_set, deadline.is_over) == (60.0, False, False)
 
 
-def test_a_step_takes_no_longer_than_what_is_left(clock: Clock) -> None:
+def test_the_timeout_of_a_step_is_at_most_the_remaining_time(clock: Clock) -> None:
     deadline = Deadline(10.0)
     clock.now_s += 4.0
     assert (deadline.left(60.0), deadline.left(60.0, 0.5), deadline.left(0.1)) == (6.0, 3.0, 0.1)

@@ -131,7 +131,7 @@ def test_the_clock_and_the_trace_of_another_broker_do_not_count(
     run("explain", "e9/0", ODRADEK_CONTROL=other.control_url)
 
 
-def test_what_stands_at_the_end_is_named(run: Run) -> None:
+def test_markers_and_aborted_records_at_the_end_are_named(run: Run) -> None:
     run("topic", "create", "e2")
     assert run("explain", "e2/0").startswith("e2-0 is empty: no record has been written")
     run("produce", "e2", "a", "-x", "e2", "--abort")
@@ -163,7 +163,7 @@ def test_without_a_partition_each_of_the_topic_is_explained(
     assert refused("consume", "e11/3") == (1, "Error: e11 has no partition 3: the last is 2\n")
 
 
-def test_what_a_group_lags_behind(run: Run) -> None:
+def test_the_lag_of_a_group_is_explained(run: Run) -> None:
     run("topic", "create", "e3")
     run("produce", "e3", "a")
     run("consume", "e3", "-g", "e3-readers")
@@ -229,14 +229,14 @@ def test_a_refused_batch_is_named_with_the_reason(
     assert "Refused" not in run("explain", "e6/0")
 
 
-def test_without_a_trace_it_says_how_to_have_one(run: Run, cluster_of_two: package.Broker) -> None:
+def test_without_a_trace_it_says_how_to_enable_one(run: Run, cluster_of_two: package.Broker) -> None:
     run("topic", "create", "e5")
     run("produce", "e5", "a", "-x", "e5-id")
     cluster_of_two.trace.stop()
     assert "The trace is off: " in run("explain", "--id", "e5-id", ODRADEK_CONTROL=cluster_of_two.control_url)
 
 
-def test_without_a_name_all_that_is_wrong_is_told(
+def test_without_a_name_all_problems_are_reported(
     run: Run, refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("lab.explain.cluster.YOUNG_MS", 0)
@@ -290,7 +290,7 @@ def test_errors_of_a_coordinator_are_facts_and_not_asked_again(
         assert causes(explained(cluster).transactional_id("e14")) == [Cause.COORDINATOR_LOADING]
 
 
-def test_what_ends_or_begins_while_it_is_looked_at_holds_no_reader(
+def test_a_transaction_that_ends_or_begins_meanwhile_is_not_a_cause(
     run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Transactions end and begin between the queries to the leaders and those to the coordinators, in either order."""

@@ -57,7 +57,7 @@ def test_a_group_of_the_consumer_protocol_is_described(cluster: Cluster, run: Ru
     ]
 
 
-def test_of_a_group_that_does_not_exist_nothing_is_asked_that_is_refused(
+def test_a_group_that_does_not_exist_causes_no_refused_request(
     refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[str] = []

@@ -44,7 +44,7 @@ def test_a_producer_that_no_coordinator_knows_hangs() -> None:
     assert found.abort_command == "odradek txn abort --partition t/0 --start-offset 5"
 
 
-def test_what_began_or_ended_between_two_looks_does_not_hang() -> None:
+def test_a_transaction_that_began_or_ended_between_two_queries_does_not_hang() -> None:
     later = replace(AT, start_offset=9)
     assert still_open([AT], []) == []
     assert still_open([AT], [later]) == []
@@ -91,7 +91,9 @@ def test_a_hanging_transaction_is_found_listed_and_aborted(run: Run, hung: Calla
     run("txn", "abort", "h1-open")
 
 
-def test_only_where_one_node_leads(run: Run, hung: Callable[..., int], cluster: Cluster) -> None:
+def test_find_hanging_for_the_partitions_of_one_leader(
+    run: Run, hung: Callable[..., int], cluster: Cluster
+) -> None:
     start = hung("h2")
     leader = cluster.leader("h2", 0)
     found = {
@@ -134,7 +136,7 @@ def test_a_topic_that_does_not_exist(refused: Callable[..., tuple[int, str]]) ->
     assert refused("txn", "find-hanging", "-t", "h5") == (1, "Error: there is no topic h5\n")
 
 
-def test_practising_leaves_the_setting_as_it_was(
+def test_making_a_transaction_hang_restores_the_setting(
     cluster: Cluster, run: Run, hung: Callable[..., int]
 ) -> None:
     start = hung("h6")
@@ -190,7 +192,7 @@ def test_a_dry_run_names_the_transactions_before_and_behind(run: Run, hung: Call
     run("txn", "abort", "h8-open")
 
 
-def test_what_its_coordinator_still_has_is_said_by_the_marker_too(run: Run) -> None:
+def test_writing_a_marker_warns_if_the_coordinator_still_has_the_transaction(run: Run) -> None:
     run("topic", "create", "h11")
     run("txn", "hang", "h11", "h11")
     done = json.loads(run("txn", "commit", "--partition", "h11/0", "--start-offset", "0", "--json"))
@@ -214,7 +216,7 @@ def test_a_marker_is_written_while_a_coordinator_is_away(
     ]
 
 
-def test_what_the_options_want(refused: Callable[..., tuple[int, str]]) -> None:
+def test_incomplete_options_are_refused(refused: Callable[..., tuple[int, str]]) -> None:
     assert refused("txn", "commit")[0] == 2
     assert refused("txn", "abort", "etl", "--dry-run")[0] == 2
     assert refused("txn", "abort", "etl", "--partition", "h9/0", "--start-offset", "1")[0] == 2

@@ -50,7 +50,7 @@ def test_a_decided_transaction_without_its_marker_is_not_called_open_and_the_rul
     ]
 
 
-def test_no_more_is_said_than_is_known() -> None:
+def test_unknown_details_are_omitted() -> None:
     gone = replace(ETL, state="CompleteAbort", start_ms=None)
     for hidden, who in (
         (replace(OPEN, known=gone), "a transaction of producer 5 (etl-3) without a marker"),
@@ -67,7 +67,7 @@ def test_many_partitions_are_a_few_lines() -> None:
     assert sentences(many)[SHOWN_MAX:] == ["5 more partitions: 10 aborted records, 0 where readers stop"]
 
 
-def test_a_reader_that_follows_says_once_where_it_has_been_standing_for_2_s() -> None:
+def test_following_reports_once_where_it_has_been_stuck_for_2_s() -> None:
     stops = Stops()
     assert [stops.new([OPEN], now) for now in (100.0, 101.0)] == [[], []]
     assert stops.new([replace(OPEN, aborted=3)], 102.0) == [OPEN]
@@ -76,7 +76,7 @@ def test_a_reader_that_follows_says_once_where_it_has_been_standing_for_2_s() ->
     assert [stops.new([further], now) for now in (111.0, 113.0)] == [[], [further]]
 
 
-def test_a_reader_that_follows_says_once_that_nothing_comes() -> None:
+def test_following_reports_once_that_there_are_no_records() -> None:
     stops = Stops()
     assert [stops.is_idle(now) for now in (100.0, 101.0, 102.0, 110.0)] == [False, False, True, False]
     stops = Stops()
@@ -84,7 +84,7 @@ def test_a_reader_that_follows_says_once_that_nothing_comes() -> None:
     assert [stops.is_idle(now) for now in (100.0, 110.0)] == [False, False]
 
 
-def test_consume_tells_what_it_does_not_show_and_prints_the_rest_as_ever(
+def test_consume_reports_hidden_records_and_prints_the_others(
     run: Run, consumed: Callable[..., tuple[str, str]]
 ) -> None:
     run("topic", "create", "hidden1")
@@ -99,7 +99,7 @@ def test_consume_tells_what_it_does_not_show_and_prints_the_rest_as_ever(
     assert consumed("hidden1", "-u")[1] == ""
 
 
-def test_consume_tells_nothing_of_markers(run: Run, consumed: Callable[..., tuple[str, str]]) -> None:
+def test_consume_does_not_report_markers(run: Run, consumed: Callable[..., tuple[str, str]]) -> None:
     run("topic", "create", "hidden2")
     run("produce", "hidden2", "-x", "hidden2-a", "one")
     eventually(lambda: consumed("hidden2") == ("one ", ""))

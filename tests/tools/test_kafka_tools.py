@@ -169,7 +169,7 @@ def test_lists_in_brackets_are_one_value() -> None:
     assert added("a=1,b=[2,3],c=") == {"a": "1", "b": "2,3", "c": ""}
 
 
-def test_what_they_cannot_do_is_said(
+def test_unsupported_options_are_refused(
     refused: Callable[..., tuple[int, str]], tool: Run, tmp_path: object
 ) -> None:
     where = ["--bootstrap-server", "localhost:1"]

@@ -47,7 +47,7 @@ def nearly(run: Run, known: set[str]) -> None:
         ("txn wait nearly-elt --timeout 0", "nearly-etl"),
     ],
 )
-def test_the_nearest_name_is_asked_for(
+def test_the_nearest_name_is_suggested(
     refused: Callable[..., tuple[int, str]], cluster_of_two: package.Broker, typed: str, meant: str
 ) -> None:
     code, said = refused(*typed.split(), ODRADEK_CONTROL=cluster_of_two.control_url)
@@ -56,12 +56,12 @@ def test_the_nearest_name_is_asked_for(
     assert said.count("did you mean") == 1
 
 
-def test_no_name_is_asked_for_that_is_not_near(refused: Callable[..., tuple[int, str]]) -> None:
+def test_no_name_is_suggested_that_is_not_near(refused: Callable[..., tuple[int, str]]) -> None:
     assert refused("consume", "xyzzy-quux")[1] == "Error: there is no topic xyzzy-quux\n"
 
 
 @pytest.mark.usefixtures("nearly")
-def test_a_group_without_offsets_is_not_asked_for_by_its_own_name(
+def test_a_group_without_offsets_is_not_suggested_for_its_own_name(
     run: Run, refused: Callable[..., tuple[int, str]]
 ) -> None:
     run("topic", "create", "nearly-empty")

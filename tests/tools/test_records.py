@@ -102,7 +102,7 @@ def test_many_transactions_of_one_producer_keep_their_outcomes(run: Run) -> None
     assert [found[str(number)] for number in range(6)] == ["committed", "aborted"] * 3
 
 
-def test_reading_begins_where_it_is_told(run: Run) -> None:
+def test_reading_starts_at_the_given_offset(run: Run) -> None:
     run("topic", "create", "r7")
     run("produce", "r7", *"abcdef")
     assert values(run("consume", "r7", "-o", "4", "--json")) == ["e", "f"]
@@ -113,7 +113,7 @@ def test_reading_begins_where_it_is_told(run: Run) -> None:
     assert values(run("consume", "r7", "-o", "@2100-01-01T00:00:00Z", "--json")) == []
 
 
-def test_a_group_goes_on_where_it_was(run: Run) -> None:
+def test_a_group_continues_at_its_committed_offset(run: Run) -> None:
     run("topic", "create", "r8")
     run("produce", "r8", *"abc")
     assert values(run("consume", "r8", "-g", "r8-readers", "-n", "2", "--json")) == ["a", "b"]
@@ -121,7 +121,7 @@ def test_a_group_goes_on_where_it_was(run: Run) -> None:
     assert values(run("consume", "r8", "-g", "r8-readers", "--json")) == []
 
 
-def test_a_format_prints_what_it_names(run: Run) -> None:
+def test_a_format_prints_its_fields(run: Run) -> None:
     run("topic", "create", "r9")
     run("produce", "r9", "-k", "k", "a%b", "-x", "r9")
     assert run("consume", "r9", "--format", r"%t/%p@%o %k=%v %S%%\n") == "r9/0@0 k=a%b committed%\n"
@@ -158,7 +158,7 @@ def test_acks_of_one_and_none_write_without_a_producer_id(run: Run) -> None:
     assert [each["producer_id"] for each in found][:1] == [-1]
 
 
-def test_lines_are_those_of_each_read() -> None:
+def test_lines_are_returned_after_each_read() -> None:
     class Slow(io.BytesIO):
         def read1(self, size: int | None = -1, /) -> bytes:
             return super().read1(4)

@@ -60,7 +60,7 @@ def test_a_command_logs_in_by_each_mechanism(secured: package.Broker, write: Wri
     assert done.stdout == "paid\n"
 
 
-def test_a_login_needs_nothing_that_the_image_lacks(secured: package.Broker, write: Write) -> None:
+def test_a_login_works_without_kio(secured: package.Broker, write: Write) -> None:
     """The image has no kio, the package with which the sink's client builds its requests."""
     config = write(secured.client_config("alice", library="java", mechanism="SCRAM-SHA-512"))
     program = (
@@ -120,7 +120,7 @@ def test_kafkas_own_tools_take_a_file_or_properties(secured: package.Broker, wri
         ({"security.protocol": "TLS"}, 2, "security.protocol must be one of PLAINTEXT, SSL"),
     ],
 )
-def test_what_is_wrong_is_said_without_a_password(
+def test_errors_do_not_contain_the_password(
     secured: package.Broker, write: Write, change: dict[str, str], code: int, message: str
 ) -> None:
     config = write({**secured.client_config("alice", library="java"), **change})
@@ -129,7 +129,7 @@ def test_what_is_wrong_is_said_without_a_password(
     assert "hunter" not in done.stderr
 
 
-def test_a_broker_that_is_not_trusted_hears_no_password(secured: package.Broker, write: Write) -> None:
+def test_no_password_is_sent_to_a_broker_that_is_not_trusted(secured: package.Broker, write: Write) -> None:
     config = secured.client_config("alice", library="java")
     del config["ssl.truststore.location"], config["ssl.truststore.type"]
     done = on(secured, "topic", "list", "--command-config", write(config))
@@ -141,7 +141,7 @@ def test_a_broker_that_is_not_trusted_hears_no_password(secured: package.Broker,
     ("security", "wanted"),
     [({"users": {"alice": PASSWORD}, "mechanism": "PLAIN"}, "SASL"), ({"tls": True}, "TLS")],
 )
-def test_what_a_listener_wants_is_guessed_without_a_configuration(
+def test_without_a_configuration_the_error_guesses_the_listener_s_protocol(
     security: dict[str, Any], wanted: str
 ) -> None:
     with package.Broker(**security) as broker:
@@ -192,7 +192,7 @@ def test_properties_without_a_protocol_are_plaintext() -> None:
 # -- health
 
 
-def test_a_broker_with_tls_is_healthy_to_who_knows_nothing_of_it(secured: package.Broker) -> None:
+def test_health_without_a_configuration_accepts_a_broker_with_tls(secured: package.Broker) -> None:
     first = secured.bootstrap_servers.split(",")[0]
     done = CliRunner().invoke(main, ["health", "-b", first])
     assert done.exit_code == 0, done.output

@@ -60,7 +60,7 @@ def test_the_offsets_of_a_partition_show_the_open_transaction(run: Run) -> None:
     assert (aborted["producer_id"], aborted["producer_epoch"]) > (hung["producer_id"], hung["producer_epoch"])
 
 
-def test_settings_are_shown_and_what_the_broker_lacks_is_said(
+def test_topic_settings_are_shown_and_malformed_ones_refused(
     run: Run, refused: Callable[..., tuple[int, str]]
 ) -> None:
     run("topic", "create", "t6", "-c", "retention.ms=1000")
@@ -113,7 +113,7 @@ def test_a_wrong_name_has_a_message_and_a_code(refused: Callable[..., tuple[int,
     assert "Errno" not in refused("topic", "list", "-b", "no.such.host.invalid:9092")[1]
 
 
-def test_without_a_broker_it_says_how_to_have_one(refused: Callable[..., tuple[int, str]]) -> None:
+def test_without_a_broker_it_says_how_to_start_one(refused: Callable[..., tuple[int, str]]) -> None:
     code, message = refused("topic", "list", KAFKA_BOOTSTRAP_SERVERS="", KAFKA_LISTENERS="PLAINTEXT://:1")
     assert code == 3
     assert (
@@ -122,7 +122,7 @@ def test_without_a_broker_it_says_how_to_have_one(refused: Callable[..., tuple[i
     )
 
 
-def test_a_listener_that_never_responds_is_not_waited_for_as_a_slow_request_is(
+def test_a_silent_listener_times_out_sooner_than_a_slow_request(
     refused: Callable[..., tuple[int, str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT_S", 0.05)

@@ -52,7 +52,7 @@ def test_topics_are_found_by_a_pattern(kafka, load):
     assert sorted(values(load(subscribe=f"{name}.one,{name}.other").collect())) == ["one", "other"]
 
 
-def test_offsets_are_said_per_partition(kafka, load):
+def test_a_batch_read_by_offsets_per_partition(kafka, load):
     topic = kafka.topic(partitions=2, retention_ms=-1)
     for partition in (0, 1):
         kafka.produce(topic, numbered(0, 6, partition))
@@ -67,7 +67,7 @@ def at(minute: float) -> int:
     return int(T0_MS + minute * MINUTE_MS)
 
 
-def test_offsets_are_said_by_timestamps(kafka, load):
+def test_a_batch_read_by_timestamps(kafka, load):
     topic = kafka.topic(partitions=2, retention_ms=-1)
     for partition in (0, 1):
         kafka.produce(topic, numbered(0, 6, partition))
@@ -109,7 +109,7 @@ def test_every_codec_is_read(kafka, load):
     ]
 
 
-def test_isolation_decides_what_is_seen(kafka, load):
+def test_the_isolation_level_decides_which_records_are_read(kafka, load):
     topic = kafka.topic()
     kafka.produce(topic, ["a"], transaction="commit")
     kafka.produce(topic, ["b"], transaction="abort")
@@ -134,7 +134,7 @@ def delete_records(kafka: Any, topic: str, before: int) -> None:
         assert done.result(HANG_S).low_watermark == before
 
 
-def test_what_was_deleted_is_missed_or_not(kafka, load):
+def test_deleted_records_fail_the_read_or_are_skipped(kafka, load):
     topic = kafka.topic(retention_ms=-1)
     kafka.produce(topic, numbered(0, 6))
     delete_records(kafka, topic, 4)
@@ -145,7 +145,7 @@ def test_what_was_deleted_is_missed_or_not(kafka, load):
     assert values(load(failOnDataLoss=False, **said).collect()) == ["4", "5"]
 
 
-def test_the_time_of_the_append_says_that_it_is_that(kafka, load):
+def test_log_append_time_is_read_with_its_timestamp_type(kafka, load):
     topic = kafka.topic(message_timestamp_type="LogAppendTime")
     kafka.produce(topic, [Record(b"v", timestamp_ms=T0_MS)])
     [row] = load(subscribe=topic).collect()

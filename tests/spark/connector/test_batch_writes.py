@@ -41,7 +41,7 @@ def test_each_row_names_its_topic(spark, kafka):
 
 
 @pytest.mark.parametrize("acks", ["all", "1", "0"])
-def test_every_kind_of_acknowledgement_is_given(spark, kafka, acks: str):
+def test_a_write_works_with_every_acks(spark, kafka, acks: str):
     topic = kafka.topic(partitions=2)
     settings = {"kafka.acks": acks, "kafka.enable.idempotence": acks == "all"}
     save(spark.range(100).selectExpr("cast(id as string) value"), kafka, topic=topic, **settings)
@@ -59,7 +59,7 @@ def test_every_codec_is_written(spark, kafka, load):
     assert len(kafka.read(topic)) == 250
 
 
-def test_what_is_too_large_fails_the_write(spark, kafka):
+def test_a_record_that_is_too_large_fails_the_write(spark, kafka):
     topic = kafka.topic(max_message_bytes=10_000)
     frame = spark.range(1).selectExpr("cast(repeat(uuid(), 1000) as binary) value")
     with pytest.raises(Exception, match="RecordTooLarge"):

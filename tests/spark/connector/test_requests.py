@@ -21,7 +21,7 @@ VERSIONS = {
 }
 
 
-def test_it_speaks_as_it_does_to_kafka(spark):
+def test_the_connector_uses_the_same_versions_as_with_kafka(spark):
     # This test needs its own broker: Spark caches a producer for each address, and its first requests occur only once.
     with Broker() as broker, broker.trace as trace:
         kafka = Kafka(broker.bootstrap_servers, broker, prefix="requests")

@@ -25,7 +25,7 @@ def test_a_stream_follows_what_is_written(kafka, queries):
     assert sorted(query.values) == ["0", "1", "2"]
 
 
-def test_a_restart_goes_on_where_the_checkpoint_is(kafka, queries):
+def test_a_restart_continues_from_the_checkpoint(kafka, queries):
     topic, out = kafka.topic(), kafka.topic()
     for number in range(3):
         kafka.produce(topic, [f"{number}"])
@@ -33,7 +33,7 @@ def test_a_restart_goes_on_where_the_checkpoint_is(kafka, queries):
     assert [each.text for each in kafka.read(out)] == ["0", "1", "2"]
 
 
-def test_what_is_available_now_ends_at_the_first_open_transaction(kafka, queries):
+def test_available_now_ends_at_the_first_open_transaction(kafka, queries):
     topic, out = kafka.topic(), kafka.topic()
     kafka.produce(topic, ["a"])
     opened = kafka.begin(topic, ["b"])
@@ -82,7 +82,7 @@ def test_a_new_topic_of_the_pattern_is_read_from_its_beginning(kafka, queries):
     kafka.eventually(lambda: sorted(query.process_all().values) == ["a", "b"], "the second topic")
 
 
-def test_a_stream_begins_where_it_is_told(kafka, queries):
+def test_a_stream_starts_at_the_given_offsets(kafka, queries):
     topic = kafka.topic(retention_ms=-1)
     kafka.produce(topic, numbered(0, 6))
     by_offset = queries.start(subscribe=topic, startingOffsets=json.dumps({topic: {"0": 4}}))
@@ -121,7 +121,7 @@ def test_one_partition_of_a_stream_is_split_into_several_tasks(kafka, queries):
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_what_was_deleted_while_no_query_ran(kafka, queries, strict: bool):
+def test_records_deleted_while_no_query_ran(kafka, queries, strict: bool):
     topic, out = kafka.topic(retention_ms=-1), kafka.topic()
 
     def start():
@@ -150,7 +150,7 @@ def recreate(kafka, topic: str) -> None:
 
 
 @pytest.mark.parametrize("strict", [True, False])
-def test_a_topic_is_made_anew(kafka, queries, load, strict: bool):
+def test_a_topic_is_deleted_and_created_again(kafka, queries, load, strict: bool):
     topic, out = kafka.topic(), kafka.topic()
 
     def start():
@@ -173,7 +173,7 @@ def test_a_topic_is_made_anew(kafka, queries, load, strict: bool):
     assert found == ["a", "b", "c"]
 
 
-def test_a_batch_read_finds_a_topic_made_anew(kafka, load):
+def test_a_batch_read_finds_a_recreated_topic(kafka, load):
     """Spark pools consumers by their parameters: a consumer that knows the old topic id has to learn the new one."""
     topic = kafka.topic()
     for value in ("a", "b"):
@@ -193,7 +193,7 @@ def test_a_running_stream_loses_its_topic(kafka, queries):
 
 
 @pytest.mark.more
-def test_a_topic_goes_between_the_look_at_its_partitions_and_at_their_ends(kafka_broker, spark, tmp_path):
+def test_a_topic_is_deleted_between_listing_its_partitions_and_offsets(kafka_broker, spark, tmp_path):
     kafka = Kafka(kafka_broker.bootstrap_servers, kafka_broker, prefix="between")
     topic = kafka.topic()
     with closing(kafka), ExitStack() as leaving:
@@ -229,7 +229,7 @@ def test_real_time_mode(spark, kafka, queries):
     query.running.stop()
 
 
-def test_offsets_are_fetched_by_a_consumer_as_they_once_were(spark, kafka, queries, load):
+def test_deprecated_offset_fetching_with_a_consumer(spark, kafka, queries, load):
     """In the deprecated mode a consumer fetches offsets, so it has to join its own consumer group."""
     topic = kafka.topic(partitions=2)
     kafka.produce(topic, [("k", "a"), ("l", "b")])

@@ -36,7 +36,7 @@ def numbers(records: list[Record]) -> list[int]:
     return sorted(int(each.text or -1) for each in records)
 
 
-def test_a_stream_goes_on_when_the_leader_of_its_partitions_dies(kafka, cluster, queries):
+def test_a_stream_continues_when_the_leader_of_its_partitions_dies(kafka, cluster, queries):
     topic, out = kafka.topic(partitions=3, replicas=3), kafka.topic(partitions=3, replicas=3)
     query = queries.start(subscribe=topic, out=out, **SOON)
     fill(kafka, topic, 0, 30)
@@ -63,7 +63,7 @@ def test_a_batch_is_read_and_written_while_a_node_is_down(spark, kafka, cluster,
     assert numbers(kafka.read(out)) == [*range(30)]
 
 
-def test_what_is_available_now_does_not_count_what_only_one_node_has(kafka, cluster, queries):
+def test_available_now_does_not_read_unreplicated_records(kafka, cluster, queries):
     """A read ends at the high watermark, so no record that was read is lost when the leader dies."""
     topic, out = kafka.topic(partitions=3, replicas=3), kafka.topic(partitions=3, replicas=3)
     fill(kafka, topic, 0, 30)

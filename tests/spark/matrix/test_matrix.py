@@ -25,14 +25,14 @@ SIDE_BY_SIDE = 16
 
 
 @pytest.mark.timeout(LONG_TEST_S)
-def test_each_record_is_there_once_whatever_dies_in_whatever_phase():
+def test_each_record_is_there_once_after_a_kill_in_any_phase():
     """The sample has every phase, victim and feature, on three nodes. In two stories a node is killed too."""
     print(summary(run(fewest(sample(1, POINTS)), "sample")))
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_TEST_S)
-def test_each_record_is_there_once_whatever_dies_together():
+def test_each_record_is_there_once_with_any_two_circumstances():
     """Any two values of phase, victim and features occur together."""
     print(summary(run(sample(1, POINTS), "pairs")))
 
@@ -61,5 +61,5 @@ def test_the_whole_matrix(victim: str, node: str, seed: int):
 @pytest.mark.slow
 @pytest.mark.timeout(0)
 @pytest.mark.skipif(PLANS_VARIABLE not in os.environ, reason="for plans that were kept")
-def test_plans_that_were_kept():
+def test_saved_plans():
     print(summary(run(kept(), "again")))

@@ -42,7 +42,7 @@ def test_the_same_seed_draws_the_same_plan_and_another_one_another():
     assert len({draw(seed, "decision.made", "both") for seed in range(20)}) == 20
 
 
-def test_what_is_said_is_not_drawn():
+def test_given_features_are_not_drawn():
     drawn = [draw(seed, "decision.made", "worker", shuffle=True, split=False) for seed in range(20)]
     assert {(each.shuffle, each.split) for each in drawn} == {(True, False)}
     assert {(each.kills[0].point, each.kills[0].victim) for each in drawn} == {("decision.made", "worker")}
@@ -57,7 +57,7 @@ def test_a_kill_is_drawn_where_it_can_happen():
             assert kill.batch == 0 or not kill.point.startswith("plan.")
 
 
-def test_who_is_to_die_while_a_batch_is_given_up_has_a_reason_to_give_it_up():
+def test_a_kill_during_an_abort_follows_a_kill_that_causes_the_abort():
     for seed in range(20):
         first, second, *_ = draw(seed, "abort.started", "both").kills
         assert (first.victim, second.point, second.victim) == ("worker", "abort.started", "both")
@@ -70,7 +70,7 @@ def test_the_number_of_tasks_differs_from_run_to_run():
         assert len({plan.tasks(run) for run in range(3)}) == 3
 
 
-def test_plans_are_kept_as_they_are(tmp_path: Path):
+def test_plans_survive_saving(tmp_path: Path):
     plans = some_plans()
     save(plans, tmp_path / "plans.json")
     assert load(tmp_path / "plans.json") == plans

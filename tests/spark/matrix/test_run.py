@@ -55,7 +55,7 @@ def outcome(seed: int, *, caught: int = 0, missed: Kill | None = None, verdict: 
     )
 
 
-def test_a_kill_that_others_did_away_with_is_carried_out_alone(company: Played):
+def test_a_kill_that_another_one_made_impossible_is_carried_out_alone(company: Played):
     fine, undone, alone = outcome(1, caught=1), outcome(2, caught=1, missed=KILL), outcome(2)
     company.outcomes = [[fine, undone], [alone]]
     assert run.run([fine.plan, undone.plan], "two") == [fine, alone]
@@ -80,7 +80,7 @@ def test_a_moment_may_pass(company: Played):
     assert run.run([passed.plan], "one") == [passed]
 
 
-def test_what_is_wrong_with_the_output_is_a_failure_whatever_was_caught(company: Played):
+def test_a_wrong_output_is_a_failure_after_any_kill(company: Played):
     company.outcomes = [[outcome(1, caught=1, missed=KILL, verdict=Verdict(1, 0, 0, 0, ("lost: 1",)))]]
     with pytest.raises(MatrixFailed, match="lost: 1"):
         run.run([Plan(1)], "one")

@@ -61,7 +61,7 @@ def stands(stage: Stage, query: str) -> int:
     return eventually(lambda: stage.standing(query), f"{query} stands at its point") or 0
 
 
-def test_a_process_stops_at_its_point_and_goes_on_when_it_is_let(tmp_path: Path):
+def test_a_process_stops_at_its_point_until_it_is_continued(tmp_path: Path):
     stage = Stage(tmp_path)
     with actor(stage) as process:
         stage.set("q", "decided", batch=3)
@@ -95,7 +95,7 @@ def test_the_nth_is_counted_over_all_processes_and_also_where_no_batch_is_known(
         assert went_on(first)
 
 
-def test_who_was_killed_at_its_point_is_still_known_until_the_next_word(tmp_path: Path):
+def test_a_process_killed_at_its_point_is_reported_until_the_next_set(tmp_path: Path):
     stage = Stage(tmp_path)
     with actor(stage) as process:
         stage.set("q", "decided")

@@ -14,7 +14,7 @@ from tests.support.deadlines import LONG_TEST_S
 pytestmark = [pytest.mark.spark_apart, pytest.mark.slow, pytest.mark.timeout(LONG_TEST_S)]
 
 
-def test_spark_s_own_sink_doubles_what_was_written_when_its_driver_died(tmp_path: Path):
+def test_spark_s_own_sink_duplicates_an_interrupted_batch(tmp_path: Path):
     """The task has written, and waits for one of its responses: so its batch cannot be in Spark's commit log."""
     plan = Plan(1, sink=STOCK)
     with Company([plan], tmp_path) as company:

@@ -28,7 +28,7 @@ def test_a_record_that_is_there_again_is_duplicated():
     assert counts(replace(RIGHT, rows=(*RIGHT.rows, RIGHT.rows[-1]))) == (0, 1, 0, 0)
 
 
-def test_one_lost_and_one_duplicated_do_not_make_up_for_each_other():
+def test_a_lost_and_a_duplicated_record_do_not_cancel_out():
     rows = (*RIGHT.rows[1:], RIGHT.rows[-1])
     assert counts(replace(RIGHT, rows=rows)) == (1, 1, 0, 0)
     assert [each.split(":")[0] for each in judge(SENT, replace(RIGHT, rows=rows)).complaints] == [
@@ -37,11 +37,11 @@ def test_one_lost_and_one_duplicated_do_not_make_up_for_each_other():
     ]
 
 
-def test_what_was_not_sent_is_unexpected_be_its_key_known_or_not():
+def test_a_record_that_was_not_sent_is_unexpected():
     assert counts(replace(RIGHT, rows=(*RIGHT.rows, (b"0", b"17"), (b"17", b"0")))) == (0, 0, 2, 0)
 
 
-def test_a_key_s_records_stand_in_their_order_where_that_is_asked():
+def test_the_order_of_a_key_s_records_is_checked_on_request():
     rows = list(RIGHT.rows)
     rows[0], rows[4] = rows[4], rows[0]
     assert counts(replace(RIGHT, rows=tuple(rows))) == (0, 0, 0, 1)

@@ -48,12 +48,12 @@ def odradek_spark(*arguments: str) -> Result:
     return CliRunner().invoke(spark, list(arguments), prog_name="odradek spark")
 
 
-def test_jars_are_said_as_spark_submit_takes_them(jars: None):
+def test_jars_are_printed_in_the_format_of_spark_submit(jars: None):
     assert odradek_spark("jars").stdout == "cache/connector.jar,cache/clients.jar\n"
 
 
 @pytest.mark.parametrize("arguments", [["jars"], ["demo", "--seed", "1"]])
-def test_who_has_no_java_is_told_so_in_a_sentence(no_java: None, arguments: list[str]):
+def test_a_missing_java_is_reported_in_one_sentence(no_java: None, arguments: list[str]):
     result = odradek_spark(*arguments)
     assert result.exit_code in (1, main.NOTHING_SHOWN)
     assert "Spark needs Java 17 or newer: install one\n" in result.stderr

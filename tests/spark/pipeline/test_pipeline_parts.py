@@ -40,7 +40,7 @@ def row(origin: str, flights: int) -> Row:
 
 
 @pytest.mark.more
-def test_no_flight_is_told_so_late_that_its_watermark_has_passed():
+def test_no_flight_is_written_after_its_watermark_has_passed():
     most = disorder(told())
     assert len(told()) == 336_776
     # This holds for every partition: a subsequence is not more out of order than the whole sequence.
@@ -55,7 +55,7 @@ def test_every_flight_lies_before_the_closing_record():
 
 
 @pytest.mark.more
-def test_what_is_told_and_what_is_expected_are_the_same_flights_in_the_same_hours():
+def test_written_and_expected_flights_are_the_same():
     wanted = expected.statistics(flights.data_file(), PREFIX)
     seen: Counter[str] = Counter()
     known: Counter[str] = Counter()
@@ -125,7 +125,7 @@ def test_a_plan_kills_as_often_as_is_asked_and_before_the_end(seed: int):
     assert plan == draw(random.Random(seed), kills, batches=12, transactions=336, ahead=60, has_points=True)
 
 
-def test_a_plan_says_what_is_left():
+def test_a_plan_lists_its_remaining_kills():
     plan = draw(random.Random(1), Kills(1, 1, 0, 0), batches=9, transactions=30, ahead=0, has_points=False)
     assert plan.sink_points == []
     assert plan.left() == "driver, worker"

@@ -67,7 +67,9 @@ def test_a_partition_that_is_behind_loses_nothing(
 
 
 @pytest.mark.more
-def test_what_the_page_says_loses_nothing(spark: SparkSession, kafka: Kafka, skewed: str, tmp_path: Path):
+def test_the_setting_on_the_page_loses_no_flight(
+    spark: SparkSession, kafka: Kafka, skewed: str, tmp_path: Path
+):
     from pyspark.sql import functions
 
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)

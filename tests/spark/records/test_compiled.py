@@ -22,7 +22,7 @@ def worker(tmp_path: Path) -> str:
     return subprocess.check_output([sys.executable, "-c", PROGRAM], text=True, env=environment)
 
 
-def test_what_one_worker_has_compiled_the_next_one_loads(tmp_path):
+def test_a_worker_loads_code_that_another_one_compiled(tmp_path):
     assert worker(tmp_path) == "0 True\n"
     assert worker(tmp_path) == "1 True\n"
     [directory] = tmp_path.iterdir()

@@ -43,7 +43,7 @@ def test_crcs_of_batches_of_all_sizes():
     assert not heads.sound(data, found.heads).any()
 
 
-def test_a_scan_stops_where_a_batch_is_cut_and_says_how_large_it_is():
+def test_a_scan_stops_at_a_truncated_batch_and_returns_its_size():
     one = judge.build_batch([(1, b"k", b"v" * 100)])
     data = buffer(one + one[:70])
     found = heads.scan(data, 0, len(data), False)
@@ -53,7 +53,7 @@ def test_a_scan_stops_where_a_batch_is_cut_and_says_how_large_it_is():
     assert heads.scan(data, 0, len(one), True).reason == heads.DONE
 
 
-def test_header_keys_that_are_no_text_are_mended():
+def test_header_keys_that_are_not_utf_8_are_replaced():
     one = judge.RecordBatch.parse(
         judge.build_batch([(1, None, None, [("é", b"x"), ("\udcff", None)]), (2, b"", b"", [])])
     )
@@ -91,7 +91,7 @@ RECORD = bytes([16, 0, 0, 0, 2, 65, 2, 66, 0])  # length 8, attributes, deltas, 
         (b"", decode.NO_ROOM),
     ],
 )
-def test_what_is_wrong_with_a_record(data: bytes, flaw: int):
+def test_malformed_records_are_detected(data: bytes, flaw: int):
     _, fields, flaws = body(data, 1)
     assert flaws == [flaw], decode.FLAWS[flaws[0]]
     assert len(fields.batch) == (flaw == decode.SOUND)

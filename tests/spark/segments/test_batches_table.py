@@ -81,7 +81,7 @@ def test_an_internal_topic_is_read_when_it_is_asked_for(directory: Path, topic: 
 @pytest.mark.java
 @pytest.mark.more
 @pytest.mark.xdist_group("jvm")
-def test_kafka_s_own_tool_says_the_same_of_every_batch(directory: Path):
+def test_kafka_dump_log_prints_the_same_batches(directory: Path):
     logs = [log for log in sorted(directory.glob("*/*.log")) if _is_data(log) and log.stat().st_size]
     said = []
     for line in dump(logs).splitlines():

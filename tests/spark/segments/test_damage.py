@@ -84,7 +84,7 @@ def test_crcs_are_not_checked_when_the_option_is_off(tmp_path: Path):
 
 
 @pytest.mark.parametrize("length", [-1, 0, 5, 2**31 - 13])
-def test_a_length_that_cannot_be_ends_the_reading_and_says_what_is_left(tmp_path: Path, length: int):
+def test_an_impossible_length_ends_the_reading_with_an_error_row(tmp_path: Path, length: int):
     broken = GOOD[1][:8] + length.to_bytes(4, "big", signed=True) + GOOD[1][12:]
     segment(tmp_path / TOPIC, log_of(GOOD[0], broken, GOOD[2]))
     offsets, [(position, error)] = seen(tmp_path / TOPIC)
@@ -94,7 +94,7 @@ def test_a_length_that_cannot_be_ends_the_reading_and_says_what_is_left(tmp_path
     assert "are not read" in error
 
 
-def test_zeros_after_the_last_batch_are_told_apart(tmp_path: Path):
+def test_zeros_after_the_last_batch_have_their_own_error(tmp_path: Path):
     segment(tmp_path / TOPIC, log_of(*GOOD, bytes(5000)))
     offsets, [(position, error)] = seen(tmp_path / TOPIC)
     assert (offsets, position) == (list(range(9)), len(log_of(*GOOD)))
@@ -168,7 +168,7 @@ def test_a_wrong_number_of_records_is_a_row(tmp_path: Path, count: int, error: s
 
 
 @pytest.mark.parametrize("codec", [1, 2, 3, 4, 5, 7])
-def test_what_cannot_be_decompressed_is_a_row(tmp_path: Path, codec: int):
+def test_a_batch_that_cannot_be_decompressed_is_a_row(tmp_path: Path, codec: int):
     body = b"\x82SNAPPY\0" + bytes(5) if codec == 2 else b"no codec wrote this"
     broken = batch(3)[:61] + body
     broken = broken[:8] + (len(broken) - 12).to_bytes(4, "big") + broken[12:]
@@ -220,7 +220,7 @@ def test_a_batch_beyond_the_bound_is_not_brought_into_memory(tmp_path: Path, mon
     assert error.startswith(f"a batch of {len(large)} bytes is more than batch.bytes.max allows; ")
 
 
-def test_a_filter_on_what_damage_does_not_have_leaves_it_out(tmp_path: Path):
+def test_a_filter_on_a_column_that_is_null_for_damage_excludes_it(tmp_path: Path):
     segment(tmp_path / TOPIC, log_of(GOOD[0], flipped(GOOD[1], 80), GOOD[2]))
     place = [spark.EqualTo(("topic",), "orders"), spark.IsNotNull(("partition",))]
     assert len([row for row in plain(read(tmp_path / TOPIC, place)) if row["error"]]) == 1
@@ -248,7 +248,7 @@ MANY = log_of(
 )
 
 
-def test_what_a_wrong_length_passes_over_is_told_in_bytes(tmp_path: Path):
+def test_bytes_skipped_because_of_a_wrong_length_are_reported(tmp_path: Path):
     """The wrong length leads into the middle of a batch, to bytes that look like a message of an old format."""
     damaged = bytearray(MANY)
     damaged[236] ^= 1

@@ -101,7 +101,7 @@ def test_internal_topics_have_to_be_asked_for(data: Path):
         ({"path": "{data}", "split.bytes": "0"}, "Option split.bytes must be a whole number from 1"),
     ],
 )
-def test_what_makes_no_sense_is_said_in_a_sentence(data: Path, given: dict[str, str], said: str):
+def test_wrong_options_are_refused_with_a_sentence(data: Path, given: dict[str, str], said: str):
     asked = {name: value.format(data=data) for name, value in given.items()}
     with pytest.raises((options.BadOption, finding.NoSuchDirectory), match=said):
         Segments(asked).reader(Segments(asked).schema()).partitions()
@@ -189,14 +189,14 @@ def test_filters_on_offsets_and_places_choose_segments_by_their_names(data: Path
         spark.EqualTo(("error",), "x"),
     ],
 )
-def test_what_is_not_judged_exactly_goes_back_to_spark(data: Path, filter_: spark.Filter):
+def test_filters_that_cannot_be_applied_exactly_are_returned_to_spark(data: Path, filter_: spark.Filter):
     source = Segments({"path": str(data), "pushdown": "true"})
     reader = source.reader(source.schema())
     known = spark.EqualTo(("partition",), 0)
     assert list(reader.pushFilters([known, filter_])) == [filter_]
 
 
-def test_a_reader_takes_no_filters_unless_it_is_told_to(data: Path):
+def test_a_reader_accepts_no_filters_without_the_option_pushdown(data: Path):
     """Spark keeps the filters that one query pushed for all later queries on the same DataFrame."""
     source = Segments({"path": str(data)})
     reader = source.reader(source.schema())
@@ -245,7 +245,7 @@ def test_the_option_filter_means_what_sql_does(text: str, meant: list[spark.Filt
         "; DROP",
     ],
 )
-def test_a_filter_that_cannot_be_judged_is_refused(text: str):
+def test_an_unsupported_filter_is_refused(text: str):
     with pytest.raises(options.BadOption, match="Option filter "):
         where.conditions("records", text)
 

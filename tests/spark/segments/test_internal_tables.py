@@ -170,7 +170,7 @@ def test_the_offsets_that_kafka_wrote(directory: Path):
     assert plain(read(directory, table="offsets", columns=",".join(expected[0]))) == expected
 
 
-def test_what_is_no_record_of_the_topic_is_a_row_with_an_error(tmp_path: Path):
+def test_a_foreign_record_in_an_internal_topic_is_a_row_with_an_error(tmp_path: Path):
     good = transaction_log.TransactionLogKey("tx").encode()
     log = judge.build_batch(
         [(1, b"\0\x09", b""), (2, good, b"\0\x07"), (3, good, None), (4, None, b"x"), (5, good, b"\0\0cut")]

@@ -74,7 +74,7 @@ def test_one_data_frame_serves_many_queries(spark: SparkSession, directory: Path
     assert 0 < few < all_of_them == len(read(directory, columns="offset"))
 
 
-def test_a_schema_or_the_option_columns_says_what_is_made(spark: SparkSession, directory: Path):
+def test_a_schema_or_the_option_columns_selects_the_columns(spark: SparkSession, directory: Path):
     by_option = load(spark, directory, "records", columns="topic,offset")
     reader = spark.read.format("odradek.segments").schema("offset long, topic string")
     by_schema = reader.load(str(directory))

@@ -74,7 +74,7 @@ def test_topics_are_each_test_s_own_and_have_the_settings_that_were_asked_for(ka
         kafka.produce(topic, [os.urandom(30_000)])
 
 
-def test_a_driver_is_killed_at_the_step_and_the_time_that_were_said(tmp_path: Path):
+def test_a_driver_is_killed_at_the_given_step_and_occurrence(tmp_path: Path):
     seen = tmp_path / "seen"
     command = [sys.executable, "-c", STEPS, str(seen)]
     kill_driver_after("decision.made", command, batch=1)
@@ -84,25 +84,25 @@ def test_a_driver_is_killed_at_the_step_and_the_time_that_were_said(tmp_path: Pa
     assert seen.read_text().split("\n")[-2] == "plan.started 1"
 
 
-def test_a_driver_that_never_comes_to_the_step_is_told_with_what_it_wrote():
+def test_a_driver_that_never_reaches_the_step_fails_with_its_output():
     with pytest.raises(
         DriverFailed, match=r"exit code 0 before end\.all:nth=1=driver:\n(.*\n)*decision\.made 1$"
     ):
         kill_driver_after("end.all", [sys.executable, "-c", STEPS])
 
 
-def test_a_step_that_is_not_there_is_named_before_anything_runs():
+def test_an_unknown_step_is_refused_before_the_driver_starts():
     with pytest.raises(OdradekError, match=r"no step 'decided'; there are plan\.started, "):
         kill_driver_after("decided", ["true"])
 
 
-def test_a_driver_that_fails_tells_why():
+def test_the_output_of_a_failed_driver_is_in_the_error():
     assert run_driver([sys.executable, "-c", "print('well')"]) == "well\n"
     with pytest.raises(DriverFailed, match=r"exit code 3:\nwhy"):
         run_driver([sys.executable, "-c", "print('why'); exit(3)"])
 
 
-def test_what_a_driver_has_started_dies_with_it():
+def test_children_of_a_driver_die_with_it():
     with Driver([sys.executable, "-c", WITH_A_CHILD]) as driver:
         while not driver.output.endswith("\n"):
             assert driver.process.is_running, driver.output

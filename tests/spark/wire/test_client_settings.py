@@ -54,7 +54,7 @@ def test_an_unknown_option_is_ignored_with_one_warning():
         (BOOTSTRAP | {"kafka.compression.type": "rar"}, "none, gzip, snappy, lz4, zstd, not 'rar'"),
     ],
 )
-def test_what_is_wrong_is_said(options, sentence):
+def test_wrong_settings_are_refused(options, sentence):
     with pytest.raises(BadSettings) as caught:
         ClientSettings.from_options(options)
     assert sentence in str(caught.value)

@@ -143,7 +143,7 @@ def test_large_batches_are_compressed_and_are_read(codec):
     assert [record.value for record in decoded([batch])] == values
 
 
-def test_what_cannot_be_compressed_is_read_too():
+def test_incompressible_batches_can_be_read():
     noise = bytes(cramjam.zstd.compress(bytes(np.random.default_rng(1).bytes(200_000))))
     for codec in CODECS:
         [batch] = encode(Rows.of(pa.array([noise]), NOW_MS), compression=codec)
@@ -195,7 +195,7 @@ def test_no_rows_are_no_batches():
     assert encode(Rows.of(pa.array([], pa.binary()), NOW_MS)) == []
 
 
-def test_where_nothing_can_be_kept_it_is_compiled_all_the_same():
+def test_code_is_compiled_even_without_a_writable_cache():
     program = """
 import numba.core.caching as caching
 caching.CacheImpl._locator_classes = []

@@ -31,7 +31,7 @@ def test_any_key_has_the_hash_that_another_client_gives_it(key):
 
 @settings(deadline=None)
 @given(st.lists(st.none() | st.binary(max_size=12), max_size=20), st.integers(1, 50))
-def test_rows_with_a_key_go_by_it_and_the_others_are_left(keys, count):
+def test_rows_with_a_key_are_partitioned_by_it_and_others_are_not(keys, count):
     partitions = np.full(len(keys), -1, np.int64)
     partition_by_key(bytes_column(pa.array(keys, pa.binary())), np.full(len(keys), count), partitions)
     expected = [-1 if key is None else (other_murmur2(key) & 0x7FFFFFFF) % count for key in keys]

@@ -77,7 +77,7 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
     assert outbox.bytes == 0
 
 
-def test_the_first_goes_alone():
+def test_the_first_batch_is_sent_alone():
     outbox = outbox_of(3)
     first = outbox.next_batch()
     outbox.sending(first)
@@ -95,7 +95,7 @@ def known_outbox_of(count: int) -> Outbox:
     return outbox
 
 
-def test_no_more_are_on_their_way_than_a_broker_remembers():
+def test_at_most_as_many_batches_are_in_flight_as_a_broker_remembers():
     outbox = known_outbox_of(9)
     sent = []
     while (batch := outbox.next_batch()) is not None:
@@ -106,7 +106,7 @@ def test_no_more_are_on_their_way_than_a_broker_remembers():
     assert number_of(outbox.next_batch()) == WINDOW_BATCHES + 1
 
 
-def test_after_a_failure_everything_on_its_way_is_awaited():
+def test_after_a_failure_all_batches_in_flight_are_awaited():
     outbox = known_outbox_of(4)
     first = outbox.next_batch()
     outbox.sending(first)
@@ -150,7 +150,7 @@ def test_out_of_order_is_a_loss_only_when_none_that_was_sent_is_known():
     assert len(outbox) == 0
 
 
-def test_what_is_out_of_order_as_a_whole_is_a_loss():
+def test_batches_that_are_all_out_of_order_mean_a_loss():
     outbox = known_outbox_of(2)
     for code in (13, OUT_OF_ORDER):
         batches = []
@@ -163,7 +163,7 @@ def test_what_is_out_of_order_as_a_whole_is_a_loss():
     assert outbox.is_broken()
 
 
-def test_what_is_too_large_goes_as_two():
+def test_a_batch_that_is_too_large_is_split_in_two():
     def halves() -> list[Batch]:
         return [Batch(b"11", 5, list), Batch(b"12", 6, list)]
 

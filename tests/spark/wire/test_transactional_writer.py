@@ -160,7 +160,7 @@ def test_an_aborted_transaction_is_not_seen(shared_broker, cluster, topic):
     assert read_values(shared_broker.bootstrap, topic, expected=1) == ["kept"]
 
 
-def test_who_is_fenced_hears_it_everywhere(shared_broker, cluster, topic):
+def test_every_request_of_a_fenced_producer_fails(shared_broker, cluster, topic):
     zombie = begin(cluster, topic)
     zombie.write(pa.array(["zombie"]), topic=topic)
     zombie.flush()
@@ -217,7 +217,7 @@ def test_offsets_are_committed_with_the_transaction(cluster, topic):
         cluster.commit_offsets(topic, producer, topic, {(topic, 0): (9, "x" * 5_000)})
 
 
-def test_what_cannot_be_is_said_in_a_sentence(shared_broker, topic):
+def test_impossible_writes_are_refused_with_a_sentence(shared_broker, topic):
     with Cluster(settings_for(shared_broker.bootstrap, max_block_ms=500)) as cluster:
         with pytest.raises(UnknownTopic, match="'nowhere' did not work within 500 ms"):
             cluster.partitions_of("nowhere")

@@ -132,7 +132,7 @@ INIT = {
 
 
 @pytest.mark.parametrize("rule", INIT)
-def test_an_id_whose_answer_was_lost_is_named(one_node, topic, rule):
+def test_an_id_whose_initialisation_may_have_been_lost_is_named(one_node, topic, rule):
     with connect(one_node) as cluster:
         other = f"{topic}-other"
         [zombie] = cluster.init_producer_ids([topic], TIMEOUT_MS).values()
@@ -176,7 +176,7 @@ def test_offsets_of_an_open_transaction_are_waited_for(one_node, topic):
         assert cluster.fetch_offsets(topic, [(topic, 0)]) == {(topic, 0): (3, "")}
 
 
-def test_what_does_not_work_in_time_is_given_up_with_the_last_answer(one_node, topic):
+def test_a_timeout_reports_the_last_error(one_node, topic):
     with connect(one_node) as cluster, connect(one_node, delivery_timeout_ms="400") as hasty:
         [producer] = cluster.init_producer_ids([topic], TIMEOUT_MS).values()
         with (

@@ -76,7 +76,7 @@ def write(settings: ClientSettings, topic: str, text: str) -> None:
         ("SASL_PLAINTEXT", sasl("OAUTHBEARER")),
     ],
 )
-def test_who_proves_who_it_is_may_write(secured_kafka, listener, options, request):
+def test_an_authenticated_client_may_write(secured_kafka, listener, options, request):
     topic = f"may-{zlib.crc32(request.node.name.encode())}"
     create_topic(secured_kafka, topic)
     write(settings_of(secured_kafka, listener, **options), topic, "hello " * 20)
@@ -91,7 +91,7 @@ def test_who_proves_who_it_is_may_write(secured_kafka, listener, options, reques
         ("SASL_SSL", TRUST | sasl("SCRAM-SHA-512", "wrong"), "SASL_AUTHENTICATION_FAILED"),
     ],
 )
-def test_who_cannot_is_told_so_at_once_and_without_the_password(secured_kafka, listener, options, code):
+def test_a_failed_login_fails_at_once_and_hides_the_password(secured_kafka, listener, options, code):
     with Cluster(settings_of(secured_kafka, listener, **options)) as cluster:
         with pytest.raises(Authentication) as caught:
             cluster.partitions_of("t")
@@ -99,7 +99,7 @@ def test_who_cannot_is_told_so_at_once_and_without_the_password(secured_kafka, l
         assert "wrong" not in str(caught.value)
 
 
-def test_what_a_user_may_not_do_is_said_with_its_name(secured_kafka):
+def test_a_denied_operation_names_its_resource(secured_kafka):
     create_topic(secured_kafka, "open")
     admin = create_topic(secured_kafka, "closed")
     denied = [

@@ -171,7 +171,7 @@ def test_all_of_it_goes_through_tls(hidden_broker):
         ("server.pem", "stranger.pem", "certificate verify failed"),
     ],
 )
-def test_who_cannot_be_trusted_is_not_spoken_to(hidden_broker, certificate, trusted, sentence):
+def test_no_request_is_sent_to_a_server_that_is_not_trusted(hidden_broker, certificate, trusted, sentence):
     broker, port = hidden_broker
     options = TRUST | {"kafka.ssl.truststore.location": str(CERTIFICATES / trusted)}
     with (
@@ -183,7 +183,7 @@ def test_who_cannot_be_trusted_is_not_spoken_to(hidden_broker, certificate, trus
         assert caught.value.code == "SSL_HANDSHAKE_FAILED"
 
 
-def test_a_server_of_another_name_is_taken_when_names_do_not_matter(hidden_broker):
+def test_a_server_with_another_name_is_accepted_without_endpoint_identification(hidden_broker):
     broker, port = hidden_broker
     settings = settings_of(
         f"127.0.0.1:{port}", **TRUST, **{"kafka.ssl.endpoint.identification.algorithm": ""}
@@ -204,7 +204,7 @@ def test_a_server_of_another_name_is_taken_when_names_do_not_matter(hidden_broke
         ({"kafka.ssl.keystore.key": KEY}, r"kafka\.ssl\.keystore\.certificate\.chain"),
     ],
 )
-def test_what_cannot_be_used_for_tls_is_said(options, sentence):
+def test_unsupported_tls_settings_are_refused(options, sentence):
     with pytest.raises(BadSettings, match=sentence):
         Cluster(settings_of(**(TRUST | options)))
 
@@ -235,7 +235,7 @@ def test_scram_is_that_of_rfc_7677():
         ("e=unknown-user", "", "unknown-user"),
     ],
 )
-def test_a_server_that_does_not_prove_itself_is_left(first, final, sentence):
+def test_a_server_with_a_wrong_scram_signature_is_refused(first, final, sentence):
     def converse() -> None:
         talk = scram("sha512", "user", "pencil", "mine")
         next(talk)
@@ -246,7 +246,7 @@ def test_a_server_that_does_not_prove_itself_is_left(first, final, sentence):
         converse()
 
 
-def test_names_are_written_as_scram_wants_them():
+def test_user_names_are_escaped_for_scram():
     assert next(scram("sha256", "a=b,c", "x", "n")) == b"n,,n=a=3Db=2Cc,r=n"
 
 
@@ -266,7 +266,7 @@ def sasl(mechanism: str, config: str = "", **options: str) -> ClientSettings:
     )
 
 
-def test_plain_and_a_token_are_said_at_once():
+def test_plain_and_oauthbearer_send_their_credentials_at_once():
     assert next(conversation(sasl("PLAIN", jaas(username="ä", password="p w")))) == "\0ä\0p w".encode()
     token = next(conversation(sasl("OAUTHBEARER", **{"kafka.sasl.oauthbearer.token": "abc"})))
     assert token == b"n,,\x01auth=Bearer abc\x01\x01"
@@ -293,7 +293,7 @@ def test_a_token_that_is_made_up_is_not_issued_later_in_its_millisecond(monkeypa
         ("OAUTHBEARER", "needs kafka.sasl.oauthbearer.token"),
     ],
 )
-def test_what_is_missing_for_sasl_is_said(mechanism, sentence):
+def test_incomplete_sasl_settings_are_refused(mechanism, sentence):
     with pytest.raises(BadSettings) as caught:
         next(conversation(sasl(mechanism, jaas(username="me"))))
     assert sentence in str(caught.value)

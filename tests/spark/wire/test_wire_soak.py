@@ -92,7 +92,7 @@ def write(
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_what_was_committed_is_there_once_and_nothing_else(three_nodes: odradek.Broker, seed: int) -> None:
+def test_exactly_the_committed_records_are_there_once(three_nodes: odradek.Broker, seed: int) -> None:
     rng = random.Random(seed)
     settings = ClientSettings.from_options(
         {"kafka.bootstrap.servers": three_nodes.bootstrap_servers, **OPTIONS}

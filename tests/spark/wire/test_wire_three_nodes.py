@@ -149,7 +149,7 @@ def test_leaders_move_one_after_the_other(three_nodes: odradek.Broker, topic: st
     write_with(three_nodes, topic, between)
 
 
-def test_answers_are_lost_everywhere(three_nodes: odradek.Broker, topic: str) -> None:
+def test_responses_of_every_kind_are_lost(three_nodes: odradek.Broker, topic: str) -> None:
     rules = (
         f"Produce topic={topic} p=0.1 seed=5 -> lose-answer",
         f"Produce topic={topic} p=0.1 seed=6 -> error NOT_LEADER_OR_FOLLOWER",

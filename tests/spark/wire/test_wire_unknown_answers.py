@@ -61,7 +61,7 @@ def end(cluster: Cluster, name: str, producer: ProducerId) -> None:
         raise error
 
 
-def test_unknown_tagged_fields_in_every_answer_and_header_are_skipped(relay):
+def test_unknown_tagged_fields_in_every_response_and_header_are_skipped(relay):
     relay.rewrite = lambda each: raw.with_unknown_tags(each.name, each.version, each.response, TAGS)
     with connect(relay) as cluster:
         transaction(cluster, "tagged")
@@ -125,7 +125,7 @@ DAMAGE = {
 
 
 @pytest.mark.parametrize("damage", DAMAGE)
-def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay, damage):
+def test_a_malformed_response_fails_the_call_at_once_with_the_reason(relay, damage):
     api, change = DAMAGE[damage]
     replaced(relay, api, change)
     sentence = rf"response to {api} .* {relay.bootstrap.replace('.', '[.]')} cannot be read: "
@@ -135,7 +135,7 @@ def test_an_answer_that_cannot_be_read_ends_the_call_at_once_and_says_why(relay,
     assert len(relay.seen(api)) - before <= 2, "the request is not retried again and again"
 
 
-def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
+def test_a_timeout_reports_why_a_connection_was_lost(relay):
     replaced(relay, "end_txn", lambda frame: b"\x7f" + frame[1:])
     with connect(relay) as cluster, connect(relay, **{"kafka.delivery.timeout.ms": "300"}) as hasty:
         [producer] = cluster.init_producer_ids(["why"], 60_000).values()
@@ -144,7 +144,7 @@ def test_why_a_connection_was_lost_is_still_said_when_the_time_is_over(relay):
     assert "sent a response that belongs to no request" in str(error)
 
 
-def test_why_a_batch_was_not_acknowledged_is_said_when_the_time_is_over(relay):
+def test_a_timeout_reports_why_a_batch_was_not_acknowledged(relay):
     replaced(relay, "produce", lambda frame: b"\x7f" + frame[1:])
     with (
         connect(relay, **{"kafka.delivery.timeout.ms": "2000"}) as cluster,
@@ -153,7 +153,7 @@ def test_why_a_batch_was_not_acknowledged_is_said_when_the_time_is_over(relay):
         transaction(cluster, "why-2")
 
 
-def test_what_was_once_said_of_a_topic_does_not_stand_for_an_answer_without_it(relay):
+def test_cached_metadata_does_not_replace_a_response_without_the_topic(relay):
     with connect(relay) as cluster:
         cluster.partitions_of("forgotten")
         assert list(cluster.topic_ids(["forgotten"])) == ["forgotten"]

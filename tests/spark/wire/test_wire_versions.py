@@ -115,7 +115,7 @@ def listener(answers: list[bytes]) -> Iterator[str]:
         (b"", ConnectionLost, r"does the broker expect another kafka\.security\.protocol"),
     ],
 )
-def test_who_is_no_broker_is_told_so(answer, kind, sentence):
+def test_a_server_that_is_no_broker_is_reported(answer, kind, sentence):
     with listener([answer]) as address:
         settings = ClientSettings.from_options({"kafka.bootstrap.servers": address})
         host, _, port = address.partition(":")
@@ -123,7 +123,7 @@ def test_who_is_no_broker_is_told_so(answer, kind, sentence):
             dial(settings, None, host, int(port))
 
 
-def test_an_idle_connection_that_the_broker_closed_costs_no_doubt(broker):
+def test_a_connection_closed_while_idle_is_replaced_before_the_request(broker):
     _, relay = broker
     with connect(relay.bootstrap) as cluster:
         cluster.init_producer_ids(["idle"], 60_000)
@@ -134,7 +134,7 @@ def test_an_idle_connection_that_the_broker_closed_costs_no_doubt(broker):
         assert len(relay.seen("init_producer_id")) == before + 1
 
 
-def test_a_connection_that_has_fallen_silent_is_given_up_and_its_question_asked_again(broker):
+def test_a_request_without_a_response_is_retried_on_a_new_connection(broker):
     _, relay = broker
     with connect(
         relay.bootstrap, **{"kafka.delivery.timeout.ms": "60000", "kafka.request.timeout.ms": "100"}
@@ -147,6 +147,6 @@ def test_a_connection_that_has_fallen_silent_is_given_up_and_its_question_asked_
         assert not isinstance(error, Retriable)
 
 
-def test_who_only_decides_waits_for_no_compiler_and_no_test_library():
+def test_importing_the_client_loads_no_compiler_and_no_test_library():
     program = "import sys, odradek.spark.wire; print(sorted({'numba', 'pyarrow', 'hypothesis'} & sys.modules.keys()))"
     assert subprocess.check_output([sys.executable, "-c", program], text=True) == "[]\n"
