@@ -1,4 +1,4 @@
-"""The brokers that are compared, with three listeners each: PLAINTEXT, SSL and SASL_PLAINTEXT, named as their protocols."""
+"""The brokers of the comparison. Each has three listeners named after their protocols: PLAINTEXT, SSL and SASL_PLAINTEXT."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def secured_settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Of either broker, but for the listener of Kafka's controller."""
+    """Settings of both brokers, without the listener of Kafka's controller."""
     sasl = "listener.name.sasl_plaintext."
     return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),
@@ -33,7 +33,7 @@ def secured_settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
 
 
 class Secured(Target):
-    """A certificate, and a port for each listener."""
+    """A broker with a certificate and one port per listener."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class SecuredKafka(Secured, Kafka):
 
 
 def secured(folder: Path) -> dict[str, Secured]:
-    """By their names. The certificate is written to the folder."""
+    """The brokers by name. Writes the certificate to the folder."""
     from datetime import UTC, datetime
 
     from broker.security.tls.authority import Authority, local_hosts
@@ -92,7 +92,7 @@ def secured(folder: Path) -> dict[str, Secured]:
 
 
 def _ports_from(first: int, count: int) -> list[int]:
-    """This one, which is free, and the next ones that are."""
+    """The port ``first``, which is free, and the next free ports."""
     found = [first]
     for port in range(first + 1, 32_000):
         if len(found) == count:

@@ -2,7 +2,7 @@
 
 A driver takes ten seconds to start, so each of its kills has to serve many queries: a query whose plan kills the driver at
 some point stops there until all other such queries have stopped at theirs (``stage.py``). Then the driver is killed for all
-of them. A query that this kill meets somewhere else was killed at a random step.
+of them. A query that this kill hits somewhere else was killed at a random step.
 
     with Company(plans, directory) as company:
         outcomes = company.play()
@@ -96,33 +96,33 @@ class Company:
 
     def play(self) -> list[Outcome]:
         """Start, kill and restart the queries until each has finished, and return their outcomes."""
-        self.until(lambda: all(each.finished for each in self.stories), "all queries have come to their ends")
+        self.until(lambda: all(each.finished for each in self.stories), "all queries have finished")
         self._start_node()
-        self._late_ones_arrive()
+        self._release_late()
         zombies = [pid for each in self.stories for pid in each.woken]
         # Zombies end when they write to Spark, because nothing reads their output.
-        eventually(lambda: not any(map(state_of, zombies)), "zombies have come to their ends")
+        eventually(lambda: not any(map(state_of, zombies)), "zombies have ended")
         return [each.outcome() for each in self.stories]
 
-    def until(self, come: Callable[[], object], what: str) -> None:
-        """Carry the plans on until the condition ``come`` is true."""
+    def until(self, condition: Callable[[], object], what: str) -> None:
+        """Carry the plans on until the condition is true."""
         if self.driver is None:
-            self.raise_curtain()
+            self.start_driver()
         deadline = Deadline(PLAY_S)
-        while not come():
+        while not condition():
             if deadline.is_over:
                 raise self._failed(f"not within {PLAY_S:.0f} s: {what}")
-            self._hear()
-            self._workers_die()
-            self._node_comes_back()
-            self._late_ones_arrive()
+            self._read_events()
+            self._kill_workers()
+            self._restart_node()
+            self._release_late()
             due = self._due()
             if due:
-                self.driver_dies(due)
-                self.raise_curtain()
+                self.kill_driver(due)
+                self.start_driver()
             time.sleep(POLL_S)
 
-    def raise_curtain(self) -> None:
+    def start_driver(self) -> None:
         """Start a driver, and on it every query that is not finished."""
         self.drivers += 1
         environment = {**self.stage.environment, **sinks.environment(self._directory)}
@@ -138,7 +138,7 @@ class Company:
         if story.runs == RUNS_MAX:
             raise self._failed(f"{story.name} was started {RUNS_MAX} times:\n{story.errors[-1]}")
         assert self.driver is not None
-        # If a kill of other queries met this one on its way to its point, the count of its steps continues.
+        # If a kill of other queries hit this one on its way to its point, the count of its steps continues.
         if not self.stage.is_set(story.name):
             self._set_stage(story)
         self.say(f"{story.name}: run {story.runs}, next {story.next_kill}")
@@ -150,7 +150,7 @@ class Company:
         if kill is not None and not story.waits_for_a_moment and story.standing is None:
             self.stage.set(story.name, kill.point, kill.batch, kill.nth)
 
-    def _hear(self) -> None:
+    def _read_events(self) -> None:
         """Handle the driver's events, and notice queries that have stopped at their points."""
         assert self.driver is not None
         with contextlib.suppress(queue.Empty):
@@ -188,7 +188,7 @@ class Company:
 
     # ---- kills
 
-    def _workers_die(self) -> None:
+    def _kill_workers(self) -> None:
         for story in self.stories:
             if story.victim != WORKER:
                 continue
@@ -198,13 +198,13 @@ class Company:
                 workers = self.driver.workers() if self.driver else []
                 free = [each.pid for each in workers if each.pid not in standing]
                 if free:
-                    self._worker_dies(story, self._rng.choice(free))
+                    self._kill_worker(story, self._rng.choice(free))
             elif story.standing is not None:
-                self._worker_dies(story, story.standing)
+                self._kill_worker(story, story.standing)
 
-    def _worker_dies(self, story: Story, pid: int) -> None:
-        self._node_dies(story)
-        self.say(f"{story.name}: {story.done()}")
+    def _kill_worker(self, story: Story, pid: int) -> None:
+        self._kill_node(story)
+        self.say(f"{story.name}: {story.record_kill()}")
         # The next kill may be at a step that results from this one.
         self._set_stage(story)
         signal_to(pid, signal.SIGKILL)
@@ -219,12 +219,12 @@ class Company:
             return []
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
-    def driver_dies(self, due: Sequence[Story] = ()) -> None:
+    def kill_driver(self, due: Sequence[Story] = ()) -> None:
         """Kill the driver for the stories that are due, and all others where they are. If none is due, kill everything."""
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:
-            self._node_dies(each)
+            self._kill_node(each)
             if each.victim == BOTH and each.standing is not None:
                 signal_to(each.standing, signal.SIGKILL)
         if any(each.victim in (DRIVER, ZOMBIE) for each in due):
@@ -235,9 +235,9 @@ class Company:
         self.driver = None
         for each in self.stories:
             if each in due:
-                self._dead(each)
+                self._record_kill(each)
             elif not each.finished:
-                if each.caught_by_others():
+                if each.record_random_kill():
                     self.stage.clear(each.name)
                 # A process that stopped for another kill is gone.
                 if each.standing is not None:
@@ -246,16 +246,16 @@ class Company:
         for pid in alone:
             signal_to(pid, signal.SIGCONT)
 
-    def _dead(self, story: Story) -> None:
+    def _record_kill(self, story: Story) -> None:
         pid = story.standing
-        kill = story.done()
+        kill = story.record_kill()
         if kill.victim == ZOMBIE and pid is not None:
             story.put_to_sleep(pid, kill)
         elif kill.victim == DRIVER and pid is not None:
             story.woken.append(pid)
         self.say(f"{story.name}: {kill}")
 
-    def _late_ones_arrive(self) -> None:
+    def _release_late(self) -> None:
         for story in self.stories:
             for pid in story.wake():
                 self.say(f"{story.name}: zombie {pid} wakes")
@@ -264,7 +264,7 @@ class Company:
 
     # ---- nodes
 
-    def _node_dies(self, story: Story) -> None:
+    def _kill_node(self, story: Story) -> None:
         """Kill a node, unless one is down: writes need two of the three."""
         if not story.plan.node or self._node_down is not None:
             return
@@ -276,7 +276,7 @@ class Company:
             self.broker.nodes[self._node_down[0]].kill()
             self.say(f"{story.name}: node {self._node_down[0]} dies with it")
 
-    def _node_comes_back(self) -> None:
+    def _restart_node(self) -> None:
         """Restart the node once the story has made progress without it."""
         if self._node_down is not None:
             _, story, before = self._node_down

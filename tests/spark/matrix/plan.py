@@ -175,7 +175,7 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     """A smaller sample: any two values of phase, victim and features occur together. The points of a phase alternate.
 
     All plans are calm. In each sixth plan a node is killed too, the leader or the coordinator in turn. There are no kills at
-    a moment: processes that the kill of other queries meets are killed at a random step."""
+    a moment: processes that the kill for other queries hits are killed at a random step."""
     rng = Random(seed)
     phases: dict[str, list[str]] = {}
     for point in rng.sample([*points], k=len([*points])):

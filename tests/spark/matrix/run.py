@@ -45,7 +45,7 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
         raise MatrixFailed("\n".join([*wrong, f"All of it is kept in {directory}; again: {again}"]))
     if not os.environ.get("ODRADEK_MATRIX_KEEP"):
         shutil.rmtree(directory)
-    # A kill for another query may have made a planned step unnecessary. A story that runs alone meets no such kill.
+    # A kill for another query may have made a planned step unnecessary. A story that runs alone has no such kill.
     return [
         run([each.plan], f"{name}-alone", audited=audited)[0] if each.caught and _unseen(each) else each
         for each in outcomes
@@ -54,7 +54,7 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
     """Violations of exactly-once by the sink, and planned kills at points that no process reached. (A story that a kill for
-    another query met is run again instead.)"""
+    another query hit is run again instead.)"""
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 
 

@@ -51,7 +51,7 @@ class Story:
     runs: int = 0
     killed: list[Kill] = field(default_factory=list)
     caught: int = 0
-    """How often a kill for other queries met this one."""
+    """How often a kill for other queries hit this one."""
     finished: bool = False
     errors: list[str] = field(default_factory=list)
     standing: int | None = None
@@ -103,7 +103,7 @@ class Story:
     def written(self) -> int:
         return written(self.admin, self.output, self.plan.partitions)
 
-    def done(self) -> Kill:
+    def record_kill(self) -> Kill:
         """Record that its next kill was carried out."""
         kill = self.next_kill
         assert kill is not None
@@ -111,8 +111,8 @@ class Story:
         self.standing = None
         return kill
 
-    def caught_by_others(self) -> bool:
-        """Record that a kill for other queries met this one. Returns whether its point has to be set again.
+    def record_random_kill(self) -> bool:
+        """Record that a kill for other queries hit this one. Returns whether its point has to be set again.
 
         The kill also ends an abort that was under way, and with it the planned step: the commit has to fail again first."""
         self.caught += 1

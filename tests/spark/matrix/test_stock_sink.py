@@ -21,7 +21,7 @@ def test_spark_s_own_sink_duplicates_an_interrupted_batch(tmp_path: Path):
         (story,) = company.stories
         written = company.broker.faults.add("log.write", topic=story.output, partition=0, nth=3, do="hold")
         company.until(lambda: written.hits, "the third write is under way")
-        company.driver_dies()
+        company.kill_driver()
         written.release()
         (outcome,) = company.play()
     assert outcome.runs == 2

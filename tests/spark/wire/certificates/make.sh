@@ -1,5 +1,5 @@
 #!/bin/sh
-# Makes the certificates of the TLS tests anew: an authority, a server and a client of its, and an untrusted one.
+# Generates new certificates for the TLS tests: an authority, a server and a client signed by it, and an untrusted authority.
 set -e
 cd "$(dirname "$0")"
 authority() {
