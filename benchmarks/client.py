@@ -53,17 +53,17 @@ Api = tuple[int, int]
 T = TypeVar("T")
 
 
-class WrongAnswer(Exception):
+class WrongResponse(Exception):
     """The target responded with an error or with unexpected data, so its figure would be meaningless."""
 
 
 def until_ready(ask: Callable[[], T]) -> T:
-    """Return the result of ``ask``. Retry after a `WrongAnswer`, for `READY_S`: the target may not be ready yet."""
+    """Return the result of ``ask``. Retry after a `WrongResponse`, for `READY_S`: the target may not be ready yet."""
     deadline = time.monotonic() + READY_S
     while True:
         try:
             return ask()
-        except WrongAnswer:
+        except WrongResponse:
             if time.monotonic() > deadline:
                 raise
         time.sleep(0.05)
@@ -101,7 +101,7 @@ class Client:
     def _more(self, into: memoryview) -> int:
         received = self.socket.recv_into(into)
         if not received:
-            raise WrongAnswer("the target closed the connection")
+            raise WrongResponse("the target closed the connection")
         return received
 
     def ask(self, api: Api, request: Any) -> Any:
@@ -221,13 +221,13 @@ def check_committed(answer: bytes, epoch: int) -> None:
     """Check the response to the last EndTxn. If an earlier one had failed, the producer epoch would differ."""
     ended = parse(END_TXN, answer)
     if ended.error_code or ended.producer_epoch != epoch:
-        raise WrongAnswer(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
+        raise WrongResponse(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
 
 
 def check_ended(answer: bytes) -> None:
     """Check the response to the last EndTxn of a producer of transaction version 1."""
     if error := parse(DECLARED_END, answer).error_code:
-        raise WrongAnswer(f"EndTxn: error {error}")
+        raise WrongResponse(f"EndTxn: error {error}")
 
 
 def check_produced(answers: Iterable[bytes]) -> None:
@@ -235,7 +235,7 @@ def check_produced(answers: Iterable[bytes]) -> None:
         (topic,) = parse(PRODUCE, answer).responses
         for partition in topic.partition_responses:
             if partition.error_code:
-                raise WrongAnswer(f"Produce: error {partition.error_code}")
+                raise WrongResponse(f"Produce: error {partition.error_code}")
 
 
 def fetch_frame(topic: str, offset: int) -> bytes:
@@ -255,7 +255,7 @@ def create_topic(client: Client, name: str, partitions: int = 1) -> None:
     client.send(create_topic_frame(name, partitions))
     answer = parse(CREATE_TOPICS, bytes(client.receive()))
     if answer.topics[0].error_code:
-        raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+        raise WrongResponse(f"CreateTopics: error {answer.topics[0].error_code}")
 
 
 def init_producer_id_frame(transactional_id: str | None = None) -> bytes:
@@ -270,7 +270,7 @@ def init_producer_id(client: Client, transactional_id: str | None = None) -> int
         client.send(init_producer_id_frame(transactional_id))
         answer = parse(INIT_PRODUCER_ID, bytes(client.receive()))
         if answer.error_code:
-            raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
+            raise WrongResponse(f"InitProducerId: error {answer.error_code}")
         return int(answer.producer_id)
 
     return until_ready(asked)
@@ -290,7 +290,7 @@ def find_group_coordinator(client: Client, group: str) -> None:
 def _find_coordinator(client: Client, key: str, key_type: int) -> None:
     client.send(find_coordinator_frame(key, key_type))
     if error := parse(FIND_COORDINATOR, bytes(client.receive())).coordinators[0].error_code:
-        raise WrongAnswer(f"FindCoordinator: error {error}")
+        raise WrongResponse(f"FindCoordinator: error {error}")
 
 
 def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:

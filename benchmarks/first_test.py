@@ -153,7 +153,7 @@ def ways(work: Path, engine: list[str]) -> Iterator[Way]:
         way.test = (*engine, *way.test)
         yield way
     else:
-        print("left out: no engine that has an image `odradek`", file=sys.stderr)
+        print("skipped: no engine with an image `odradek`", file=sys.stderr)
 
     way = Way("Apache Kafka 4.3.1 from its jars, Java and clients installed already", work / "jars", APACHE)
     way.is_installed = True

@@ -26,7 +26,7 @@ import uvloop
 from benchmarks.client import (
     FIND_COORDINATOR,
     SIZE,
-    WrongAnswer,
+    WrongResponse,
     check_committed,
     check_ended,
     create_topic_frame,
@@ -155,7 +155,7 @@ async def producer_id_of(transactional_id: str, inside: Inside) -> int:
         if not answer.error_code:
             return int(answer.producer_id)
         await asyncio.sleep(0.05)
-    raise WrongAnswer(f"InitProducerId: error {answer.error_code}")
+    raise WrongResponse(f"InitProducerId: error {answer.error_code}")
 
 
 async def group_coordinator_of(group: str, inside: Inside) -> None:
@@ -165,7 +165,7 @@ async def group_coordinator_of(group: str, inside: Inside) -> None:
         if not answer.coordinators[0].error_code:
             return
         await asyncio.sleep(0.05)
-    raise WrongAnswer(f"FindCoordinator: error {answer.coordinators[0].error_code}")
+    raise WrongResponse(f"FindCoordinator: error {answer.coordinators[0].error_code}")
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ def cpu_seconds(pid: int) -> float:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii")
     except FileNotFoundError as error:
-        raise Unsupported("CPU times are read from /proc/PID/stat, which Linux has") from error
+        raise Unsupported("CPU times are read from /proc/PID/stat, which only Linux has") from error
     # The second field is the program's name in parentheses. The name may contain any character.
     fields = stat.rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) * TICK_S
@@ -49,7 +49,9 @@ def queued_seconds(pid: int) -> float:
     try:
         return sum(int(each.read_text("ascii").split()[1]) for each in threads) / 1e9
     except FileNotFoundError as error:
-        raise Unsupported("waiting for a core is read from /proc/PID/schedstat, which Linux has") from error
+        raise Unsupported(
+            "the time without a core is read from /proc/PID/schedstat, which only Linux has"
+        ) from error
 
 
 def resident_mib(pid: int) -> float:

@@ -29,7 +29,7 @@ from benchmarks.client import (
     TXN_OFFSET_COMMIT,
     Api,
     Client,
-    WrongAnswer,
+    WrongResponse,
     check_produced,
     create_topic,
     fetch_frame,
@@ -133,7 +133,7 @@ class Load:
         self.client.send(fetch_frame("large", self._offset))
         ((partition,),) = (topic.partitions for topic in parse(FETCH, self.client.receive()).responses)
         if partition.error_code or partition.high_watermark != self._offset + 1 or not partition.records:
-            raise WrongAnswer(f"Fetch at {self._offset}: error {partition.error_code}")
+            raise WrongResponse(f"Fetch at {self._offset}: error {partition.error_code}")
         self._offset += 1
 
     def transaction(self) -> None:
@@ -147,7 +147,7 @@ class Load:
         check_produced([produced])
         committed, ended = parse(TXN_OFFSET_COMMIT, others[0]), parse(END_TXN, others[1])
         if committed.topics[0].partitions[0].error_code or ended.error_code:
-            raise WrongAnswer(f"transaction of {name}: {committed}, {ended}")
+            raise WrongResponse(f"transaction of {name}: {committed}, {ended}")
         self._transaction = name, producer_id, epoch + 1
 
     def classic_group(self) -> None:
@@ -200,7 +200,7 @@ class Load:
         check_produced(in_turn(self.client, [produce_frame(name, small_batch(), range(4))]))
         answer = self.client.ask(DELETE_TOPICS, DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000))
         if answer.responses[0].error_code:
-            raise WrongAnswer(f"DeleteTopics: error {answer.responses[0].error_code}")
+            raise WrongResponse(f"DeleteTopics: error {answer.responses[0].error_code}")
 
     def connection(self) -> None:
         """Write one record on a new connection."""
@@ -215,12 +215,12 @@ class Load:
         topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
         answer = self.client.ask(OFFSET_COMMIT, OffsetCommitRequest(topics=topics, **member))
         if any(partition.error_code for partition in answer.topics[0].partitions):
-            raise WrongAnswer(f"OffsetCommit: {answer}")
+            raise WrongResponse(f"OffsetCommit: {answer}")
 
     def _ask(self, api: Api, request: Any) -> Any:
         answer = self.client.ask(api, request)
         if answer.error_code:
-            raise WrongAnswer(f"{type(request).__name__}: error {answer.error_code}")
+            raise WrongResponse(f"{type(request).__name__}: error {answer.error_code}")
         return answer
 
 

@@ -48,15 +48,15 @@ func main() {
 	}
 	measure, known := measures[name]
 	if !known {
-		fail(fmt.Errorf("no measure and no broker: %s", name))
+		fail(fmt.Errorf("unknown measure or broker: %s", name))
 	}
 	var o options
 	flags := flag.NewFlagSet(name, flag.ExitOnError)
-	flags.StringVar(&o.address, "address", "127.0.0.1:9092", "where the broker listens")
-	flags.IntVar(&o.pid, "pid", 0, "process of the broker, whose CPU time is read")
-	flags.DurationVar(&o.warm, "warm", time.Second, "how long to work before it counts")
-	flags.DurationVar(&o.measured, "measure", 4*time.Second, "how long it counts")
-	flags.IntVar(&o.connections, "connections", 1, "connections, or producers")
+	flags.StringVar(&o.address, "address", "127.0.0.1:9092", "host:port of the broker")
+	flags.IntVar(&o.pid, "pid", 0, "process id of the broker, to read its CPU time")
+	flags.DurationVar(&o.warm, "warm", time.Second, "duration of the warm-up")
+	flags.DurationVar(&o.measured, "measure", 4*time.Second, "duration of the measurement")
+	flags.IntVar(&o.connections, "connections", 1, "number of connections or producers")
 	flags.StringVar(&o.topic, "topic", "load", "a name that no earlier call has used")
 	flags.IntVar(&o.count, "count", 0, "how many to make, where a measure makes things")
 	flags.Int64Var(&o.bytes, "bytes", 0, "how much to write at most, or in all")

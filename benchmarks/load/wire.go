@@ -144,7 +144,7 @@ func ask[R kmsg.Response](c *connection, request kmsg.Request) (R, error) {
 	}
 	response, isKind := request.ResponseKind().(R)
 	if !isKind {
-		return none, errors.New("another kind of response than asked for")
+		return none, errors.New("unexpected type of response")
 	}
 	return response, parse(response, answer)
 }

@@ -12,7 +12,7 @@ from benchmarks.client import (
     LARGE_BATCH_BYTES,
     SIZE,
     Client,
-    WrongAnswer,
+    WrongResponse,
     check_produced,
     create_topic,
     fetch_frame,
@@ -63,7 +63,7 @@ def check(client: Client, request: bytes) -> None:
     (topic,) = parse(FETCH, bytes(client.receive())).responses
     (partition,) = topic.partitions
     if partition.error_code or len(partition.records) != LARGE_BATCH_BYTES:
-        raise WrongAnswer(f"Fetch: error {partition.error_code}, {len(partition.records)} bytes")
+        raise WrongResponse(f"Fetch: error {partition.error_code}, {len(partition.records)} bytes")
 
 
 def pull(run: Run, target: Running, client: Client, frames: Sequence[bytes]) -> Cost:
@@ -82,4 +82,4 @@ def pull(run: Run, target: Running, client: Client, frames: Sequence[bytes]) -> 
 def fetch(client: Client, request: bytes) -> None:
     client.send(request)
     if len(client.receive()) < LARGE_BATCH_BYTES:
-        raise WrongAnswer("a Fetch returned less than 1 MiB")
+        raise WrongResponse("a Fetch returned less than 1 MiB")

@@ -14,7 +14,7 @@ from benchmarks.client import (
     CREATE_TOPICS,
     Api,
     Client,
-    WrongAnswer,
+    WrongResponse,
     create_topic_frame,
     find_group_coordinator,
     frame,
@@ -64,7 +64,7 @@ class Groups(ABC):
         self.client.send(create_topic_frame(topic, PARTITIONS))
         answer = parse(CREATE_TOPICS, bytes(self.client.receive()))
         if answer.topics[0].error_code:
-            raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+            raise WrongResponse(f"CreateTopics: error {answer.topics[0].error_code}")
         find_group_coordinator(self.client, "first")
 
     @abstractmethod
@@ -110,7 +110,7 @@ class Member:
     def heard(self, answer: bytes) -> None:
         said = parse(CONSUMER_GROUP_HEARTBEAT, answer)
         if said.error_code:
-            raise WrongAnswer(f"ConsumerGroupHeartbeat: error {said.error_code} {said.error_message}")
+            raise WrongResponse(f"ConsumerGroupHeartbeat: error {said.error_code} {said.error_message}")
         self.is_behind = said.member_epoch != self.epoch or said.assignment is not None
         self.epoch = said.member_epoch
         if said.assignment is not None:
@@ -146,7 +146,7 @@ class ConsumerGroups(Groups):
 
     def check(self, answer: bytes) -> None:
         if parse(CONSUMER_GROUP_HEARTBEAT, answer).error_code:
-            raise WrongAnswer(f"ConsumerGroupHeartbeat: {parse(CONSUMER_GROUP_HEARTBEAT, answer)}")
+            raise WrongResponse(f"ConsumerGroupHeartbeat: {parse(CONSUMER_GROUP_HEARTBEAT, answer)}")
 
 
 def _are_shared(members: Sequence[Member]) -> bool:
@@ -186,7 +186,7 @@ class ClassicGroups(Groups):
             connection.send(frame(JOIN_GROUP, self._join_request(group, member_id)))
         answers = [parse(JOIN_GROUP, bytes(each.receive())) for each in self._connections[: before + count]]
         if any(answer.error_code for answer in answers):
-            raise WrongAnswer(f"JoinGroup: {answers[0]}")
+            raise WrongResponse(f"JoinGroup: {answers[0]}")
         self._ids[group] = [answer.member_id for answer in answers]
         self._sync(group, answers[0].generation_id, answers[0].leader, before + count)
 
@@ -224,7 +224,7 @@ class ClassicGroups(Groups):
             connection.send(frame(SYNC_GROUP, request))
         for connection in self._connections[:count]:
             if parse(SYNC_GROUP, bytes(connection.receive())).error_code:
-                raise WrongAnswer("SyncGroup")
+                raise WrongResponse("SyncGroup")
 
     def _beats_of(self, group: str) -> list[bytes]:
         return [
@@ -240,7 +240,7 @@ class ClassicGroups(Groups):
 
     def check(self, answer: bytes) -> None:
         if parse(HEARTBEAT, answer).error_code:
-            raise WrongAnswer(f"Heartbeat: {parse(HEARTBEAT, answer)}")
+            raise WrongResponse(f"Heartbeat: {parse(HEARTBEAT, answer)}")
 
     def close(self) -> None:
         super().close()

@@ -20,7 +20,7 @@ from google_crc32c import value as crc32c
 from benchmarks.client import (
     CREATE_TOPICS,
     Client,
-    WrongAnswer,
+    WrongResponse,
     check_produced,
     create_topic,
     frame,
@@ -156,7 +156,7 @@ def _create(client: Client, name: str, configs: dict[str, str]) -> None:
     )
     answer = client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
     if answer.topics[0].error_code:
-        raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+        raise WrongResponse(f"CreateTopics: error {answer.topics[0].error_code}")
 
 
 def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list[float], int, float]:

@@ -12,7 +12,7 @@ from benchmarks.client import (
     INIT_PRODUCER_ID,
     Api,
     Client,
-    WrongAnswer,
+    WrongResponse,
     create_topic,
     find_group_coordinator,
     frame,
@@ -85,7 +85,7 @@ def fill(client: Client, ids: int, groups: int) -> None:
         answers = _ask_all(client, INIT_PRODUCER_ID, map(init_producer_id_frame, names))
         producers = [(name, answer.producer_id) for name, answer in zip(names, answers, strict=True)]
         if any(answer.error_code for answer in answers):
-            raise WrongAnswer(f"InitProducerId: {answers[0]}")
+            raise WrongResponse(f"InitProducerId: {answers[0]}")
         for work in (_add_partitions, _produce, _commit):
             _transact(client, producers, work)
     for first in range(0, groups, PIPELINE):
@@ -146,7 +146,7 @@ def _check(client: Client, ids: int) -> None:
     """Check that the last id is known: its next producer has its producer id and the next epoch."""
     (answer,) = _ask_all(client, INIT_PRODUCER_ID, [init_producer_id_frame(f"id-{ids - 1}")])
     if answer.error_code or answer.producer_epoch < 1:
-        raise WrongAnswer(f"InitProducerId after a restart: {answer}")
+        raise WrongResponse(f"InitProducerId after a restart: {answer}")
 
 
 def _stop(target: Running) -> None:

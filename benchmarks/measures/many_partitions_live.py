@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.client import (
     FETCH,
     Client,
-    WrongAnswer,
+    WrongResponse,
     check_produced,
     create_topic,
     frame,
@@ -115,7 +115,7 @@ def _fetch(client: Client, shape: Shape) -> None:
         (topic,) = parse(FETCH, answer).responses
         for partition in topic.partitions:
             if partition.error_code or partition.high_watermark < BATCHES_EACH or not partition.records:
-                raise WrongAnswer(f"Fetch of {name}-{partition.partition_index}: {partition}")
+                raise WrongResponse(f"Fetch of {name}-{partition.partition_index}: {partition}")
 
 
 def _stop(target: Running) -> None:

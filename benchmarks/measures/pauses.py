@@ -12,7 +12,7 @@ from typing import Final
 from benchmarks.client import (
     CREATE_TOPICS,
     Client,
-    WrongAnswer,
+    WrongResponse,
     check_produced,
     create_topic,
     in_turn,
@@ -111,7 +111,7 @@ def _create(client: Client, name: str, configs: dict[str, str], partitions: int 
     )
     answer = client.ask(CREATE_TOPICS, CreateTopicsRequest(topics=[topic], timeout_ms=30_000))
     if answer.topics[0].error_code:
-        raise WrongAnswer(f"CreateTopics: error {answer.topics[0].error_code}")
+        raise WrongResponse(f"CreateTopics: error {answer.topics[0].error_code}")
 
 
 def _produce(client: Client, frames: Sequence[bytes]) -> None:

@@ -24,7 +24,7 @@ def measure(run: Run) -> Iterator[Figure]:
     try:
         import confluent_kafka
     except ImportError:
-        run.say("transactions: left out, confluent-kafka is not installed (extra `demo`)")
+        run.say("transactions: skipped, because confluent-kafka is not installed (extra `demo`)")
         return
     commits = run.scaled(3_000, 1_000)
     with run.target.running(run.scratch / "transactions") as target:

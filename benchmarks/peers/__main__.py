@@ -61,7 +61,7 @@ def save(options: argparse.Namespace, found: Report) -> None:
     if options.json:
         options.json.write_text(json.dumps(found, indent=1) + "\n")
     if options.keep:
-        say(f"kept in {keep(found)}")
+        say(f"saved in {keep(found)}")
 
 
 def redrawn() -> list[str]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from benchmarks.client import WrongAnswer
+from benchmarks.client import WrongResponse
 from benchmarks.peers.cells import Cell, Measure, Row, Sample, Volumes
 from benchmarks.peers.load import LoadFailed
 from benchmarks.peers.targets import target
@@ -20,7 +20,7 @@ from benchmarks.targets import Running, Target, TargetFailed
 DISTURBED_CORES: Final = 0.35
 """Cores: a round in which others used more does not count, if there are enough other rounds."""
 BASE: Final = "kafka"
-FAILURES: Final = (LoadFailed, TargetFailed, WrongAnswer, OSError, subprocess.SubprocessError)
+FAILURES: Final = (LoadFailed, TargetFailed, WrongResponse, OSError, subprocess.SubprocessError)
 """Failures of one target in one row, after which the row has no figure for the target."""
 
 

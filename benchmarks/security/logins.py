@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from benchmarks.client import Client, WrongAnswer, frame, until_ready
+from benchmarks.client import Client, WrongResponse, frame, until_ready
 from benchmarks.security.targets import PASSWORD, USER
 from benchmarks.targets import HOST
 from protocol.messages.alter_user_scram_credentials import (
@@ -53,11 +53,11 @@ def add_user(connect: Callable[[], socket.socket]) -> None:
         try:
             answer = client.ask(ALTER_SCRAM, AlterUserScramCredentialsRequest(upsertions=[upsertion]))
         except ConnectionError as failed:
-            raise WrongAnswer(f"AlterUserScramCredentials: {failed}") from failed
+            raise WrongResponse(f"AlterUserScramCredentials: {failed}") from failed
         finally:
             client.close()
         if error := answer.results[0].error_code:
-            raise WrongAnswer(f"AlterUserScramCredentials: error {error}")
+            raise WrongResponse(f"AlterUserScramCredentials: error {error}")
 
     until_ready(add)
 
@@ -132,10 +132,10 @@ def _answer(client: socket.socket) -> bytes:
     while len(received) < 4 or len(received) < 4 + SIZE.unpack_from(received)[0]:
         more = client.recv(4096)
         if not more:
-            raise WrongAnswer("the broker has closed the connection")
+            raise WrongResponse("the broker has closed the connection")
         received += more
     if received[8:10] != b"\0\0":
-        raise WrongAnswer(f"a login is refused: {received[10:].decode(errors='replace')}")
+        raise WrongResponse(f"a login is refused: {received[10:].decode(errors='replace')}")
     return received[4:]
 
 
