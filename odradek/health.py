@@ -75,7 +75,7 @@ def _ask(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> int:
         failure = _NotPlain if isinstance(error, ConnectionResetError) else HealthError
         raise failure(error.strerror or str(error) or type(error).__name__) from error
     if correlation_id != 1 or error_code != 0 or api_count <= 0:
-        raise HealthError(f"error code {error_code}, {api_count} APIs")
+        raise HealthError(f"the ApiVersions response has error code {error_code} and {api_count} APIs")
     return int(api_count)
 
 

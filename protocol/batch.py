@@ -210,7 +210,7 @@ class RecordBatch:
 
     @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
-        """The batch as it is stored in a log, in chunks. A small one is one chunk, since copying it is cheaper than two."""
+        """The batch as it is stored in a log: a small one copied to one chunk, which is cheaper than two, otherwise two."""
         buffer, start, size = self.buffer, self.start, self.size
         head = patched_header(buffer, base_offset, leader_epoch, start)
         if size <= ONE_PIECE_BYTES:

@@ -124,7 +124,7 @@ class Spec:
 
 
 class _Params:
-    """Whether the class is frozen, for subclasses."""
+    """Value of ``__dataclass_params__``: a subclass that is a dataclass must be frozen if this class is."""
 
     __slots__ = ("frozen",)
 

@@ -171,7 +171,7 @@ class Array(WireType):
                 _refuse_null(nullable)
                 return None, position
             if count > len(data) - position:  # every item takes at least one byte
-                raise ValueError(f"{count} items cannot follow")
+                raise ValueError(f"{count} items do not fit into the rest of the message")
             items = []
             for _ in range(count):
                 item, position = read_item(data, position)

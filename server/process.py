@@ -108,7 +108,7 @@ def share_with_group(folder: Path | None) -> None:
 
 
 def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
-    """Open the health socket, if a variable names it, as the image does. ``describe`` returns what is served."""
+    """Open the health socket if ``ODRADEK_HEALTH_SOCKET`` is set, as in the image. ``describe`` returns the response."""
     name = os.environ.get(HEALTH_SOCKET_VARIABLE)
     if not name:
         return None

@@ -58,11 +58,11 @@ class Ages:
         self._open_ms = known
 
     def known_open_ms(self, at: Transaction) -> int | None:
-        """Age by the broker's clock in ms, negative for a start in the future; None without a control port."""
+        """Age of the transaction by the broker's clock, in ms; negative for a start in the future; None if unknown."""
         return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
-        """Age in ms that counts towards the timeout; negative for a start in the future, 0 if no transaction is open."""
+        """Age of the transaction in ms, as for its timeout; negative for a start in the future, 0 if none is open."""
         if at.start_ms is None:
             return 0
         if (by_broker := self.known_open_ms(at)) is not None:

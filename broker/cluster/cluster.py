@@ -274,7 +274,7 @@ class Cluster:
         if runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is paused already")
         if runtime.lifecycle_lock.locked():
-            raise NoSuchNode(f"node {node_id} is about to stop, not running")
+            raise NoSuchNode(f"node {node_id} is stopping, not running")
         runtime.pause()
         self._happened(node_id, "paused")
         self._paused_links.cut_off(node_id, self.nodes)

@@ -33,7 +33,7 @@ class User:
 
 @slotted(frozen=True)
 class GivenUser:
-    """A user as the option or the variable gives it."""
+    """A user as written in the command-line option or in the environment variable."""
 
     name: str
     mechanism: str | None

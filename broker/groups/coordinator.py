@@ -72,7 +72,7 @@ class GroupCoordinator(MetadataListener):
     ) -> None:
         """``new_uuid`` returns the unique part of member ids; without it the part comes from ``random``.
 
-        Coroutines that wait here belong to ``life`` and are closed with it; the life ends before `abandon` is called.
+        ``life`` is that of the node. Its end closes the coroutines that wait in the coordinator, before `abandon` is called.
         ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
         the metadata.
         """
@@ -127,7 +127,7 @@ class GroupCoordinator(MetadataListener):
         self._runtime.close()
 
     def abandon(self) -> None:
-        """The node is killed: cancel the timers without a response to any request and without a write."""
+        """Stop as a kill does: cancel the timers, send no response and write nothing."""
         self._ended = True
         self._end_expiry()
         self._runtime.abandon()

@@ -84,7 +84,7 @@ class ClassicGroup:
     written: GroupMetadataValue | None = None
     """The group's last committed record, from which a new coordinator would start."""
     unwritten: bool = False
-    """The group is Empty but the append of that record failed: a restart restores its last members."""
+    """The group became Empty, but the append of its record failed: a restart restores its last members."""
 
     def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert self.state in LEGAL_ORIGINS[state], f"{self.group_id}: {self.state} -> {state}"

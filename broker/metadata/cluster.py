@@ -131,14 +131,14 @@ class ClusterMetadata:
 
     @cached_property
     def acl_control(self) -> AclControlManager:
-        """Created on first use: without an authorizer there are no ACLs."""
+        """The manager of ACLs, created on first use, because without an authorizer there are no ACLs."""
         from broker.metadata.acl_control import AclControlManager
 
         return AclControlManager(self._image, self._writer, lambda: new_id(self._random))
 
     @cached_property
     def token_control(self) -> DelegationTokenControlManager:
-        """Created on first use: without a secret key there are no delegation tokens."""
+        """The manager of delegation tokens, created on first use, because without a secret key there are no tokens."""
         from broker.metadata.token_control import DelegationTokenControlManager
 
         return DelegationTokenControlManager(

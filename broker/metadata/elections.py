@@ -88,7 +88,7 @@ def record_for_failed_replica(
 def _change_without(
     topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
 ) -> MetadataRecord | None:
-    """The change of a partition without this broker; None if nothing changes."""
+    """The record that removes this broker from the ISR and from the leadership; None if nothing changes."""
     if node_id not in state.isr and state.leader != node_id:
         return None
     isr = tuple(one for one in state.isr if one != node_id) or state.isr

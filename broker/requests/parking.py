@@ -80,7 +80,7 @@ class Parking:
             partition.delayed.unwatch(self._moved)
 
     async def moved(self) -> bool:
-        """Wait until one of the partitions changes: True. False at the timeout, or when the request gives way.
+        """Return True once one of the partitions changes; False at the timeout, or if the request must respond early.
 
         The request resumes in the turn after the change, so the request that caused it (an append, a marker) gets its
         response first, and several changes in one turn wake it once. Raises `CloseConnection` if the client has gone.

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def allows_token_requests(context: RequestContext) -> bool:
-    """Whether the client may send them (``KafkaApis.allowTokenRequests``). On SSL it needs a client certificate."""
+    """Whether the client may send token requests (``KafkaApis.allowTokenRequests``): over SSL with a certificate only."""
     match context.listener.security_protocol:
         case "PLAINTEXT":
             return False

@@ -57,7 +57,7 @@ def severity(found: Explanation) -> tuple[bool, int]:
 
 
 def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> list[Explanation]:
-    """An explanation of each partition, those with a trouble first."""
+    """An explanation of each partition, those with a problem first."""
     return sorted((explain_partition(each, around) for each in places), key=severity)
 
 

@@ -61,7 +61,7 @@ class Refusal:
     rule: int | None = None
     """The fault rule that caused the error; None if none did, or if that is not known."""
     line: str = ""
-    """The newest one, as the trace shows it."""
+    """The newest refused exchange, as the trace shows it."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ class IdFacts:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether its coordinator does not know it, and its log has no state of it."""
+        """Whether the coordinator does not know the id, and ``__transaction_state`` has no record of it."""
         coordinator_responded = self.coordinator is not None and self.coordinator_error is None
         return coordinator_responded and self.transaction is None and not self.history
 
@@ -285,14 +285,14 @@ class GroupFacts:
 
     @property
     def is_unknown(self) -> bool:
-        """Whether its coordinator does not know it."""
+        """Whether the coordinator does not know the group."""
         coordinator_responded = self.coordinator is not None and self.coordinator_error is None
         return coordinator_responded and not self.members and not self.offsets and self.state in ("", "Dead")
 
 
 @slotted(frozen=True, kw_only=True)
 class ClusterFacts:
-    """What could be wrong anywhere, for `odradek explain` without arguments. Bounded, the worst first."""
+    """The places in a cluster that may have a problem, for `odradek explain` without arguments: a limited number."""
 
     partitions: tuple[PartitionFacts, ...]
     """Partitions without a leader, offline, below min.insync.replicas, or with an open transaction."""

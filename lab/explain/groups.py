@@ -76,7 +76,7 @@ def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
 
 
 def _may_read(each: GroupOffsetFacts) -> bool:
-    """Whether there are records for its members, or may be."""
+    """Whether the partition has records for the group's members, or may have some."""
     return bool(_lag(each)) if each.records is None else each.records > 0
 
 

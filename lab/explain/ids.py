@@ -31,7 +31,7 @@ REFUSED_IS_UNKNOWN = (
 
 
 def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
-    """Explain its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
+    """Explain an id: its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
     of_coordinator = list(_of_coordinator(at, around))
     unknown = [each for each in of_coordinator if each.cause is Cause.UNKNOWN_ID]
     troubles = [each for each in of_coordinator if each not in unknown]
@@ -127,7 +127,7 @@ def _open(at: IdFacts, around: ClusterContext) -> Trouble | None:
 
 
 def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """Transactions of its producer that its coordinator will not end."""
+    """Transactions of the id's producers that the coordinator will not end."""
     ids = {step.producer_id for step in at.history or ()}
     if at.transaction is not None:
         ids.add(at.transaction.producer_id)

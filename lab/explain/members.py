@@ -97,7 +97,7 @@ def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
 
 
 def _is_behind(each: GroupOffsetFacts) -> bool:
-    """Whether it has records to read, or may have."""
+    """Whether the partition has records after the committed offset, as far as is known."""
     if each.records is not None:
         return each.records > 0
     stable = each.at.last_stable

@@ -101,7 +101,7 @@ def _hangs(place: PartitionFacts, open_: OpenInLog, prefix: str) -> Trouble:
 
 
 def _away(around: ClusterContext) -> Iterator[str]:
-    """The nodes that may be its coordinator, but did not respond."""
+    """Sentences about the nodes that did not respond, since one of them may be the coordinator."""
     nodes = sorted(around.nodes or ())
     gone = all_away(around, nodes)
     if gone:

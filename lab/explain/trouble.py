@@ -37,11 +37,10 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine ``troubles``: first one that is a cause, preferably a current one, then the others, details, unanswered
-    questions.
+    """Combine the lines of one cause (a current one if there is one), of the other troubles, ``details``, and timeouts.
 
-    ``otherwise`` is used if there is no cause, with the existing rules, and whether refused requests would be known. Equal
-    lines are not repeated.
+    If no trouble is a cause, ``otherwise`` is used, and lines are added for `unnamed_rules` and for a trace that is off.
+    Equal lines are not repeated.
     """
     found = list(troubles)
     causes = [each for each in found if each.is_cause]

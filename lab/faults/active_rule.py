@@ -61,7 +61,7 @@ class HeldItem:
     is_done: bool = False
 
     def meets(self, only: Match) -> bool:
-        """Whether a release with the filter ``only`` applies to it."""
+        """Whether a release with the filter ``only`` applies to this item."""
         return (
             only.node in (None, self.node_id)
             and (only.client_id is None or matches(only.client_id, self.client_id))

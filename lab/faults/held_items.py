@@ -85,7 +85,10 @@ class HeldItems:
             held.timer = self._clock.call_later_ms(delay_ms, lambda: self.let_go(held), Domain.REQUESTS)
 
     def let_go(self, held: HeldItem) -> None:
-        """Release a request or step: it happens if its connection or node still exists, then those that waited for it."""
+        """Handle a held request or step, unless its connection or node is gone; then the steps that must come after it.
+
+        While an earlier step on the same log is held, the step waits for that one.
+        """
         active = self._forget(held)
         before = held.after
         if before is not None and not before.is_done and before.is_alive():

@@ -103,7 +103,7 @@ def _came_later(event: Event, exchange: Exchange) -> bool:
 
 
 def _running(events: Iterable[Event]) -> list[int]:
-    """For each event the latest time up to it."""
+    """For each event, the latest time of the events up to this one."""
     return list(accumulate((event.order_ms for event in events), max))
 
 

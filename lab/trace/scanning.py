@@ -38,11 +38,11 @@ class ScanLimits:
     """Limits of what is read for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """For one log. From a longer one: what is not older than the id's first known transaction, then the end."""
+    """Of one log. Of a longer log, the end is read, and nothing older than the id's first known transaction."""
     offsets_max: int | None = None
-    """For one log, before its end; None: unlimited."""
+    """Number of offsets read before the end of one log; None: unlimited."""
     exchanges_max: int = 5000
-    """Newest exchanges from the trace's ring."""
+    """Number of newest exchanges that are taken from the trace's ring."""
 
 
 class UnknownTransaction(LookupError):

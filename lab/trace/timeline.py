@@ -60,7 +60,7 @@ class TransactionTimeline:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Producer ids of its batches and markers. The id in Complete may already be that of the next transaction."""
+        """Producer ids of the batches and markers. The Complete record may already have the next transaction's id."""
         values = [record.value for record in self.states if record.value is not None]
         found = {value.producer_id for value in values if value.transaction_status not in COMPLETE}
         if not found:
@@ -70,14 +70,14 @@ class TransactionTimeline:
 
     @property
     def producer_epoch(self) -> int | None:
-        """Producer epoch of its batches; None if the log no longer has its Ongoing."""
+        """Producer epoch of the batches; None if the log no longer has the transaction's Ongoing record."""
         return (
             None if self.ongoing is None or self.ongoing.value is None else self.ongoing.value.producer_epoch
         )
 
     @property
     def is_commit(self) -> bool | None:
-        """None if it is not decided."""
+        """Whether the transaction commits; None if it is not decided."""
         for record in (self.decided, self.completed):
             if record is not None:
                 return record.state in (TransactionState.PREPARE_COMMIT, TransactionState.COMPLETE_COMMIT)
@@ -93,7 +93,7 @@ class TransactionTimeline:
 
     @property
     def records(self) -> int:
-        """Number of records in its batches, without committed group offsets."""
+        """Number of records in the transaction's batches, without committed group offsets."""
         return sum(batch.records for part in self.parts for batch in part.batches if not batch.offsets)
 
 

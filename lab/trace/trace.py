@@ -71,7 +71,7 @@ class Trace:
             self._calls.remove(self)
 
     def clear(self) -> None:
-        """Remove all exchanges. Numbers continue."""
+        """Remove all exchanges. Later exchanges continue their numbering."""
         self._ring.clear()
         self._time.begin_again()
 

@@ -132,7 +132,7 @@ class GroupsSummary(Form):
 
 
 class BatchView(msgspec.Struct, array_like=True):
-    """One batch of a log, as an array, because there may be thousands."""
+    """One batch of a log, in JSON an array of its fields, because a response may have thousands of batches."""
 
     base_offset: int
     last_offset: int

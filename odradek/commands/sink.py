@@ -49,7 +49,7 @@ def sink() -> None:
 
 
 def _of_a_sink(function: _F) -> _F:
-    """Decorator for a command about the sink NAME of a cluster, which is called with the options that the query has."""
+    """Decorator for a command about the sink NAME. The function gets the query's options as a dict, and ``as_json``."""
 
     @click.argument("name")
     @click.option(

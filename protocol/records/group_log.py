@@ -271,7 +271,7 @@ class ConsumerGroupRegularExpressionValue(Value):
 
 @slotted(frozen=True)
 class UnknownKey:
-    """A key of a type without a class here."""
+    """A key of a type that has no class in this module."""
 
     type: int
 

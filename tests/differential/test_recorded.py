@@ -48,7 +48,7 @@ def test_every_listed_difference_is_one(our_broker: Ours) -> None:
 
 
 def test_nothing_differs_where_every_record_is_read(tmp_path: Path) -> None:
-    """With the setting that the rows name to switch the difference off."""
+    """The setting that docs/differences.md names for these two differences switches them off."""
     rows = listed.rows()
     switched_off = [row for row in rows if row.id in ("records-not-read", "max-timestamp-kept")]
     stories = {story for row in switched_off for story in row.stories}

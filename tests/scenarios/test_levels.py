@@ -106,7 +106,7 @@ def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(st
 
 
 def speaking_for(producer: ProducerByHand) -> ProducerByHand:
-    """The same producer with the old protocol."""
+    """A producer with the same ids and epoch that uses the old protocol."""
     other = ProducerByHand(producer.host, producer.port, producer.transactional_id, new=False)
     other.producer_id, other.epoch = producer.producer_id, producer.epoch
     return other

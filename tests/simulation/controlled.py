@@ -39,7 +39,7 @@ REFUSALS: Final = {
     rf"|node \d cannot start: ({_FAILED})",
     "stop": rf"{_NOT_RUNNING}|node \d was killed while it stopped|node \d is paused: resume it, or kill it",
     "kill": r"node \d is (stopped|killed), not running or starting or stopping",
-    "pause": rf"{_NOT_RUNNING}|node \d is paused already|node \d is about to stop, not running",
+    "pause": rf"{_NOT_RUNNING}|node \d is paused already",
     "resume": rf"{_NOT_RUNNING}|node \d is running, not paused",
     "reset": rf"the broker cannot be reset: ({_FAILED})(; ({_FAILED}))*",
     "snapshot": r"node \d is (starting|stopping): wait for it",

@@ -649,7 +649,7 @@ def statuses(bootstrap: str, transactional_id: str) -> list[int]:
 
 
 def _transaction_state(message: Any, value: bytes) -> TransactionState:
-    """Parse version 1 of the value, with compact strings and arrays. Tagged fields are skipped."""
+    """Parse a TransactionLogValue of version 1, which has compact strings and arrays. Tagged fields are not read."""
     version, producer_id, epoch, timeout_ms, status = struct.unpack_from(">hqhib", value)
     assert version == 1, version
     at = 17

@@ -72,7 +72,7 @@ def programs_classpath() -> str:
 
 
 def compiled(folder: Path, jars: str) -> str:
-    """Class path of the programs in a folder, compiled once. ``jars`` are folders with an asterisk."""
+    """Class path of the programs in a folder, compiled once. ``jars`` is the class path of their libraries."""
     sources = sorted(folder.glob("*.java"))
     digest = hashlib.sha256(
         b"".join([jars.encode(), *(source.read_bytes() for source in sources)])

@@ -39,7 +39,7 @@ _log = get_logger()
 
 
 class _Aged(NamedTuple):
-    """The context for an advanced clock, and the context from which it was made."""
+    """A TLS context for a clock that is ``ahead_s`` ahead, made from the listener's own context (``young``)."""
 
     young: ssl.SSLContext
     ahead_s: int

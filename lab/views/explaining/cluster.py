@@ -1,4 +1,4 @@
-"""Finds what could be wrong anywhere in the cluster of this process: bounded, the worst first."""
+"""Finds the places in the cluster of this process that may have a problem: a limited number, the worst first."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 5
-"""Partitions with one kind of trouble, since a node that is away affects all that it leads. Users' topics come first."""
+"""Partitions with one kind of problem, since a node that is away affects all that it leads. Users' topics come first."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 IDLE_MS: Final = 10_000
@@ -110,7 +110,7 @@ def _unmarked(cluster: Cluster, transactional_ids: Iterable[str]) -> Iterator[Pl
 
 
 class Suspect(NamedTuple):
-    """A partition that may have a trouble."""
+    """A partition that may have a problem."""
 
     rank: int
     last_ms: int
@@ -119,7 +119,7 @@ class Suspect(NamedTuple):
 
 
 def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
-    """Each partition that may have a trouble, and None for each other one."""
+    """Each partition that may have a problem, and None for each other one."""
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):
             place = (topic.name, state.index)

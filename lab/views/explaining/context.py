@@ -42,7 +42,7 @@ Refused = tuple[tuple[Refusal, ...], tuple[Throttle, ...]]
 
 
 def context(cluster: Cluster, faults: Faults, trace: Trace, refused: Refused) -> ClusterContext:
-    """The context in this turn of the event loop, with the refusals so far."""
+    """The context at this moment. ``refused``: the refusals and throttles found in the trace before."""
     rules = faults.list()
     held = islice(((active, item) for active in rules for item in active.held if not item.is_done), HELD_MAX)
     now_ms = cluster.clock.now_ms(Domain.REQUESTS)

@@ -27,7 +27,7 @@ from lab.views.turns import in_turns
 HISTORY_MAX: Final = 20
 """Number of the newest states that are shown."""
 HISTORY_OFFSETS_MAX: Final = 20_000
-"""Number of records of the coordinator's log that are read to find them."""
+"""Number of records of the coordinator's log that are read to find these states."""
 PLACES_MAX: Final = 100
 PER_TURN: Final = 1000
 

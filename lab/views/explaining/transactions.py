@@ -47,7 +47,7 @@ class Coordinated:
 
 
 def home_of(cluster: Cluster, transactional_id: str) -> int:
-    """The partition of ``__transaction_state`` for an id."""
+    """The partition of ``__transaction_state`` that stores the transactional id."""
     node = any_running(cluster)
     if node is not None:
         return node.transactions.partition_for(transactional_id)
@@ -56,7 +56,7 @@ def home_of(cluster: Cluster, transactional_id: str) -> int:
 
 
 def coordinated(cluster: Cluster, transactional_id: str) -> Coordinated | None:
-    """The coordinator's state of an id; None if there is no ``__transaction_state``, as no id has been used then."""
+    """The coordinator's state of a transactional id; None if no id was ever used, so that the topic does not exist."""
     topic = cluster.metadata.topic(TRANSACTION_STATE)
     if topic is None:
         return None
@@ -158,7 +158,7 @@ def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
 
 
 def _is_empty(node: Node, index: int) -> bool:
-    """Whether the partition has no batch: it has no ids, and is loaded only when one is requested."""
+    """Whether this partition of the topic is empty. Then it has no ids, and is loaded only when a client uses one."""
     partition = node.replicas.leader(TRANSACTION_STATE, index)
     return isinstance(partition, Partition) and partition.log_end_offset == 0
 

@@ -42,24 +42,24 @@ class Instance(Protocol):
     def is_alive(self) -> bool: ...
 
     def kill(self) -> None:
-        """Send SIGKILL to all its processes, and wait for their end."""
+        """Send SIGKILL to all processes of the instance, and wait for their end."""
 
     def freeze(self) -> None:
-        """Stop its processes with SIGSTOP until `thaw`."""
+        """Stop the processes of the instance with SIGSTOP until `thaw`."""
 
     def thaw(self) -> None: ...
 
     def end(self) -> None:
-        """Send SIGTERM, and SIGKILL if it does not end in time."""
+        """Send SIGTERM to the instance, and SIGKILL if it does not end in time."""
 
     def clear(self) -> int:
         """Kill the processes that an ended instance has left behind. Returns their number."""
 
     def processes(self) -> list[tuple[int, str]]:
-        """Process id and name of each of its processes, the first one first; empty if the instance has ended."""
+        """Id and name of each process of the instance, the first one first; empty if the instance has ended."""
 
     def has_connection(self, port: int) -> bool:
-        """Whether one of its processes has a TCP connection from this local port."""
+        """Whether a process of the instance has a TCP connection from this local port."""
 
 
 class Launcher(Protocol):

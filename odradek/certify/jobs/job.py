@@ -37,9 +37,9 @@ class Exit:
     code: int
     life_s: float = 0.0
     lines: tuple[str, ...] = ()
-    """The last lines that it printed since its start."""
+    """The last lines that the instance printed since its start."""
     left: int = 0
-    """Number of processes that were still alive after its first one had ended, and were killed."""
+    """Number of the instance's processes that were still alive after the first one had ended, and were killed."""
 
     def __str__(self) -> str:
         said = f"instance {self.instance} ended with exit code {self.code}"
@@ -187,7 +187,7 @@ class Job:
 
     @property
     def died_alike(self) -> int:
-        """How many of the last exits have the same nonzero exit code. Their lines are in `exits`."""
+        """Number of latest exits in a row with the same nonzero exit code. `exits` has the last lines of their output."""
         newest = self.exits[-1].code if self.exits else 0
         count = 0
         for each in reversed(self.exits):

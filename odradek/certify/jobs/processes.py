@@ -246,12 +246,12 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_adopted(process: Process) -> bool:
-    """Whether this process adopted it. Its own children have its session, or one of their own."""
+    """Whether the certifier adopted the process. Children that it started have its session, or each their own."""
     return process.session not in (os.getsid(0), process.pid)
 
 
 def _reap(orphans: Iterable[Process]) -> None:
-    """Read the exit codes of adopted processes. Those of its own children are left to `Popen`."""
+    """Read the exit codes of adopted processes. `Popen` reads those of the children that the certifier started."""
     for each in orphans:
         if each.has_ended and each.parent == os.getpid():
             with contextlib.suppress(ChildProcessError):

@@ -71,7 +71,7 @@ def failures(number: int) -> str:
 
 
 def failed(findings: Iterable[Finding]) -> bool:
-    """Whether one of them is a failure."""
+    """Whether one of the findings is a failure."""
     return any(each.kind.is_failure for each in findings)
 
 

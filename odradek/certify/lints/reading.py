@@ -90,7 +90,7 @@ class Again:
 
 
 def read_again(evidence: Evidence) -> list[Again]:
-    """Each Fetch that went back."""
+    """Each read of input records that the job had read before, with the offset that it had reached."""
     seen: dict[TopicPartition, int] = {}
     found = []
     for read in reads(evidence):

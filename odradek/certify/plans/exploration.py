@@ -152,7 +152,7 @@ class Exploration:
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """The rest of the matrix by faults, decisive requests first, because records are lost and duplicated there."""
+        """Plans for the untried cells by fault, decisive requests first, because records are lost and duplicated there."""
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
@@ -161,7 +161,7 @@ class Exploration:
                         yield self._at((kind, fault.name))
 
     def _again(self) -> Iterator[Plan]:
-        """Cells that were not reached or had no effect, at other members of their classes."""
+        """Plans for cells that were not reached or had no effect, each at another moment of its class."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 is_open = state in (Coverage.NOT_REACHED, Coverage.NO_EFFECT)
@@ -169,9 +169,9 @@ class Exploration:
                     yield self._at(cell)
 
     def _at(self, cell: Cell) -> Plan:
-        """A plan for this cell, first at the second member of the class, which has work before and after it.
+        """A plan for this cell, first at the second moment of the class, which has work before and after it.
 
-        An additional instance starts at the first member, where it has most to take over.
+        An additional instance starts at the first moment, where it has most to take over.
         """
         kind, name = cell
         members = self._members[kind]
@@ -187,7 +187,7 @@ class Exploration:
         return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 
     def _pairs(self) -> Iterator[Plan]:
-        """Each pair of faults and each pair of classes, at least once."""
+        """Plans with two faults from clean cells: each pair of faults and each pair of moment classes at least once."""
         clean = self._fast_and_clean()
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)

@@ -305,7 +305,7 @@ def _is_transactional(moment: Moment) -> bool:
 
 
 def rule(fault: Fault, moment: Moment) -> str:
-    """The text of the fault rule that injects it."""
+    """The text of the fault rule that injects the fault at the moment."""
     return _rule(moment, moment.ordinal, _action(fault, moment))
 
 

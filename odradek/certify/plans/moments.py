@@ -211,7 +211,7 @@ def _common(one: Sequence[str], two: Sequence[str]) -> int:
 
 
 def classes(found: Iterable[Moment]) -> dict[MomentClass, list[Moment]]:
-    """The members of each class, in the order of arrival."""
+    """The moments of each class, in the order of ``found``."""
     members: defaultdict[MomentClass, list[Moment]] = defaultdict(list)
     for moment in found:
         members[moment.kind].append(moment)

@@ -93,7 +93,7 @@ def required(
 
 
 def _order(requirement: Requirement) -> tuple[int, int]:
-    """Sort key: each fault at each request, the faults that break most jobs first."""
+    """Sort key: first by fault, those that break most jobs first; then by request."""
     return _FAULT_ORDER.index(requirement.fault), _REQUEST_ORDER.index(requirement.on)
 
 

@@ -56,7 +56,7 @@ def badge(certificate: Certificate) -> str:
 
 
 def says(certificate: Certificate) -> tuple[str, str]:
-    """The message and its colour. It counts cells of the matrix whose fault had an effect and caused no failure."""
+    """The badge's text and colour. A survived failure is a cell whose fault had an effect and made no run fail."""
     verdict = certificate.verdict
     if verdict is Verdict.FAILED:
         return f"not: {failures(len(certificate.failures))}", RED

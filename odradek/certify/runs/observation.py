@@ -163,7 +163,7 @@ class Observation:
         return struck(entries, injection.fault.action)
 
     def is_over(self, exchange: Entry) -> bool:
-        """Whether the request has got its response, or never gets one."""
+        """Whether the request has got its response, or will never get one."""
         number = int(exchange["number"])
         found = self._broker.trace.entries(since=number - 1, api=exchange["api"], limit=_NEWEST, bodies=False)
         now = [each["outcome"] for each in found if each["number"] == number]

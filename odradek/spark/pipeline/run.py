@@ -252,7 +252,7 @@ class Pipeline:
         if self.broker is None or self.broker.is_running:
             return
         if not self.plan.broker_points:
-            raise BrokerFailed(f"the broker ended by itself, with exit code {self.broker.exit_code}")
+            raise BrokerFailed(f"the broker ended unexpectedly, with exit code {self.broker.exit_code}")
         where = BROKER_POINTS[self.plan.broker_points.pop(0)[0]]
         self.toll.broker.append(where)
         self.show.say(f"broker killed {where}; restarting")

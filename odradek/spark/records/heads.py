@@ -76,7 +76,7 @@ def scan(buffer: Bytes, start: int, end: int, final: bool) -> Scan:
 
 
 def header_at(buffer: Bytes, position: int) -> Any:
-    """The header of the batch of format 2 at ``position``; the buffer must have its 61 bytes."""
+    """The header of the batch of format 2 at ``position``; the buffer must contain all 61 bytes of the header."""
     heads = np.empty(1, HEAD)
     _read_header(buffer, position, heads.view(np.int64).reshape(1, len(FIELDS))[0])
     return heads[0]

@@ -67,7 +67,7 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
     """The plan and the batch that all reports have in common. Only task 0 reports the plan with its pool."""
     if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
         raise SinkError(
-            "The tasks of the batch report different plans: this is an error in the sink; nothing is decided."
+            "The tasks of the batch report different plans: this is an error in the sink. The batch is not decided."
         )
     report = min(reports, key=lambda each: each.label)
     return report.plan, report.batch
@@ -108,8 +108,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
         if summed and not same_sum:
             log.warning(
-                "batch %d of the sink %s was decided with different rows than its replay has, the same number "
-                "from the same offsets: the query is not deterministic. The decided rows are kept",
+                "the replay of batch %d of the sink %s has different rows than the decided batch, though as many and from "
+                "the same offsets: the query is not deterministic. The decided rows are kept",
                 batch,
                 name,
             )

@@ -47,7 +47,7 @@ class Settings:
 
 
 class Place(NamedTuple):
-    """An initialised pool id, and the last epoch of its ticket: the attempt that gets the next epoch may use the id."""
+    """The initialised id of a task in the pool. The task attempt that gets the epoch after that of ``ticket`` may use it."""
 
     producer: ProducerId
     ticket: ProducerId

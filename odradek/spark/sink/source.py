@@ -128,7 +128,7 @@ class _Planned:
     def _commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         reports = _reports(messages)
         if len(reports) != len(messages):
-            raise SinkError("A task of the batch has not reported: nothing is decided.")
+            raise SinkError("Spark has not passed on the report of every task, so the batch is not decided.")
         with _connected(self.options.client) as cluster:
             commit_batch(cluster, reports, _now_ms())
 

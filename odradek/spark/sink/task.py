@@ -25,7 +25,7 @@ RowsOf = TypeVar("RowsOf", bound=Sized, contravariant=True)
 
 
 class Writer(Protocol[RowsOf]):
-    """A writer into an open transaction."""
+    """A writer of rows into an open transaction, with the partitions and topic ids that it has written to."""
 
     @property
     def partitions(self) -> frozenset[Partition]: ...

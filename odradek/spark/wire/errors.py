@@ -44,7 +44,7 @@ class Fenced(WireError):
 
 
 class InvalidTransaction(WireError):
-    """The state of the transaction forbids it (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE)."""
+    """Not allowed in the transaction's state (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE)."""
 
 
 class Authentication(WireError):

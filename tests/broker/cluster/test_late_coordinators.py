@@ -17,7 +17,7 @@ class Topic:
 
 
 class Metadata:
-    """Metadata in small: its listeners, and whether the coordinator's topic exists."""
+    """A stand-in for ClusterMetadata: its listeners, and whether the coordinator's topic exists."""
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []

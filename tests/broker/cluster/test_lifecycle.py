@@ -214,7 +214,7 @@ async def pause_beside_a_stop(world: Controlled) -> None:
     await world.open()
     stop = asyncio.ensure_future(world.cluster.stop_node(NODE))
     await world.pass_time(0)
-    with pytest.raises(NoSuchNode, match="node 2 is about to stop, not running"):
+    with pytest.raises(NoSuchNode, match="node 2 is stopping, not running"):
         world.cluster.pause_node(NODE)
     await stop
     await world.mend()

@@ -269,7 +269,7 @@ async def test_the_assignment_of_a_generation_that_is_over_by_then_is_not_writte
 
 
 async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_later_one(world: World) -> None:
-    """The later record has the new member ids of both."""
+    """Two static members rejoin. While the first one's record is held, the second one's is written with both new ids."""
     joining = [world.join(group_instance_id=instance) for instance in "ij"]
     world.clock.advance(0)
     first, second = [(await each).member_id for each in joining]

@@ -86,7 +86,7 @@ def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
 def test_a_deleted_topic_leaves_the_checkpoint_files_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash they would apply to a new topic of the same name (Kafka: ``LogManager.asyncDelete``)."""
+    """After a crash its entries would apply to a new topic of the same name (Kafka: ``LogManager.asyncDelete``)."""
     no_threads(monkeypatch)
     for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
         write_offsets(world.path / name, {(TOPIC, 0): 1})

@@ -81,7 +81,7 @@ def batched(s: Story) -> None:
 
 @story("add-partitions")
 def after_a_rotation_of_states(s: Story) -> None:
-    """In the states Ongoing, CompleteCommit, CompleteAbort."""
+    """AddPartitionsToTxn in the states Empty, CompleteCommit and CompleteAbort begins a new transaction."""
     t, p = s.topic(), Producer(s, "tx")
     for commit in (True, False, True):
         p.add(t)

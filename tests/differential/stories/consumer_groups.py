@@ -369,7 +369,7 @@ def subscriptions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def regular_expressions(s: Story) -> None:
-    """Resolved after the response, at most every ten seconds; the group then has a new epoch."""
+    """Regular expressions are resolved after the response, at most every ten seconds; the group then has a new epoch."""
     t, u = s.topic(3), s.topic(1)
     m = Member(s, "m", regex=f"{s.prefix}-t1.*")
     m.join("joins with a regular expression")

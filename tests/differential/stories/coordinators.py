@@ -105,7 +105,7 @@ def unknown_id_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing(s: Story) -> None:
-    """The transaction is aborted (CONCURRENT_TRANSACTIONS until then); with TV2 the epoch is raised twice."""
+    """InitProducerId aborts the transaction (CONCURRENT_TRANSACTIONS until then); with TV2 the epoch is raised twice."""
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
@@ -120,7 +120,7 @@ def while_ongoing(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing_with_producer(s: Story) -> None:
-    """With id and epoch in the request: the id is checked at once, the epoch only after the transaction has ended."""
+    """A request with producer id and epoch: the id is checked at once, the epoch only after the transaction has ended."""
     p = Producer(s, "tx")
     s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
     p.epoch = 1
@@ -136,7 +136,7 @@ def while_ongoing_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def after_an_end(s: Story) -> None:
-    """In CompleteCommit and CompleteAbort as in Empty; after a TV2 end the old epoch counts as the last one."""
+    """InitProducerId in CompleteCommit and CompleteAbort is as in Empty; after a TV2 end the old epoch is the last one."""
     for new in (False, True):
         for commit in (True, False):
             t, p = s.topic(), Producer(s, f"tx{new}{commit}")
@@ -160,7 +160,7 @@ def new_timeout(s: Story) -> None:
 
 @story("init-producer-id")
 def exhausted_epoch(s: Story) -> None:
-    """At 32766 a new producer id is assigned; a retry with the old one gets the same new id, any other epoch an error."""
+    """At epoch 32766 a new producer id is assigned; a retry with the old id gets the same, any other epoch an error."""
     p = Producer(s, "tx")
     p.exhaust()
     init(s, "at 32765: one more", p.tx)

@@ -120,8 +120,8 @@ def begun_new_ended_old(s: Story) -> None:
 
 @story("end-txn")
 def exhausted_epoch(s: Story) -> None:
-    """At 32766 the response has a new producer id with epoch 0, the marker the old one with 32767; a late retry gets the
-    same response until the next transaction is open."""
+    """At epoch 32766 the response has a new producer id with epoch 0, the marker the old id with 32767; a late retry gets
+    the same response until the next transaction is open."""
     t, p = s.topic(), Producer(s, "tx")
     p.exhaust(32766)
     p.start(t)

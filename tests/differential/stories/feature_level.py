@@ -8,7 +8,7 @@ from tests.differential.story import Story, story
 
 @story("feature-level-1", "tv1")
 def handshake(s: Story) -> None:
-    """transaction.version finalized at 1."""
+    """ApiVersions with the finalized feature level transaction.version=1."""
     for v in (3, 4):
         answer = s.quiet("api_versions", v, client_software_name="a", client_software_version="1")
         rows = [row for row in answer["finalized_features"] if row["name"] == "transaction.version"]

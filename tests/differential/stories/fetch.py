@@ -47,7 +47,7 @@ def offsets(s: Story) -> None:
 
 @story("fetch")
 def within_a_batch(s: Story) -> None:
-    """The whole batch from its base offset is returned."""
+    """An offset within a batch returns the whole batch from its base offset on."""
     t = s.topic()
     s.produce(t, s.batch(4))
     s.produce(t, s.batch(4, codec=1))

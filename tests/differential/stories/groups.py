@@ -281,7 +281,7 @@ def rejoining(s: Story) -> None:
 
 @story("join-group")
 def member_that_does_not_rejoin(s: Story) -> None:
-    """The coordinator removes it at the end of the rebalance timeout."""
+    """The coordinator removes a member that has not rejoined at the end of the rebalance timeout."""
     a, b = Member(s, "a", rebalance=700), Member(s, "b", rebalance=700)
     a.lead()
     b.join(note="a does not come")
@@ -305,7 +305,7 @@ def session_expires(s: Story) -> None:
 
 @story("join-group")
 def leader_leaves(s: Story) -> None:
-    """Another joined member becomes the leader."""
+    """When the leader leaves, another joined member becomes the leader."""
     a, b = two(s)
     a.leave(note="leader")
     b.heartbeat("rebalance")
@@ -592,7 +592,7 @@ def leader_epochs(s: Story) -> None:
 
 @story("offset-commit")
 def with_members(s: Story) -> None:
-    """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION; REBALANCE_IN_PROGRESS until the members sync, NONE until they join."""
+    """OffsetCommit checks member id and generation; REBALANCE_IN_PROGRESS until the members sync, NONE until they join."""
     t = s.topic()
     a, b = Member(s, "a"), Member(s, "b")
     a.join()

@@ -74,7 +74,7 @@ def life_at_level_1(s: Story) -> None:
 
 @story("inspection")
 def partitions_of_a_transaction(s: Story) -> None:
-    """In the order in which they were added; offsets add the partition of their group."""
+    """DescribeTransactions lists partitions in the order of their addition; AddOffsetsToTxn adds that of the group."""
     t, u, p = s.topic(3), s.topic(), Producer(s, "tx")
     for topics in ({t.name: [2]}, {u.name: [0]}, {t.name: [0, 1, 2]}):
         p.add(topics)
@@ -89,7 +89,7 @@ def partitions_of_a_transaction(s: Story) -> None:
 
 @story("inspection")
 def timed_out(s: Story) -> None:
-    """The coordinator aborts it, by the protocol of the cluster's feature level."""
+    """The coordinator aborts a transaction that timed out, by the protocol of the cluster's feature level."""
     for new in (True, False):
         t, p = s.topic(), Producer(s, f"tx{new}", 300)
         p.start(t, new)

@@ -73,7 +73,7 @@ def moves(s: Story) -> None:
 
 @story("leaders")
 def moves_under_way(s: Story) -> None:
-    """The list is empty."""
+    """ListPartitionReassignments returns an empty list."""
     t = s.topic(2)
     missing = s.name("missing")
     asked: dict[str, list[Body] | None] = {

@@ -87,7 +87,7 @@ def compression(s: Story) -> None:
 
 @story("produce-broken")
 def lz4_with_dependent_blocks(s: Story) -> None:
-    """Kafka's decompressor refuses it."""
+    """Kafka's decompressor rejects an LZ4 frame with dependent blocks."""
     records = b"".join(batches.record(i, b"v" * 100) for i in range(3))
     s.produce(s.topic(), s.batch(3, attributes=3, records=bytes(cramjam.lz4.compress(records))))
 
@@ -112,7 +112,7 @@ def records(s: Story) -> None:
 
 @story("produce-broken")
 def where_the_broker_must_look(s: Story) -> None:
-    """The same on a compacted topic, where the broker has to read the records to check for null keys."""
+    """Broken records on a compacted topic, where the broker has to read them to check for null keys."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -290,7 +290,7 @@ def bad_time_and_bad_key(s: Story) -> None:
 
 @story("produce")
 def max_timestamp(s: Story) -> None:
-    """The broker recomputes it."""
+    """The broker recomputes the batch's maximum timestamp."""
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 500, 100]), note="right")
     s.produce(t, s.batch(3, ts_deltas=[0, 500, 100], max_ts=s.t0 + 9999), note="too high")

@@ -260,7 +260,7 @@ def several(s: Story) -> None:
 
 @story("create-topics")
 def validate_only(s: Story) -> None:
-    """All checks, nothing is created; the response has a topic id all the same."""
+    """The broker makes all checks and creates nothing; the response has a topic id all the same."""
     row = {"name": s.name("x"), "num_partitions": 3, "replication_factor": 1}
     for v in (2, 5, 7):
         s.ask("create_topics", v, topics=[row], validate_only=True)
@@ -456,7 +456,7 @@ def cluster(s: Story) -> None:
 
 @story("describe-topic-partitions")
 def partitions(s: Story) -> None:
-    """Sorted by name; UNKNOWN_TOPIC_OR_PARTITION; at most responsePartitionLimit partitions, then a cursor."""
+    """Topics sorted by name; UNKNOWN_TOPIC_OR_PARTITION; at most responsePartitionLimit partitions, then a cursor."""
     t, u = s.topic(3), s.topic(2)
 
     def ask(note: str, *topics: Topic | str, **more: Any) -> Any:

@@ -39,7 +39,7 @@ LOST = {"outcome": "answer_lost"}
 
 
 def of(peer: str, *entries: Any) -> Entries:
-    """The same entries, on this connection."""
+    """Copies of the entries, sent on the connection ``peer``."""
     return [each | {"peer": peer} for each in entries]
 
 

@@ -150,7 +150,7 @@ def overlap(segment: Segment) -> list[Place]:
 
 
 def overlapping_files(segment: Segment) -> list[Place]:
-    """The same in a new segment, whose name is the last offset of the segment before it."""
+    """An overlap as in ``overlap``, in a new segment whose name is the last offset of the segment before it."""
     last = segment.batches[-1]
     rolled = segment.path.with_name(f"{last.last_offset:020d}.log")
     rolled.write_bytes(_at(last.last_offset, _batch(0, 0)))

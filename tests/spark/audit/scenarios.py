@@ -346,7 +346,7 @@ def zeros_before_a_flushed_segment(world: World) -> Expected:
 
 @broken
 def zeros_before_the_last_segment(world: World) -> Expected:
-    """The same above the recovery point: a warning, because a power failure leaves it and the next start removes it."""
+    """Zeros above the recovery point are only a warning: a power failure leaves them, and the next start removes them."""
     log = world.log("zeros_before_the_last_segment")
     log.plain()
     log.zeros()
@@ -497,7 +497,7 @@ def records_taken_out(world: World) -> Expected:
 
 @broken
 def more_records_than_offsets(world: World) -> Expected:
-    """Not even compaction does that."""
+    """A batch with more records than offsets is an error even in a compacted log."""
     log = world.log("more_records_than_offsets")
     world.cleaned[log.topic, 0] = 20
     log.data(world.producer(), length=5, records=2, transactional=False)

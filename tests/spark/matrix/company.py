@@ -1,8 +1,8 @@
-"""Several plans carried out side by side on one broker and one driver.
+"""Runs several plans at the same time on one broker and one driver.
 
-A driver takes ten seconds to start, so each of its kills has to serve many queries: a query whose plan kills the driver at
+A driver takes ten seconds to start, so each kill of the driver serves many queries: a query whose plan kills the driver at
 some point stops there until all other such queries have stopped at theirs (``stage.py``). Then the driver is killed for all
-of them. A query that this kill hits somewhere else was killed at a random step.
+of them. For every other running query this is a kill at a random step.
 
     with Company(plans, directory) as company:
         outcomes = company.play()

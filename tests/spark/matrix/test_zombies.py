@@ -63,7 +63,7 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
-    """It wakes right before its decision, when others have decided this batch and later ones, after it, or in planning."""
+    """The driver wakes right before its decision (others have decided this and later batches), after it, or in planning."""
     points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")
     plans = [
         Plan(

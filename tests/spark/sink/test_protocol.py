@@ -321,7 +321,7 @@ class TestFailures:
 
     @pytest.mark.more
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """It has an earlier record, and accepts no commits. A broker that acknowledges a commit has the newest."""
+        """A deposed coordinator has an old record and accepts no commits; a broker that acknowledges one has the newest."""
         for deposed, crash in itertools.product(range(0, STEPS, 3), range(0, STEPS, 7)):
             if crash < deposed:
                 continue
@@ -851,7 +851,7 @@ class TestRefusals:
         world.close()
 
     def test_the_option_stays_where_it_is_without_harm(self):
-        """It is set from the start, and stays set after a crash at every step."""
+        """The option firstBatch is set from the start, and stays set after a crash at every step."""
         for at in range(0, STEPS, 2):
             world = World(BATCHES)
             with_answer(world, 0)
@@ -1115,7 +1115,7 @@ class TestLostRecords:
         world.run()
         world.check()
         assert (
-            "without READ on the group odradek-query-query-1 a changed name of the query is not noticed"
+            "without READ on the group odradek-query-query-1 the sink cannot check at the query's first batch"
             in caplog.text
         )
         world.close()
@@ -1154,7 +1154,7 @@ class TestOneDecisionPartition:
             world.close()
 
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """It would return an old record as the newest, and the batch would be duplicated."""
+        """A deposed coordinator would return an old record as the newest, and the batch would be duplicated."""
         for deposed in range(0, STEPS, 9):
             world = self.world()
             world.start_driver("first", TASKS)

@@ -109,7 +109,7 @@ def nothing_is_uncommitted(s: ClusterStory, known: dict[str, Member], moved: Mem
 
 
 def changes(s: ClusterStory, known: dict[str, Member], moved: Member, p: Producer) -> None:
-    """Requests that need a record."""
+    """Send requests for which the coordinator must write a record."""
     for v in (2, 8, 9):
         known["commits"].commit(5, 1, v)
     moved.commit(6, 1)

@@ -59,7 +59,7 @@ def sender(each: Sent) -> int | None:
 
 @story("between-nodes")
 def markers(s: ClusterStory) -> None:
-    """One request for each leader, whatever the number of partitions, with the old and the new transaction protocol."""
+    """The coordinator sends one WriteTxnMarkers to each leader, whatever the number of partitions, with TV1 and TV2."""
     t = s.topic([[1, 2, 3], [2, 3, 1], [3, 1, 2], [2, 1, 3]])
     for note, commit, v in (
         ("commit", True, 5),

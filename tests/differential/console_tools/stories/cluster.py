@@ -129,7 +129,7 @@ def log_dirs(s: ToolStory) -> None:
 
 @story("kafka-acls")
 def refused(s: ToolStory) -> None:
-    """With a broker without an authorizer."""
+    """A broker without an authorizer refuses requests for ACLs."""
     topic = ("--topic", s.name("orders"))
     s.run("--list")
     s.run("--list", *topic)
@@ -143,7 +143,7 @@ def refused(s: ToolStory) -> None:
 
 @story("kafka-delegation-tokens")
 def tokens(s: ToolStory) -> None:
-    """With a listener without authentication, and a broker without a secret key."""
+    """The tool on a listener without authentication of a broker without a secret key."""
     command = ("--command-config", s.file("empty.properties", ""))
     hmac = ("--hmac", "aGVsbG8gd29ybGQhISE=")
     s.run("--create --max-life-time-period", -1, *command)

@@ -264,7 +264,7 @@ def on_three_nodes(s: NodesStory) -> None:
 
 @story("kafka-replica-verification", profile="nodes")
 def of_three_replicas(s: NodesStory) -> None:
-    """The tool runs until it is stopped. Its first lines may list replicas that have not caught up yet."""
+    """kafka-replica-verification runs until it is stopped; its first lines may list replicas that have not caught up."""
     orders = s.cluster.topic([[2, 1, 3]])
     for value in ("one", "two", "three"):
         s.put_records(orders, value, at=2)
