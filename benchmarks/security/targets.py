@@ -19,7 +19,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def secured_settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Settings of both brokers, without the listener of Kafka's controller."""
+    """Settings that both brokers have. Kafka also needs a listener for its controller."""
     sasl = "listener.name.sasl_plaintext."
     return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),

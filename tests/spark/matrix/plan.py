@@ -42,7 +42,7 @@ MOMENT = "moment"
 
 @dataclass(frozen=True)
 class Kill:
-    """One kill. Of several kills, each is armed after the one before it."""
+    """One kill. If a plan has several, each becomes active after the one before it."""
 
     point: str
     victim: str

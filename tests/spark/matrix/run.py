@@ -81,7 +81,7 @@ def summary(outcomes: Sequence[Outcome]) -> str:
     )
 
 
-def companies(plans: Sequence[Plan], size: int) -> list[list[Plan]]:
+def split_into_companies(plans: Sequence[Plan], size: int) -> list[list[Plan]]:
     """The plans in groups of at most ``size``. Plans that kill a node form their own groups."""
     kinds = [[each for each in plans if bool(each.node) is many] for many in (False, True)]
     return [kind[at : at + size] for kind in kinds for at in range(0, len(kind), size)]

@@ -14,7 +14,7 @@ import pytest
 
 from odradek.spark.sink.points import POINTS
 from tests.spark.matrix.plan import MOMENT, NODES, VICTIMS, column, fewest, pairwise, sample
-from tests.spark.matrix.run import PLANS_VARIABLE, companies, kept, run, summary
+from tests.spark.matrix.run import PLANS_VARIABLE, kept, run, split_into_companies, summary
 from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = pytest.mark.spark_apart
@@ -54,7 +54,13 @@ def test_the_whole_matrix(victim: str, node: str, seed: int):
     plans = column(CHOSEN, seed, victim, node)
     name = f"{seed}-{victim}-{node or 'single'}"
     print(
-        summary([each for some in companies(plans, SIDE_BY_SIDE) for each in run(some, name, audited=True)])
+        summary(
+            [
+                each
+                for some in split_into_companies(plans, SIDE_BY_SIDE)
+                for each in run(some, name, audited=True)
+            ]
+        )
     )
 
 
