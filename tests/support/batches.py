@@ -75,7 +75,7 @@ def whole_batches(content: bytes) -> Iterator[Batch]:
         end = position + fields[1] + OFFSET_AND_LENGTH_BYTES
         if end < position + HEADER.size or end > len(content):
             return
-        yield Batch(position, *fields, content[position + HEADER.size : end])
+        yield Batch._make((position, *fields, content[position + HEADER.size : end]))
         position = end
 
 

@@ -25,7 +25,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    Producer,
+    TopicPartition,
+)
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from tests.support.batches import Batch, whole_batches
@@ -49,7 +57,7 @@ GOODBYE_S = 5.0
 
 # A broker that a test kills is restarted at once. librdkafka 2.16 drops every address when the last one refuses connections
 # (KIP-899) and can hang in the attempt, so tests make it go on asking the address that it has.
-PATIENCE = {
+PATIENCE: dict[str, str | int] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",
@@ -156,9 +164,8 @@ class ConfluentProducer:
             yield
         except KafkaException as failed:
             raise self._refused(failed.args[0]) from failed
-        except (
-            KafkaError
-        ) as fatal:  # calls that serve callbacks raise KafkaError without a KafkaException around it
+        except KafkaError as fatal:  # type: ignore[misc]  # librdkafka's module raises it, though its type is none
+            # Calls that serve callbacks raise KafkaError without a KafkaException around it.
             raise self._refused(fatal) from fatal
         except SystemError as muddle:
             # A delivery report that is served later in the same call hides the first error, which is then the cause.
@@ -211,7 +218,7 @@ class ConfluentProducer:
 
         with self._errors():
             for value, key in zip(values, _keys(values, keys), strict=True):
-                where = {} if partition is None else {"partition": partition}
+                where: dict[str, Any] = {} if partition is None else {"partition": partition}
                 self._producer.produce(topic, value, key=key, on_delivery=delivered, **where)
             left = self._producer.flush(self._timeout_s)
         if errors:
@@ -540,6 +547,37 @@ def values(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[str | None]:
     return [record.value for record in read(bootstrap, topic, isolation_level, expected=expected)]
+
+
+def texts(
+    bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
+) -> list[str]:
+    """As ``values``, of a topic without tombstones."""
+    found = values(bootstrap, topic, isolation_level, expected=expected)
+    assert None not in found
+    return [value for value in found if value is not None]
+
+
+def value_of(message: Message[Any, Any]) -> bytes:
+    """Value of a message that is not a tombstone."""
+    value = message.value()
+    assert isinstance(value, bytes)
+    return value
+
+
+def place_of(message: Message[Any, Any]) -> tuple[str, int]:
+    """Topic and partition of a consumed message."""
+    topic, partition = message.topic(), message.partition()
+    assert topic is not None
+    assert partition is not None
+    return topic, partition
+
+
+def offset_of(message: Message[Any, Any]) -> int:
+    """Offset of a consumed message."""
+    offset = message.offset()
+    assert offset is not None
+    return offset
 
 
 def _text(data: Any) -> str | None:

@@ -317,8 +317,8 @@ def _fill_codecs(ask: Asked, bootstrap: str) -> None:
         producer = ConfluentProducer(bootstrap, compression=codec, linger_ms=20)
         producer.send("codecs", [f"{codec} {number} " + "x" * 50 for number in range(20)])
         producer.close()
-    for codec in (1, 2, 3, 4):
-        ask.produce("codecs", batches.batch([b"y" * 100, b"z"], ts=1_700_000_000_000, codec=codec))
+    for number in (1, 2, 3, 4):
+        ask.produce("codecs", batches.batch([b"y" * 100, b"z"], ts=1_700_000_000_000, codec=number))
 
 
 def _fill_transactions(ask: Asked, bootstrap: str) -> None:

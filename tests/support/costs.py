@@ -7,8 +7,8 @@ expensive files and tests. ``PYTEST_COSTS=FILE`` writes one line of JSON for eac
 
 import json
 import os
-from collections import Counter, defaultdict
-from collections.abc import Generator, Iterator
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -61,8 +61,8 @@ class Costs:
     """Measures the cost of each phase of a test in the worker, and sums the costs in the process that reports."""
 
     def __init__(self) -> None:
-        self._of_tests = Counter[str]()
-        self._wall_s = Counter[str]()
+        self._of_tests = defaultdict[str, float](float)
+        self._wall_s = defaultdict[str, float](float)
         self._last_s = 0.0
 
     def pytest_collection_finish(self) -> None:
@@ -82,12 +82,12 @@ class Costs:
         self._wall_s[report.nodeid] += report.duration
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        terminalreporter.section(f"{self._of_tests.total():.0f} CPU seconds")
-        files = Counter[str]()
+        terminalreporter.section(f"{sum(self._of_tests.values()):.0f} CPU seconds")
+        files = defaultdict[str, float](float)
         for test, cpu_s in self._of_tests.items():
             files[test.partition("::")[0]] += cpu_s
         for costs in (files, self._of_tests):
-            for name, cpu_s in costs.most_common(MOST):
+            for name, cpu_s in _highest_first(costs)[:MOST]:
                 terminalreporter.line(f"{cpu_s:8.2f}  {name}")
             terminalreporter.line("")
         path = os.environ.get("PYTEST_COSTS")
@@ -97,9 +97,13 @@ class Costs:
     def _write(self, path: Path) -> None:
         lines = [
             {"test": test, "cpu_s": round(cpu_s, 3), "wall_s": round(self._wall_s[test], 3)}
-            for test, cpu_s in self._of_tests.most_common()
+            for test, cpu_s in _highest_first(self._of_tests)
         ]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+def _highest_first(costs: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(costs.items(), key=lambda item: item[1], reverse=True)
 
 
 def pytest_configure(config: pytest.Config) -> None:

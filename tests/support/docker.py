@@ -23,7 +23,7 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, Producer
 
-from tests.support.clients import PATIENCE, eventually
+from tests.support.clients import PATIENCE, eventually, value_of
 from tests.support.deadlines import HANG_S, TEST_S
 
 ROOT: Final = Path(__file__).resolve().parents[2]
@@ -164,7 +164,7 @@ def committed(bootstrap: str, topic: str, count: int, **settings: Any) -> list[s
             record = consumer.poll(HANG_S)
             assert record is not None, f"{len(read)} of {count} records"
             assert record.error() is None, record.error()
-            read.append(record.value().decode())
+            read.append(value_of(record).decode())
     finally:
         consumer.close()
     return read

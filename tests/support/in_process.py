@@ -15,7 +15,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from broker.clock.durations import parse_duration_ms
 from broker.clock.virtual import VirtualClock, parse_domains
@@ -38,7 +38,7 @@ class InProcess:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="broker")
 
-    def __enter__(self) -> InProcess:
+    def __enter__(self) -> Self:
         self._thread.start()
         self.run(self._start())
         return self
@@ -85,7 +85,7 @@ class InProcess:
 
     def reached(self, rule: ActiveRule, hits: int = 1) -> None:
         """Wait until a rule has had this many hits."""
-        self.run(self.faults.reached(rule.id, hits, HANG_S * 1000 // 2))
+        self.run(self.faults.reached(rule.id, hits, int(HANG_S * 1000 / 2)))
 
     def release(self, rule: ActiveRule, count: int | None = None) -> int:
         return self.call(lambda: self.faults.release(rule.id, count))

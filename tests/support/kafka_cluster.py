@@ -320,7 +320,7 @@ def _port(address: str) -> int:
 
 
 def _sockets_of(process_id: int) -> set[str]:
-    found = set()
+    found: set[str] = set()
     folder = f"/proc/{process_id}/fd"
     try:
         names = os.listdir(folder)

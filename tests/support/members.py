@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.support.clients import PATIENCE, run_in_loop, tidy
+from tests.support.clients import PATIENCE, offset_of, place_of, run_in_loop, tidy, value_of
 from tests.support.javaprog import java_clients
 
 with warnings.catch_warnings():
@@ -75,7 +75,7 @@ class ConfluentMember:
 
     def poll(self) -> list[Record]:
         messages = self._consumer.consume(100, POLL_MS / 1000)
-        return [(m.partition(), m.offset(), m.value().decode()) for m in messages if m.error() is None]
+        return [(place_of(m)[1], offset_of(m), value_of(m).decode()) for m in messages if m.error() is None]
 
     def commit(self, topic: str, positions: dict[int, int]) -> None:
         places = [TopicPartition(topic, partition, offset) for partition, offset in positions.items()]

@@ -44,6 +44,7 @@ from broker.metadata.values import (
 )
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.replication.leading import Leading
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
 from storage.config import LogConfig
@@ -250,6 +251,12 @@ class Nodes:
         return self.on(self.controller.state().leader)
 
     @property
+    def leading(self) -> Leading:
+        """The leader's role, which it has if the partition has several replicas."""
+        leading = self.leader.leading
+        assert isinstance(leading, Leading)
+        return leading
+
     def isr(self) -> tuple[int, ...]:
         return self.controller.state().isr
 

@@ -21,7 +21,7 @@ import uuid
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, Literal
 
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
@@ -118,7 +118,7 @@ def _shape(cls: Any) -> Shape:
     fields = []
     for field in dataclasses.fields(cls):
         inner, array, nullable = _peel(field.type)
-        nested = _shape(inner) if dataclasses.is_dataclass(inner) else None
+        nested = _shape(inner) if isinstance(inner, type) and dataclasses.is_dataclass(inner) else None
         kind = "struct" if nested else field.metadata["kafka_type"]
         default = _default(field, kind, array, nullable)
         fields.append(Field(field.name, kind, nested, array, nullable, field.metadata.get("tag"), default))
@@ -130,7 +130,7 @@ def _shape(cls: Any) -> Shape:
     )
 
 
-def _entity(api: str, version: int, kind: EntityType) -> Any:
+def _entity(api: str, version: int, kind: Literal[EntityType.request, EntityType.response]) -> Any:
     return resolve_name(schema_name_map[api][version][kind])
 
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
-from tests.support.clients import PATIENCE, run_in_loop, tidy
+from tests.support.clients import PATIENCE, run_in_loop, tidy, value_of
 from tests.support.deadlines import Deadline
 from tests.support.javaprog import java_clients
 
@@ -71,7 +71,7 @@ class ConfluentReader:
 
     def poll(self) -> list[str]:
         messages = self._consumer.consume(100, 0.1)
-        return [each.value().decode() for each in messages if each.error() is None]
+        return [value_of(each).decode() for each in messages if each.error() is None]
 
     def close(self) -> None:
         self._consumer.close()

@@ -25,7 +25,7 @@ def read(path: Path, filters: Sequence[Filter] = (), **options: str) -> pa.Table
     schema = source.schema()
     reader = source.reader(schema)
     assert list(reader.pushFilters(list(filters))) == []
-    batches = [batch for task in reader.partitions() for batch in reader.read(task)]
+    batches: list[Any] = [batch for task in reader.partitions() for batch in reader.read(task)]
     for batch in batches:
         batch.validate(full=True)
     return pa.Table.from_batches(batches, schema=to_arrow_schema(schema, timezone="UTC"))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from confluent_kafka.admin import AdminClient
 
@@ -50,6 +50,10 @@ class ThreeNodes(Broker):
         super().__init__(
             3, topics, {**SETTINGS, **(settings or {})}, data_dir=self.data_dir, arguments=arguments
         )
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        return self
 
     # ---- leaders, replicas and coordinators
 

@@ -316,7 +316,7 @@ class World:
 
     def add(
         self,
-        transactional_id: str | None,
+        transactional_id: str,
         producer_id: int,
         epoch: int,
         *keys: TopicPartition,
@@ -333,7 +333,7 @@ class World:
 
     def ask_add(
         self,
-        transactional_id: str | None,
+        transactional_id: str,
         producer_id: int,
         epoch: int,
         *keys: TopicPartition,
@@ -349,7 +349,7 @@ class World:
 
     def add_offsets(
         self,
-        transactional_id: str | None,
+        transactional_id: str,
         producer_id: int,
         epoch: int,
         group_id: str = "g",
@@ -366,7 +366,7 @@ class World:
         return error
 
     def end(
-        self, transactional_id: str | None, producer_id: int, epoch: int, *, committed: bool, version: int = 5
+        self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, version: int = 5
     ) -> tuple[int, int, int]:
         """(error, producer id, epoch) of an EndTxn response."""
         request = EndTxnRequest(

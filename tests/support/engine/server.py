@@ -145,7 +145,7 @@ class Engine:
 
     async def _image(self, request: web.Request) -> web.Response:
         assert self.image is not None
-        config = {
+        config: dict[str, Any] = {
             "Entrypoint": self.image.entry_point,
             "Cmd": None,
             "Env": [f"{key}={value}" for key, value in self.image.environment.items()],
