@@ -39,7 +39,7 @@ class Shown(NamedTuple):
 
     @property
     def text(self) -> str:
-        return text_of(self._replace(exchanges=to_json(self.exchanges))._asdict())
+        return text_of(self._asdict() | {"exchanges": to_json(self.exchanges)})
 
 
 def parse(text: str) -> Shown:

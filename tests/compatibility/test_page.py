@@ -11,7 +11,7 @@ from tests.compatibility.verdicts import LEFT_OUT
 from tests.differential.listed import Row
 from tests.differential.runner import ABSENT, Difference
 
-KAFKA = [
+KAFKA: list[dict[str, Any]] = [
     {"ask": "fetch v4 (first)", "answer": {"error_code": 0}},
     {"ask": "fetch v4", "answer": {"error_code": 0}},
     {"ask": "fetch v12", "answer": {"error_code": 0}},

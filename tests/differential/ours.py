@@ -10,6 +10,7 @@ from pathlib import Path
 from odradek.control_client import ControlClient
 from odradek.remote import Faults, Rule
 from tests.differential import runner
+from tests.differential.story import Entry
 from tests.support.broker import Broker
 
 
@@ -25,12 +26,12 @@ class Ours:
         self.transcripts: dict[str, runner.Transcript] = {}
         self.logs: list[Path] = []
 
-    def transcript(self, entry: runner.Entry) -> runner.Transcript:
+    def transcript(self, entry: Entry) -> runner.Transcript:
         if entry.id not in self.transcripts:
             self.transcripts[entry.id] = self._run(entry)
         return self.transcripts[entry.id]
 
-    def _run(self, entry: runner.Entry) -> runner.Transcript:
+    def _run(self, entry: Entry) -> runner.Transcript:
         if runner.has_own_broker(entry.profile):
             with self._new(entry.profile) as own:
                 return runner.run(entry, own.host, own.port, restart_broker=own.restart)

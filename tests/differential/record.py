@@ -6,6 +6,7 @@ import sys
 from functools import partial
 
 from tests.differential import recordings, runner
+from tests.differential.story import Entry
 from tests.support.kafka_oracle import kafka_with_relay, restartable
 
 
@@ -29,13 +30,13 @@ def main(wanted: list[str]) -> None:
     recordings.drop_strays(runner.RECORDED, runner.entries(), runner.save)
 
 
-def keep(entry: runner.Entry, transcript: runner.Transcript) -> None:
+def keep(entry: Entry, transcript: runner.Transcript) -> None:
     runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
     print(f"{entry.id}: {len(transcript)} exchanges")
     recordings.say_early_end(transcript)
 
 
-def on_own_kafka(entry: runner.Entry, attempt: int = 0) -> runner.Transcript:
+def on_own_kafka(entry: Entry, attempt: int = 0) -> runner.Transcript:
     """Run a story on a new Kafka that the story may restart."""
     setting = runner.PROFILES[entry.profile]
     with restartable(runner.kafka_properties(entry.profile), transaction_version=setting["feature"]) as kafka:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from tests.differential import stories
 from tests.differential.stories.topics import INTERNAL_SETTINGS
-from tests.differential.story import STORIES, Entry, Story, Unanswered, java_hash
+from tests.differential.story import STORIES, Entry, Named, Story, Unanswered, java_hash
 from tests.support import raw
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -81,7 +81,7 @@ def run(
     port: int,
     attempt: int = 0,
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext,
-    restart_broker: Callable[[], None] | None = None,
+    restart_broker: Callable[[], object] | None = None,
 ) -> Transcript:
     """Run one story. An error that ends it early is its last line. ``attempt`` makes its names unique on the same
     broker."""
@@ -163,11 +163,6 @@ class Difference:
 
 
 ABSENT = "(absent)"
-
-
-class Named(Protocol):
-    @property
-    def id(self) -> str: ...
 
 
 def differences(entry: Named, kafka: Transcript, ours: Transcript) -> list[Difference]:

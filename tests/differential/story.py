@@ -19,7 +19,7 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from tests.differential import batches
 from tests.differential.normal import MINUTE, Normal
@@ -42,6 +42,19 @@ class Entry:
     @property
     def id(self) -> str:
         return f"{self.area}.{self.name}"
+
+
+class Named(Protocol):
+    """An entry of a list of stories, here or with three nodes."""
+
+    @property
+    def area(self) -> str: ...
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def id(self) -> str: ...
 
 
 STORIES: dict[str, Entry] = {}
@@ -83,14 +96,14 @@ class Pending:
 
 @dataclass
 class Story:
-    entry: Entry
+    entry: Named
     host: str
     port: int
     attempt: int = 0
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext
     """Context manager in which no marker is written for the transaction coordinator. The implementation depends on the
     broker."""
-    restart_broker: Callable[[], None] | None = None
+    restart_broker: Callable[[], object] | None = None
     """Stops the broker cleanly and starts it again; only for stories with a broker of their own."""
     transcript: list[Body] = field(default_factory=list)
 

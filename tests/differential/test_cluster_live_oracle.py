@@ -19,7 +19,8 @@ ATTEMPTS = 3
 
 def rotten(stage: Stage, scene: running.Scene) -> list[runner.Difference]:
     """Differences from the recordings that Kafka shows in every attempt."""
-    left, found = running.entries(scene.name), []
+    left = running.entries(scene.name)
+    found: list[runner.Difference] = []
     for attempt in range(ATTEMPTS):
         transcripts = running.play(stage, scene, left, attempt)
         found = []

@@ -13,6 +13,7 @@ from tests.differential import listed, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import Stage
 from tests.differential.cluster.sides import our_side
+from tests.differential.cluster.story import Entry
 from tests.differential.runner import Transcript
 
 pytestmark = pytest.mark.xdist_group("differential")
@@ -26,19 +27,19 @@ class Ours:
         self._stage = stage
         self._transcripts: dict[str, Transcript] = {}
 
-    def transcript(self, entry: running.Entry) -> Transcript:
+    def transcript(self, entry: Entry) -> Transcript:
         if entry.id not in self._transcripts:
             scene = running.SCENES[entry.scene]
             self._transcripts |= running.play(self._stage, scene, running.entries(scene.name))
         return self._transcripts[entry.id]
 
     @staticmethod
-    def recorded(entry: running.Entry) -> Transcript:
+    def recorded(entry: Entry) -> Transcript:
         kafka = running.recorded(entry)
         assert kafka is not None, f"not recorded: python -m tests.differential.cluster.record {entry.id}"
         return kafka
 
-    def differences(self, entry: running.Entry) -> list[runner.Difference]:
+    def differences(self, entry: Entry) -> list[runner.Difference]:
         return runner.differences(entry, self.recorded(entry), self.transcript(entry))
 
 
@@ -50,7 +51,7 @@ def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
 
 @pytest.mark.more
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_as_kafka(entry: running.Entry, ours: Ours) -> None:
+def test_as_kafka(entry: Entry, ours: Ours) -> None:
     all_found, table = ours.differences(entry), listed.rows()
     keep({"story": entry.id, "exchanges": to_json(exchanges_of(ours.recorded(entry), all_found, table))})
     found = listed.unlisted(all_found, table)

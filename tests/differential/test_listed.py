@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from tests.differential import listed, runner
+from tests.differential.story import Entry
 
 TABLE = """
 | id | stories | fields | Kafka | ours | why | how to switch it off |
 |---|---|---|---|---|---|---|
 | one | `a.*`, `b.c` | `x.*.code` | `3`, `-1` | `0` | because | not |
 """
-ENTRY = runner.Entry("a", "b", lambda s: None, "main")
+ENTRY = Entry("a", "b", lambda s: None, "main")
 
 
 def exchange(answer: object) -> runner.Transcript:

@@ -12,6 +12,7 @@ import pytest
 from tests.differential import listed, runner
 from tests.differential.ours import ours
 from tests.differential.record import on_own_kafka
+from tests.differential.story import Entry
 from tests.support.deadlines import LONG_TEST_S
 from tests.support.kafka_oracle import kafka_with_relay
 
@@ -25,7 +26,7 @@ ATTEMPTS = 3
 
 
 def as_recorded(
-    entry: runner.Entry, on_kafka: Callable[[runner.Entry, int], runner.Transcript]
+    entry: Entry, on_kafka: Callable[[Entry, int], runner.Transcript]
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
     """Differences of Kafka from the recording. ``on_kafka`` runs one attempt."""
     recorded = runner.recorded(entry)
@@ -39,7 +40,7 @@ def as_recorded(
 
 
 @contextmanager
-def kafka_of(profile: str) -> Iterator[Callable[[runner.Entry, int], runner.Transcript]]:
+def kafka_of(profile: str) -> Iterator[Callable[[Entry, int], runner.Transcript]]:
     """Yields a function that runs stories on one Kafka for the profile, or on one for each story."""
     if runner.has_own_broker(profile):
         yield on_own_kafka

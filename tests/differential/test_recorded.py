@@ -14,6 +14,7 @@ from tests.compatibility.exchanges import exchanges_of, to_json
 from tests.compatibility.verdicts import keep
 from tests.differential import listed, runner
 from tests.differential.ours import Ours, ours
+from tests.differential.story import Entry
 
 pytestmark = pytest.mark.xdist_group("differential")
 ENTRIES = runner.entries()
@@ -25,14 +26,14 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ours]:
         yield told
 
 
-def differences(entry: runner.Entry, told: Ours) -> list[runner.Difference]:
+def differences(entry: Entry, told: Ours) -> list[runner.Difference]:
     kafka = runner.recorded(entry)
     assert kafka is not None, f"{entry.id} is not recorded: python -m tests.differential.record {entry.id}"
     return runner.differences(entry, kafka, told.transcript(entry))
 
 
 @pytest.mark.parametrize("entry", ENTRIES, ids=lambda entry: entry.id)
-def test_as_kafka(entry: runner.Entry, our_broker: Ours) -> None:
+def test_as_kafka(entry: Entry, our_broker: Ours) -> None:
     table, all_found = listed.rows(), differences(entry, our_broker)
     kafka = runner.recorded(entry)
     assert kafka is not None

@@ -31,7 +31,7 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 from tests.differential import runner
 from tests.differential.listed import rows
 from tests.differential.ours import ours
-from tests.differential.story import Entry, Story, Topic
+from tests.differential.story import Entry, Story, Topic, java_hash
 from tests.support.kafka_oracle import kafka
 
 RESULTS: Final = Path(__file__).with_name("differential.jsonl")
@@ -223,7 +223,7 @@ class Player:
         group, stable = self._random.choice(self._groups), self._draw(True, False)
         topics = [{"name": self._topic.name, "partition_indexes": [0, 1, 9]}]
         version = self._draw(1, 5, 7) if not stable else 7
-        body = {"require_stable": True} if stable else {}
+        body: dict[str, Any] = {"require_stable": True} if stable else {}
         self._story.ask("offset_fetch", version, group_id=group, topics=topics, **body)
 
     def _fetch(self) -> None:
@@ -256,7 +256,7 @@ class Player:
 
     def _log(self, topic: str, key: str) -> Iterator[tuple[Any, bytes | None, bytes | None]]:
         """Yield (batch, record key, record value) of all records in the partition of a transactional id or group."""
-        index, offset = runner.java_hash(key) % INTERNAL_PARTITIONS, 0
+        index, offset = java_hash(key) % INTERNAL_PARTITIONS, 0
         while True:
             partition = {"partition": index, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
             answer = self._story.quiet(

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import struct
 import sys
+from collections.abc import MutableMapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -87,7 +88,7 @@ class Fuzz:
         self._errors: list[str] = []
         self.answered = self.closed = 0
 
-    def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
+    def log(self, _: Any, name: str, event: MutableMapping[str, Any]) -> Any:
         """A structlog processor that counts errors as failures."""
         if name in ("error", "critical", "exception") or "exc_info" in event:
             self._errors.append(f"{event}")

@@ -15,7 +15,7 @@ import asyncio
 import json
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
@@ -78,7 +78,7 @@ class Logins:
 
     # ---- the broker
 
-    def log(self, _: Any, name: str, event: dict[str, Any]) -> Any:
+    def log(self, _: Any, name: str, event: MutableMapping[str, Any]) -> Any:
         """A structlog processor that counts errors and secrets as failures."""
         text = json.dumps(event, default=repr)
         if name in ("error", "critical", "exception") or "exc_info" in event:

@@ -19,11 +19,11 @@ class Failure(AssertionError):
 
 
 class Work(Protocol):
-    async def run(self, count: int) -> None:
+    async def run(self, count: int, /) -> None:
         """Send this many frames, or start this many clients."""
         ...
 
-    def log(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> Any:
+    def log(self, logger: Any, method: str, event: MutableMapping[str, Any], /) -> Any:
         """A structlog processor."""
         ...
 

@@ -49,7 +49,8 @@ class Stage:
 
     def __init__(self, side: Side) -> None:
         self.side = side
-        self._eye = ClusterStory(Entry("cluster-stage", "eye", lambda s: None, ""), side.host, 0, side=side)
+        entry = Entry("cluster-stage", "eye", lambda s: None, "")
+        self._eye = ClusterStory(entry, side.host, 0, side=side)
         self._cuts: set[tuple[int, int]] = set()
         self._paused: set[int] = set()
         self._playing: list[ClusterStory] = []
@@ -148,7 +149,7 @@ class Stage:
     def play(self, entries: Sequence[Entry], acts: Sequence[Act], attempt: int = 0) -> dict[str, Transcript]:
         """Transcripts of some stories of one scene. ``attempt`` makes the names unique on the same cluster."""
         self._playing = [ClusterStory(each, self.side.host, 0, attempt, side=self.side) for each in entries]
-        runs = [(told, _steps(told)) for told in self._playing]
+        runs = [(told, _steps(entry, told)) for entry, told in zip(entries, self._playing, strict=True)]
         for act in (*acts, None):
             for told, run in runs:
                 self._step(told, run)
@@ -191,9 +192,9 @@ class Scene:
     acts: tuple[Act, ...] = ()
 
 
-def _steps(told: ClusterStory) -> Iterator[None]:
+def _steps(entry: Entry, told: ClusterStory) -> Iterator[None]:
     """The steps of a story as a generator, also for a story without a `yield`."""
-    yield from told.entry.run(told) or ()
+    yield from entry.run(told) or ()
 
 
 def kill(*nodes: int) -> Act:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -149,7 +150,7 @@ class OurSide:
 
     def release(self) -> None:
         for rule in self._held:
-            self._broker.call(lambda rule=rule: self._broker.faults.remove(rule.id))
+            self._broker.call(partial(self._broker.faults.remove, rule.id))
         self._held.clear()
 
     def sent(self) -> list[Sent]:

@@ -250,7 +250,7 @@ class ClusterStory(Story):
         self.normal.names[name] = f"~-{suffix}"
         return name
 
-    def topic(self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **configs: str) -> Topic:  # type: ignore[override]
+    def topic(self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **configs: str) -> Topic:
         """Create a topic with its replicas on these nodes, and wait until all of them lead or follow."""
         self.topics += 1
         name = self.name(f"t{self.topics}")
@@ -382,7 +382,7 @@ class ClusterStory(Story):
         start = max(0, self.log_start(topic, at, partition))
         row = {"partition": partition, "fetch_offset": start, "partition_max_bytes": 1}
         body = self.look(at, "fetch", 11, **(LOOK | {"topics": [{"topic": topic.name, "partitions": [row]}]}))
-        return body["responses"][0]["partitions"][0]  # type: ignore[no-any-return]
+        return body["responses"][0]["partitions"][0]
 
     def await_known(self, nodes: set[int]) -> None:
         """Wait until the metadata of all running nodes lists exactly these nodes."""

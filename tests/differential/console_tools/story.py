@@ -216,7 +216,11 @@ class ToolStory(Story):
 
     def end(self, name: str, producer: tuple[int, int], *, committed: bool) -> None:
         producer_id, epoch = producer
-        who = {"transactional_id": self.name(name), "producer_id": producer_id, "producer_epoch": epoch}
+        who: dict[str, Any] = {
+            "transactional_id": self.name(name),
+            "producer_id": producer_id,
+            "producer_epoch": epoch,
+        }
         self.quiet("end_txn", 5, **who, committed=committed)
         self.settle(self.name(name))
 
@@ -226,7 +230,7 @@ class ToolStory(Story):
             {"partition_index": index, "committed_offset": offset, "committed_metadata": ""}
             for index, offset in enumerate(offsets)
         ]
-        body = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
+        body: dict[str, Any] = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}
         self.quiet("offset_commit", 8, **body, topics=[{"name": topic, "partitions": rows}])
 
     @contextlib.contextmanager

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 from scramp import ScramClient
 
+from odradek.deadlines import stretched
 from tests.support import raw
-from tests.support.deadlines import HANG_S, stretched
+from tests.support.deadlines import HANG_S
 
 HEARS_S: Final = HANG_S
 ENDS_S: Final = stretched(2.0)

@@ -28,13 +28,14 @@ def add_users(bootstrap: str) -> None:
         AdminClient,
         ScramCredentialInfo,
         ScramMechanism,
+        UserScramCredentialAlteration,
         UserScramCredentialUpsertion,
     )
 
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for mechanism in (ScramMechanism.SCRAM_SHA_256, ScramMechanism.SCRAM_SHA_512):
         credentials = ScramCredentialInfo(mechanism, 4096)
-        wanted = [
+        wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(user, credentials, password.encode())
             for user, password in PASSWORDS.items()
         ]

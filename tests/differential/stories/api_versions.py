@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.story import Story, story
 from tests.support import raw
 
-SOFTWARE = {"client_software_name": "raw", "client_software_version": "1.0"}
+SOFTWARE: dict[str, Any] = {"client_software_name": "raw", "client_software_version": "1.0"}
 
 
 @story("api-versions")

@@ -78,19 +78,18 @@ def a_client_pushes(s: Story) -> None:
 
 @story("client-metrics", profile="client-metrics")
 def what_is_refused(s: Story) -> None:
-    for number, (note, more) in enumerate(
+    refused: tuple[tuple[str, dict[str, Any]], ...] = (
+        ("a compression that is not known", {"compression_type": 9}),
+        ("too large", {"metrics": bytes(2 * 1024 * 1024)}),
+        ("not compressed as it says", {"compression_type": 1}),
         (
-            ("a compression that is not known", {"compression_type": 9}),
-            ("too large", {"metrics": bytes(2 * 1024 * 1024)}),
-            ("not compressed as it says", {"compression_type": 1}),
-            (
-                "too large when decompressed",
-                {"compression_type": 1, "metrics": gzip.compress(bytes(1 << 21))},
-            ),
-            ("compressed", {"compression_type": 1, "metrics": gzip.compress(METRICS_DATA)}),
-            ("nothing", {"metrics": b""}),
-        )
-    ):
+            "too large when decompressed",
+            {"compression_type": 1, "metrics": gzip.compress(bytes(1 << 21))},
+        ),
+        ("compressed", {"compression_type": 1, "metrics": gzip.compress(METRICS_DATA)}),
+        ("nothing", {"metrics": b""}),
+    )
+    for number, (note, more) in enumerate(refused):
         one = client(s, number)
         subscription = get(s, f"for {note}", one)["subscription_id"]
         push(s, note, one, subscription, **more)

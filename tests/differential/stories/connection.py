@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import struct
+from typing import Any
 
 from tests.differential.stories.versions import RANGES
 from tests.differential.story import Pending, Story, story
 from tests.support import raw
 
-METADATA_NONE = {"topics": []}
+METADATA_NONE: dict[str, Any] = {"topics": []}
 
 
 @story("connection")
@@ -136,7 +137,7 @@ def text_that_is_not_utf8(s: Story) -> None:
 def unknown_tags(s: Story) -> None:
     """Unknown tagged fields at every level are skipped, large tags and large contents too."""
     t = s.topic()
-    tags = {"_tags": {9: b"x" * 300, 100_000: b""}}
+    tags: dict[str, Any] = {"_tags": {9: b"x" * 300, 100_000: b""}}
     row = {"name": t.name, **tags}
     body = raw.encode_body("metadata", 9, {"topics": [row], "allow_auto_topic_creation": False, **tags})
     frame = raw.encode_header(3, 9, 7, "raw", True, {0: b"zero", 12: b"q" * 200}) + body

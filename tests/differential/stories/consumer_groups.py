@@ -94,7 +94,7 @@ class Member:
 
     def commit(self, t: Topic, note: str, partition: int = 0, v: int = 9, **changes: Any) -> None:
         row = {"partition_index": partition, "committed_offset": 5, "committed_metadata": "m"}
-        body = {
+        body: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.epoch,
             "member_id": self.id,
@@ -109,7 +109,7 @@ def rows(owned: Owned) -> list[Body]:
 
 
 def describe(s: Story, note: str = "", group: str = "g", v: int = 1) -> Body:
-    body = {"group_ids": [s.name(group)], "include_authorized_operations": False}
+    body: dict[str, Any] = {"group_ids": [s.name(group)], "include_authorized_operations": False}
     return s.ask("consumer_group_describe", v, note=note, **body)
 
 
@@ -124,9 +124,10 @@ def log(s: Story, note: str = "", group: str = "g") -> None:
         ):
             continue
         value = decode_value(key, None if record.value is None else bytes(record.value))
-        if isinstance(value, ConsumerGroupMetadataValue):
-            value.metadata_hash = s.normal.symbol("hash", value.metadata_hash) if value.metadata_hash else 0
-        rows.append({"type": key.TYPE, "key": _plain(key), "value": _in_order(s, _plain(value))})
+        plain = _plain(value)
+        if isinstance(value, ConsumerGroupMetadataValue) and value.metadata_hash:
+            plain["metadata_hash"] = s.normal.symbol("hash", value.metadata_hash)
+        rows.append({"type": key.TYPE, "key": _plain(key), "value": _in_order(s, plain)})
     # Members are in the order of a hash map of their ids, some of which are random.
     ordered = [
         row
@@ -152,7 +153,13 @@ def _records(s: Story, partition: int) -> list[Any]:
     offset = 0
     while True:
         row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
-        body = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
+        body: dict[str, Any] = {
+            "replica_id": -1,
+            "max_wait": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "isolation_level": 0,
+        }
         topics = [{"topic": "__consumer_offsets", "partitions": [row]}]
         answer = s.quiet("fetch", 5, **body, topics=topics)
         data = answer["responses"][0]["partitions"][0]["records"] or b""
@@ -178,7 +185,11 @@ def last_hash(s: Story, group: str = "g") -> int:
     found = 0
     for record in _records(s, partition_for(s.name(group), 50)):
         key = decode_key(bytes(record.key))
-        if getattr(key, "group_id", None) != s.name(group) or record.value is None:
+        if (
+            isinstance(key, UnknownKey)
+            or record.value is None
+            or getattr(key, "group_id", None) != s.name(group)
+        ):
             continue
         value = decode_value(key, bytes(record.value))
         if isinstance(value, ConsumerGroupMetadataValue):
@@ -463,7 +474,12 @@ def offsets(s: Story) -> None:
         ("unknown member", {"member_id": "x"}),
     ):
         row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
-        body = {"group_id": a.group, "generation_id": a.epoch, "member_id": a.id, "group_instance_id": None}
+        body: dict[str, Any] = {
+            "group_id": a.group,
+            "generation_id": a.epoch,
+            "member_id": a.id,
+            "group_instance_id": None,
+        }
         body |= {"topics": [{"name": t.name, "partitions": [row]}]} | p.who() | changes
         s.ask("txn_offset_commit", 5, retry=(51,), note=note, **body)
     p.end(True)
@@ -475,8 +491,8 @@ def offsets(s: Story) -> None:
         ("no member", None, -1),
         ("empty member", "", -1),
     ):
-        group = {"group_id": a.group, "member_id": member_id, "member_epoch": epoch}
-        group["topics"] = [{"name": t.name, "partition_indexes": [0, 1]}]
+        topics = [{"name": t.name, "partition_indexes": [0, 1]}]
+        group = {"group_id": a.group, "member_id": member_id, "member_epoch": epoch, "topics": topics}
         s.ask("offset_fetch", 9, retry=(88,), groups=[group], require_stable=True, note=note)
     a.leave("a leaves")
     a.commit(t, "after it left")
@@ -494,7 +510,7 @@ def administration(s: Story) -> None:
     names = [s.name("g"), s.name("missing"), ""]
     for v in (5, 6):
         s.ask("describe_groups", v, groups=names)
-    body = {"group_ids": [*names, s.name("g")], "include_authorized_operations": True}
+    body: dict[str, Any] = {"group_ids": [*names, s.name("g")], "include_authorized_operations": True}
     s.ask("consumer_group_describe", 1, **body)
     for types in (["consumer"], ["Classic"], ["share"], ["other"]):
         s.ask("list_groups", 5, types_filter=types, states_filter=[], note=types[0])

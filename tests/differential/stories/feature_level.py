@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.stories.transactional import Producer
 from tests.differential.story import Story, story
 
@@ -41,7 +43,7 @@ def init_while_ongoing(s: Story) -> None:
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
-        body = {"transactional_id": p.tx, "transaction_timeout": 60000}
+        body: dict[str, Any] = {"transactional_id": p.tx, "transaction_timeout": 60000}
         s.ask("init_producer_id", 5, retry=(51,), note="TV2" if new else "TV1", **body)
         p.send(t, 1, new=new, note="the old epoch")
         s.fetch(t)
@@ -58,7 +60,7 @@ def new_requests_at_0(s: Story) -> None:
 
     Kafka then leaves the id pending forever.
     """
-    init = {"transaction_timeout": 60000}
+    init: dict[str, Any] = {"transaction_timeout": 60000}
     t, p = s.topic(), Producer(s, "produce")
     p.send(t, 0, v=12, retry=())
     s.ask("init_producer_id", 4, note="after Produce v12", transactional_id=p.tx, **init)

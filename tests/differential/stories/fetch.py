@@ -73,7 +73,7 @@ def request_limits(s: Story) -> None:
         fill(s, t, 2, partition=partition)
     for limit in (0, 1, 172, 344, 400, 600, 10_000):
         rows = [{"partition": p, "fetch_offset": 0, "partition_max_bytes": 1 << 20} for p in (2, 0, 1)]
-        body = {"topics": [{"topic": t.name, "partitions": rows}]}
+        body: dict[str, Any] = {"topics": [{"topic": t.name, "partitions": rows}]}
         s.put(
             f"fetch v12, MaxBytes {limit}",
             returned(s.quiet("fetch", 12, **(FULL | {"max_bytes": limit}), **body)),
@@ -150,7 +150,8 @@ def odd_parameters(s: Story) -> None:
         ("replica_id", -2),
         ("rack_id", "r1"),
     ):
-        s.fetch(t, **{name: value}, note=f"{name} {value}")
+        field: dict[str, Any] = {name: value}
+        s.fetch(t, **field, note=f"{name} {value}")
 
 
 @story("fetch")

@@ -91,7 +91,7 @@ class Member:
 
     def leave(self, v: int = 3, note: str = "", **changes: Any) -> Body:
         row = {"member_id": self.id, "group_instance_id": self.instance} | changes
-        body = {"group_id": self.group, "member_id": row["member_id"], "members": [row]}
+        body: dict[str, Any] = {"group_id": self.group, "member_id": row["member_id"], "members": [row]}
         return self.s.ask("leave_group", v, on=self.on, note=note, **body)
 
     def commit(self, t: Topic, note: str = "", v: int = 8, offset: int = 5, **changes: Any) -> None:
@@ -777,11 +777,18 @@ def member_checks(s: Story) -> None:
     pid, epoch = s.producer_id(tx)
     a = Member(s, "a", instance="i")
     a.lead()
-    who = {"transactional_id": tx, "producer_id": pid, "producer_epoch": epoch, "group_id": a.group}
+    who: dict[str, Any] = {
+        "transactional_id": tx,
+        "producer_id": pid,
+        "producer_epoch": epoch,
+        "group_id": a.group,
+    }
 
     def commit(note: str, v: int = 5, **changes: Any) -> None:
         row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": ""}
-        body = who | {"generation_id": a.generation, "member_id": a.id, "group_instance_id": "i"} | changes
+        body: dict[str, Any] = (
+            who | {"generation_id": a.generation, "member_id": a.id, "group_instance_id": "i"} | changes
+        )
         body["topics"] = [{"name": t.name, "partitions": [row]}]
         s.ask("txn_offset_commit", v, retry=(51,), note=note, **body)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 from tests.differential.stories.transactional import Producer
 from tests.differential.story import LONG_POLL_MS, Story, Topic, story
@@ -12,7 +13,7 @@ from tests.support.deadlines import Stopwatch
 def listed(s: Story, t: Topic, note: str, timestamp: int = -1) -> None:
     for isolation in (0, 1):
         row = {"partition_index": 0, "timestamp": timestamp}
-        body = {
+        body: dict[str, Any] = {
             "replica_id": -1,
             "isolation_level": isolation,
             "topics": [{"name": t.name, "partitions": [row]}],
@@ -92,7 +93,7 @@ def many_transactions(s: Story) -> None:
 def a_marker_wakes_the_long_poll(s: Story) -> None:
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
-    rows = {
+    rows: dict[str, Any] = {
         "topics": [
             {
                 "topic": t.name,
@@ -100,7 +101,7 @@ def a_marker_wakes_the_long_poll(s: Story) -> None:
             }
         ]
     }
-    wait = {
+    wait: dict[str, Any] = {
         "replica_id": -1,
         "max_wait": LONG_POLL_MS,
         "min_bytes": 1,

@@ -4,6 +4,8 @@ old transaction protocol accepts both; verification refuses the batch; the new p
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.stories.transactional import Producer
 from tests.differential.stories.write_txn_markers import marker
 from tests.differential.story import Story, Topic, story
@@ -17,7 +19,7 @@ def look(s: Story, t: Topic, note: str) -> None:
 def late_marker(s: Story, *, new: bool) -> None:
     t, p = s.topic(), Producer(s, "tx")
     p.start(t, new)
-    coordinated = {"v": 2, "transaction_version": 2} if new else {"v": 1}
+    coordinated: dict[str, Any] = {"v": 2, "transaction_version": 2} if new else {"v": 1}
     epoch = p.epoch + 1 if new else p.epoch
     p.end(True, new)
     p.start(t, new, 0 if new else 1)

@@ -49,7 +49,7 @@ def move(
 ) -> None:
     rows = [{"partition_index": index, "replicas": replicas} for index, replicas in moves.items()]
     name = t if isinstance(t, str) else t.name
-    body = {"topics": [{"name": name, "partitions": rows}], "timeout": 10_000}
+    body: dict[str, Any] = {"topics": [{"name": name, "partitions": rows}], "timeout": 10_000}
     s.ask("alter_partition_reassignments", v, note=note, **body, **more)
 
 

@@ -14,7 +14,11 @@ def listed(
 ) -> None:
     row = {"partition_index": partition, "timestamp": timestamp}
     row |= {k: more.pop(k) for k in ("current_leader_epoch",) if k in more}
-    body = {"replica_id": -1, "topics": [{"name": t.name, "partitions": [row]}], "timeout": 1000} | more
+    body: dict[str, Any] = {
+        "replica_id": -1,
+        "topics": [{"name": t.name, "partitions": [row]}],
+        "timeout": 1000,
+    } | more
     s.ask("list_offsets", v, note=note, **body)
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.stories.transactional import Producer
 from tests.differential.story import Body, Story, Topic, story
 
 LAST = 2**31 - 1
 
 
-def send(s: Story, t: Topic, note: str, pid: int, epoch: int, seq: int, count: int = 1, **more: int) -> Body:
+def send(s: Story, t: Topic, note: str, pid: int, epoch: int, seq: int, count: int = 1, **more: Any) -> Body:
     return s.produce(t, s.batch(count, pid=pid, epoch=epoch, seq=seq), note=note, **more)
 
 

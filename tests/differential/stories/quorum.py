@@ -48,9 +48,9 @@ def description(s: Story) -> None:
 def voters(s: Story) -> None:
     """Requests that change the voters of a static quorum."""
     listener = {"name": "CONTROLLER", "host": "localhost", "port": 9}
-    body = {"voter_id": 7, "voter_directory_id": uuid.UUID(int=7)}
+    body: dict[str, Any] = {"voter_id": 7, "voter_directory_id": uuid.UUID(int=7)}
     for v in (0, 1):
-        more = {"timeout": 1000, "ack_when_committed": True}
+        more: dict[str, Any] = {"timeout": 1000, "ack_when_committed": True}
         s.ask("add_raft_voter", v, cluster_id=None, listeners=[listener], **body, **more)
         s.ask(
             "add_raft_voter",
@@ -61,7 +61,7 @@ def voters(s: Story) -> None:
             **body,
             **more,
         )
-        nothing = body | {"voter_directory_id": None}
+        nothing: dict[str, Any] = body | {"voter_directory_id": None}
         s.ask(
             "add_raft_voter", v, cluster_id=None, listeners=[listener], note="no directory", **nothing, **more
         )

@@ -40,11 +40,15 @@ def acls(s: Story) -> None:
 def tokens(s: Story) -> None:
     for v in (1, 2, 3):
         renewers = [{"principal_type": "User", "principal_name": "a"}]
-        body = {"owner_principal_type": None, "owner_principal_name": None, "renewers": renewers}
+        body: dict[str, Any] = {
+            "owner_principal_type": None,
+            "owner_principal_name": None,
+            "renewers": renewers,
+        }
         s.ask("create_delegation_token", v, max_lifetime=-1, **body)
         s.ask("describe_delegation_token", v, owners=None)
         s.ask("describe_delegation_token", v, owners=[], note="none")
-    owner = {"owner_principal_type": "User", "owner_principal_name": "other", "renewers": []}
+    owner: dict[str, Any] = {"owner_principal_type": "User", "owner_principal_name": "other", "renewers": []}
     s.ask("create_delegation_token", 3, max_lifetime=-1, note="for another", **owner)
     for v in (1, 2):
         s.ask("renew_delegation_token", v, hmac=b"h", renew_period=-1)

@@ -116,7 +116,10 @@ def authorized_operations(s: Story) -> None:
     """Without an authorizer all are allowed: topic 3576, cluster 8096. Not requested: -2147483648."""
     t = s.topic()
     for v in (8, 9, 10, 11, 12):
-        flags = {"include_topic_authorized_operations": True, "include_cluster_authorized_operations": v < 11}
+        flags: dict[str, Any] = {
+            "include_topic_authorized_operations": True,
+            "include_cluster_authorized_operations": v < 11,
+        }
         s.ask("metadata", v, topics=named(t.name), **flags)
 
 
@@ -261,10 +264,11 @@ def several(s: Story) -> None:
 @story("create-topics")
 def validate_only(s: Story) -> None:
     """The broker makes all checks and creates nothing; the response has a topic id all the same."""
-    row = {"name": s.name("x"), "num_partitions": 3, "replication_factor": 1}
+    name = s.name("x")
+    row = {"name": name, "num_partitions": 3, "replication_factor": 1}
     for v in (2, 5, 7):
         s.ask("create_topics", v, topics=[row], validate_only=True)
-    s.ask("metadata", 9, topics=named(row["name"]), allow_auto_topic_creation=False)
+    s.ask("metadata", 9, topics=named(name), allow_auto_topic_creation=False)
 
 
 # -- DeleteTopics --------------------------------------------------------------------------------------------------
@@ -448,7 +452,7 @@ def cluster(s: Story) -> None:
     for v in (0, 1, 2):
         s.ask("describe_cluster", v, include_cluster_authorized_operations=True, note="operations")
     for kind in (0, 1, 2, 3):
-        flags = {"include_cluster_authorized_operations": False, "endpoint_type": kind}
+        flags: dict[str, Any] = {"include_cluster_authorized_operations": False, "endpoint_type": kind}
         s.ask("describe_cluster", 1, note=f"endpoint type {kind}", **flags)
     flags = {"include_cluster_authorized_operations": False, "include_fenced_brokers": True}
     s.ask("describe_cluster", 2, note="fenced ones too", **flags)

@@ -83,7 +83,7 @@ class Producer:
         left = to - self.epoch
         while left > 0:
             step = min(left, 1000)
-            body = {"transactional_id": self.tx, "transaction_timeout": 60000}
+            body: dict[str, Any] = {"transactional_id": self.tx, "transaction_timeout": 60000}
             asked = [self.s.send("init_producer_id", 4, on="exhaust", **body) for _ in range(step)]
             answers = [self.s.receive(pending) for pending in asked]
             self.epoch = answers[-1]["producer_epoch"]

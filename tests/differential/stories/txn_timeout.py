@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.stories.transactional import Producer
 from tests.differential.story import LONG_POLL_MS, Story, Topic, story
 
@@ -22,7 +24,7 @@ def new_protocol(s: Story) -> None:
     p.send(t, 1, note="produce")
     s.ask("end_txn", 5, committed=True, note="commit", **p.who())
     s.ask("end_txn", 5, committed=False, note="abort", **p.who())
-    body = {
+    body: dict[str, Any] = {
         "transactional_id": p.tx,
         "transaction_timeout": 60000,
         "producer_id": p.pid,
@@ -53,7 +55,7 @@ def old_protocol_on_an_old_cluster(s: Story) -> None:
         for commit_it in (True, False):
             s.ask("end_txn", v, committed=commit_it, **p.who())
     p.send(t, 1, False, note="produce")
-    body = {
+    body: dict[str, Any] = {
         "transactional_id": p.tx,
         "transaction_timeout": 60000,
         "producer_id": p.pid,

@@ -3,6 +3,8 @@ version."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.story import Story, assignment, story, subscription
 
 # Versions of Kafka 4.3 (Produce is announced from 0).
@@ -113,7 +115,7 @@ def group_life(s: Story) -> None:
 
 def _life(s: Story, v: int) -> None:
     group = s.name(f"g{v}")
-    join = {
+    join: dict[str, Any] = {
         "group_id": group,
         "session_timeout": 30000,
         "rebalance_timeout": 30000,
@@ -186,8 +188,8 @@ def transaction_old(s: Story) -> None:
     pid, epoch = s.producer_id(tx)
     seq = 0
     for v in range(5):
-        who = {"transactional_id": tx, "producer_id": pid, "producer_epoch": epoch}
-        old = {f"v3_and_below_{k}": value for k, value in who.items()}
+        who: dict[str, Any] = {"transactional_id": tx, "producer_id": pid, "producer_epoch": epoch}
+        old: dict[str, Any] = {f"v3_and_below_{k}": value for k, value in who.items()}
         topics = [{"name": t.name, "partitions": [0]}]
         if v < 4:
             old["v3_and_below_topics"] = topics
@@ -214,7 +216,7 @@ def transaction_new(s: Story) -> None:
         s.ask("add_partitions_to_txn", v, retry=(51,), transactions=[row])
     part = {"partition_index": 0, "committed_offset": 3, "committed_metadata": None}
     offsets = [{"name": t.name, "partitions": [part]}]
-    who = {"transactional_id": tx, "producer_id": pid, "producer_epoch": epoch}
+    who: dict[str, Any] = {"transactional_id": tx, "producer_id": pid, "producer_epoch": epoch}
     s.ask("txn_offset_commit", 5, retry=(51,), group_id=group, topics=offsets, **who)
     s.ask("end_txn", 5, committed=True, **who)
 

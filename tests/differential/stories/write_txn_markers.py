@@ -32,7 +32,7 @@ def epochs(s: Story) -> None:
         s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
         p.epoch += 1
         p.start(t)
-        more = {"v": v, "transaction_version": tv} if v == 2 else {"v": v}
+        more: dict[str, Any] = {"v": v, "transaction_version": tv} if v == 2 else {"v": v}
         kind = f"v{v} TV{tv}"
         marker(s, t, f"{kind}, open, lower", p.pid, p.epoch - 1, **more)
         marker(s, t, f"{kind}, open, equal", p.pid, p.epoch, **more)

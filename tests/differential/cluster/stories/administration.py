@@ -163,7 +163,7 @@ def unregistered(s: ClusterStory) -> Iterator[None]:
 
 
 def all_brokers(s: ClusterStory, at: int) -> list[Body]:
-    return s.look(at, "describe_cluster", 2, include_fenced_brokers=True)["brokers"]  # type: ignore[no-any-return]
+    return s.look(at, "describe_cluster", 2, include_fenced_brokers=True)["brokers"]
 
 
 @story("administration", "killed")

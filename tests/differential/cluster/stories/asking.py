@@ -12,7 +12,7 @@ def list_offsets(
     s: ClusterStory, t: Topic, at: int, v: int = 10, timestamp: int = -1, epoch: int = -1, **more: Any
 ) -> None:
     row = {"partition_index": more.pop("partition", 0), "timestamp": timestamp, "current_leader_epoch": epoch}
-    body = {"replica_id": -1, "topics": [{"name": t.name, "partitions": [row]}]}
+    body: dict[str, Any] = {"replica_id": -1, "topics": [{"name": t.name, "partitions": [row]}]}
     s.ask("list_offsets", v, at=at, **(body | more))
 
 
@@ -21,12 +21,8 @@ def epoch_end(
 ) -> None:
     """OffsetForLeaderEpoch: the end offset of a leader epoch."""
     row = {"partition": more.pop("partition", 0), "current_leader_epoch": current, "leader_epoch": epoch}
-    s.ask(
-        "offset_for_leader_epoch",
-        v,
-        at=at,
-        **({"replica_id": -1, "topics": [{"topic": t.name, "partitions": [row]}]} | more),
-    )
+    body: dict[str, Any] = {"replica_id": -1, "topics": [{"topic": t.name, "partitions": [row]}]}
+    s.ask("offset_for_leader_epoch", v, at=at, **(body | more))
 
 
 def metadata(s: ClusterStory, t: Topic, at: int, v: int = 12, **more: Any) -> Body:

@@ -25,7 +25,7 @@ class Member:
 
     def join(self, at: int, v: int = 5, **more: Any) -> Body:
         protocols = [{"name": "range", "metadata": subscription([self.t.name])}]
-        body = {
+        body: dict[str, Any] = {
             "session_timeout": 60_000,
             "rebalance_timeout": 60_000,
             "protocol_type": "consumer",
@@ -50,7 +50,7 @@ class Member:
 
     def commit(self, offset: int, at: int, v: int = 8, **more: Any) -> Body:
         rows = [{"partition_index": 0, "committed_offset": offset, "committed_metadata": ""}]
-        body = {
+        body: dict[str, Any] = {
             "group_id": self.group,
             "generation_id_or_member_epoch": self.generation,
             "member_id": self.member_id,
@@ -194,7 +194,7 @@ def a_consumer_groups_coordinator_dies(s: ClusterStory) -> Iterator[None]:
 
 
 def described(s: ClusterStory, group: str, at: int) -> Body:
-    return s.look(at, "consumer_group_describe", 1, group_ids=[group])["groups"][0]  # type: ignore[no-any-return]
+    return s.look(at, "consumer_group_describe", 1, group_ids=[group])["groups"][0]
 
 
 def is_reconciled(s: ClusterStory, group: str, member_id: str, at: int) -> bool:

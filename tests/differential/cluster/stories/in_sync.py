@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.differential.cluster.stories.asking import delete_records, describe, list_offsets, metadata
 from tests.differential.cluster.story import ClusterStory, story
+from tests.differential.story import Topic
 
 NO_RECORDS_WAIT_MS = 200
 
@@ -40,7 +41,7 @@ def shrinks_and_grows(s: ClusterStory) -> Iterator[None]:
     s.fetch(t, 0, v=11, at=3, note="at the follower")
 
 
-def body(s: ClusterStory, t: object, **fields: Any) -> dict[str, object]:
+def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
     rows = [{"index": 0, "records": s.batch(1, **fields)}]
     return {"transactional_id": None, "topic_data": [{"name": t.name, "partition_data": rows}]}
 
@@ -104,7 +105,7 @@ def the_setting_counts(s: ClusterStory) -> Iterator[None]:
     s.produce(many, s.batch(1), at=1, note="three of two")
 
 
-def set_config(s: ClusterStory, t: object, name: str, value: str | None) -> None:
+def set_config(s: ClusterStory, t: Topic, name: str, value: str | None) -> None:
     row = {"name": name, "config_operation": 0 if value is not None else 1, "value": value}
     resource = {"resource_type": 2, "resource_name": t.name, "configs": [row]}
     s.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)

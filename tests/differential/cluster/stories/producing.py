@@ -79,7 +79,7 @@ class Producer:
                 "committed_leader_epoch": -1,
             }
         ]
-        body = {
+        body: dict[str, Any] = {
             "group_id": group,
             "generation_id": -1,
             "member_id": "",

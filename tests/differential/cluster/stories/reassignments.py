@@ -23,14 +23,14 @@ def move(
 ) -> bool:
     """Request a reassignment. Whether it was accepted."""
     rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
-    body = {"topics": [{"name": t.name, "partitions": rows}], "timeout": 30_000}
+    body: dict[str, Any] = {"topics": [{"name": t.name, "partitions": rows}], "timeout": 30_000}
     answer = s.ask("alter_partition_reassignments", v, note=note or f"to {replicas}", **body, **more)
     return not any(raw.error_codes(answer))
 
 
 def moving(s: ClusterStory, t: Topic, note: str = "") -> None:
     """Reassignments in progress, as ListPartitionReassignments, Metadata and DescribeTopicPartitions return them."""
-    body = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
+    body: dict[str, Any] = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
     for topic in s.look(3, "list_partition_reassignments", 0, **body)["topics"]:
         # The controller learns of it before the other nodes.
         await_replicas(s, t, topic["partitions"][0]["replicas"])
@@ -136,7 +136,10 @@ def more_partitions(
 ) -> None:
     count = len(s.partitions(t, 3)) + len(replicas)
     rows = [{"broker_ids": list(each)} for each in replicas]
-    body = {"topics": [{"name": t.name, "count": count, "assignments": rows}], "timeout": 30_000}
+    body: dict[str, Any] = {
+        "topics": [{"name": t.name, "count": count, "assignments": rows}],
+        "timeout": 30_000,
+    }
     answer = s.ask("create_partitions", 3, validate_only=False, note=note, **body, **more)
     if not any(raw.error_codes(answer)):
         s.until(

@@ -8,6 +8,7 @@ from typing import Any
 from tests.differential.cluster.stories.asking import describe_producers
 from tests.differential.cluster.stories.producing import Producer, read
 from tests.differential.cluster.story import ClusterStory, story
+from tests.differential.story import Topic
 
 FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
@@ -202,7 +203,7 @@ def a_coordinator_dies_after_the_decision(s: ClusterStory) -> Iterator[None]:
     yield
 
 
-def markers(s: ClusterStory, t: object, at: int, partition: int) -> list[str]:
+def markers(s: ClusterStory, t: Topic, at: int, partition: int) -> list[str]:
     """The markers in a log, sorted by producer, as their order is random."""
     body = {"max_bytes": 1 << 20, "max_wait": 0, "min_bytes": 0, "replica_id": -1, "session_epoch": -1}
     row = {"partition": partition, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
@@ -243,7 +244,7 @@ def offsets_move(s: ClusterStory) -> Iterator[None]:
     fetch_offsets(s, group, t, 1)
 
 
-def fetch_offsets(s: ClusterStory, group: str, t: object, at: int) -> None:
+def fetch_offsets(s: ClusterStory, group: str, t: Topic, at: int) -> None:
     for stable in (False, True):
         rows = [
             {

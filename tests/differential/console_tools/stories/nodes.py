@@ -4,6 +4,7 @@ other tools about nodes that are down."""
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.differential.console_tools.nodes import NodesStory
 from tests.differential.console_tools.normal import Shown
@@ -240,7 +241,7 @@ def of_several_coordinators(s: NodesStory) -> None:
     orders = s.cluster.topic([[1, 2, 3]])
     for by in ((2, 3, 1), (3, 1, 2)):
         name = s.cluster.coordinated(by, f"by-{by[0]}-")
-        body = {"transactional_id": name, "transaction_timeout": 60_000}
+        body: dict[str, Any] = {"transactional_id": name, "transaction_timeout": 60_000}
         found = s.cluster.quiet("init_producer_id", 4, at=by[0], **body)
         data = s.batch(1, pid=found["producer_id"], epoch=found["producer_epoch"], seq=0, txn=True)
         s.cluster.quiet("produce", 12, at=1, **of_one_batch(orders.name, data, name))

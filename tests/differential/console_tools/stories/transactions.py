@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tests.differential.console_tools.normal import Shown
 from tests.differential.console_tools.story import ToolStory, of_one_batch, story
 
@@ -76,7 +78,11 @@ def hanging(s: ToolStory) -> None:
     orders = s.orders()
     transactional_id = s.name("late")
     producer_id, epoch = s.producer_id(transactional_id, version=4)
-    begun = {"transactional_id": transactional_id, "producer_id": producer_id, "producer_epoch": epoch}
+    begun: dict[str, Any] = {
+        "transactional_id": transactional_id,
+        "producer_id": producer_id,
+        "producer_epoch": epoch,
+    }
     s.quiet(
         "add_partitions_to_txn",
         3,
