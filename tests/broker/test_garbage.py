@@ -11,6 +11,7 @@ import socket
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from typing import Any, cast
 
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
@@ -72,7 +73,7 @@ def _described(thing: object) -> str | None:
 
 def test_what_is_in_a_cycle_is_found():
     class Ring:
-        pass
+        self: Any
 
     Ring.__module__ = "broker.test"
     with garbage() as found:
@@ -87,7 +88,7 @@ def test_what_is_in_a_cycle_is_found():
 def test_nothing_waits_for_the_collector(tmp_path, part):
     with (
         InProcess(tmp_path, settings=SETTINGS | LATER) as broker,
-        closing(Load(OfBroker(broker))) as load,
+        closing(Load(cast(Any, OfBroker(broker)))) as load,
     ):
         # Objects that are created once, on first use.
         some_steps(load, part, broker)

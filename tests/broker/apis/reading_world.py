@@ -48,7 +48,7 @@ class World:
                 node_id, 1, uuid.UUID(int=node_id), (endpoint,), rack=f"r{node_id}", fenced=False
             )
         ids = count(1000)
-        self.node = SimpleNamespace(
+        self.node: Any = SimpleNamespace(
             node_id=NODE_ID,
             clock=self.clock,
             config=SimpleNamespace(fetch_max_bytes=57_671_680, fetch_gives_way=False),
@@ -153,7 +153,7 @@ class World:
         return sum(len(partition.delayed.watchers) for partition in self.partitions.values())
 
 
-def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: int) -> FetchPartition:
+def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: Any) -> FetchPartition:
     return FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=max_bytes, **more)
 
 
@@ -174,3 +174,14 @@ def partitions_of(response: Any) -> dict[tuple[str, int], PartitionData]:
         for topic in response.responses
         for partition in topic.partitions
     }
+
+
+def bytes_of(partition: PartitionData) -> bytes:
+    """The records of a partition in a response, which are not null."""
+    records: Any = partition.records
+    assert records is not None
+    return bytes(records)
+
+
+def size_of(partition: PartitionData) -> int:
+    return len(bytes_of(partition))

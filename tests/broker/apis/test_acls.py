@@ -38,7 +38,7 @@ def creation(name: str = "orders", **changes: Any) -> AclCreation:
     return AclCreation(**{**fields, **changes})
 
 
-EVERYTHING = {
+EVERYTHING: dict[str, Any] = {
     "resource_type_filter": ANY,
     "resource_name_filter": None,
     "pattern_type_filter": ANY,
@@ -58,16 +58,17 @@ async def ask(
     has_authorizer: bool = True,
 ) -> Any:
     """Encode the request, handle it, and return the response as a client of the version decodes it."""
-    key, handler = {
+    handlers: dict[type, tuple[int, Any]] = {
         CreateAclsRequest: (30, create_acls),
         DeleteAclsRequest: (31, delete_acls),
         DescribeAclsRequest: (29, describe_acls),
-    }[type(request)]
+    }
+    key, handler = handlers[type(request)]
     context = context_of(cluster, version, denied=denied)
     if not has_authorizer:
         context.node.authorizer = None
     wire = b"".join(map(bytes, client_codec(key, version).encode(request)))
-    response: Any = handler(request_codec(key, version).decode(wire, 0), context)  # type: ignore[operator]
+    response: Any = handler(request_codec(key, version).decode(wire, 0), context)
     if inspect.isawaitable(response):
         response = await response
     encoded = b"".join(map(bytes, request_codec(key, version).encode(response)))
@@ -167,7 +168,7 @@ async def test_invalid_acls_fail_alone_and_the_rest_is_created(cluster: ClusterM
     ],
 )
 async def test_a_value_that_is_valid_only_in_filters_fails_the_whole_request(
-    cluster: ClusterMetadata, wrong: dict[str, int]
+    cluster: ClusterMetadata, wrong: dict[str, Any]
 ) -> None:
     failed = (ErrorCode.unknown_server_error, None)
     assert await create(cluster, creation(), creation(**wrong)) == [failed, failed]
@@ -180,9 +181,9 @@ FIELDS = ("resource_type", "resource_pattern_type", "operation", "permission_typ
 @pytest.mark.parametrize("field", FIELDS)
 async def test_the_code_unknown_ends_the_connection(cluster: ClusterMetadata, field: str) -> None:
     with pytest.raises(CloseConnection):
-        await create(cluster, creation(), creation(**{field: 0}), has_authorizer=False)
+        await create(cluster, creation(), creation(**dict[str, Any]({field: 0})), has_authorizer=False)
     of_filters = {"resource_type": "resource_type_filter", "resource_pattern_type": "pattern_type_filter"}
-    wrong = {**EVERYTHING, of_filters.get(field, field): 0}
+    wrong: dict[str, Any] = {**EVERYTHING, of_filters.get(field, field): 0}
     for request in (DescribeAclsRequest(**wrong), DeleteAclsRequest(filters=[DeleteAclsFilter(**wrong)])):
         with pytest.raises(CloseConnection):
             await ask(cluster, request)

@@ -27,7 +27,7 @@ from tests.broker.metadata.world import LISTENER, NOW_MS, context_of, open_clust
 
 ALICE, BOB = "User:alice", "User:bob"
 DAY_MS = 86_400_000
-OF_BOB = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+OF_BOB: dict[str, Any] = {"owner_principal_type": "User", "owner_principal_name": "bob"}
 HANDLERS = {
     "create": (38, create_delegation_token),
     "renew": (39, renew_delegation_token),
@@ -55,7 +55,8 @@ async def ask(
     **fields: Any,
 ) -> Any:
     """Encode the request, handle it, and return the response as a client of the version decodes it."""
-    key, handler = HANDLERS[what]
+    key, handle = HANDLERS[what]
+    handler: Any = handle
     context = context_of(cluster, version, denied=denied)
     context.listener = replace(LISTENER, security_protocol=protocol)
     context.principal, context.client = principal, ClientInformation(by_token=by_token)
@@ -184,10 +185,10 @@ async def test_a_token_for_another_owner_needs_permission(cluster):
 
 
 async def test_an_owner_without_a_name_is_the_client_and_one_without_a_type_an_error(cluster):
-    unnamed = {"owner_principal_type": "Group", "owner_principal_name": ""}
+    unnamed: dict[str, Any] = {"owner_principal_type": "Group", "owner_principal_name": ""}
     created = await ask(cluster, "create", 3, **unnamed)
     assert (created.error_code, created.principal_type, created.principal_name) == (0, "User", "alice")
-    untyped = {"owner_principal_type": None, "owner_principal_name": "bob"}
+    untyped: dict[str, Any] = {"owner_principal_type": None, "owner_principal_name": "bob"}
     refused = await ask(cluster, "create", 3, **untyped)
     assert (refused.error_code, refused.principal_name) == (ErrorCode.unknown_server_error, "ANONYMOUS")
     assert refused.token_requester_principal_name == "ANONYMOUS"

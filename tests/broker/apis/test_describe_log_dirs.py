@@ -24,7 +24,11 @@ def world(tmp_path: Path):
 
 
 async def sizes(world: World, topics: dict[str, list[int]] | None) -> dict[tuple[str, int], int]:
-    rows = topics and [DescribableLogDirTopic(topic=name, partitions=some) for name, some in topics.items()]
+    rows = (
+        [DescribableLogDirTopic(topic=name, partitions=some) for name, some in topics.items()]
+        if topics is not None
+        else None
+    )
     answer = await describe_log_dirs(DescribeLogDirsRequest(topics=rows), world.context(5))
     (result,) = answer.results
     assert (answer.error_code, result.error_code) == (ErrorCode.none, ErrorCode.none)

@@ -53,7 +53,12 @@ def begin(world: World, at_ms: int | None = None) -> tuple[int, int]:
     """Begin a transaction and write two batches to the first partition, behind a record of another producer."""
     world.produce(*T0, b"before")
     producer_id, epoch = world.init()
-    who = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch, "timestamp_ms": at_ms}
+    who: dict[str, Any] = {
+        "transactional_id": "tx",
+        "producer_id": producer_id,
+        "epoch": epoch,
+        "timestamp_ms": at_ms,
+    }
     world.produce(*T0, b"a", b"b", sequence=0, **who)
     world.produce(*T0, b"c", sequence=2, **who)
     return producer_id, epoch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from broker.apis.describe_topic_partitions import describe_topic_partitions
 from broker.metadata import NewTopic
 from protocol.codec import client_codec, request_codec
@@ -84,7 +86,7 @@ async def test_a_page_has_at_least_one_partition_and_at_most_the_limit(cluster):
 
 async def test_cursors(cluster):
     await cluster.replication_control.create_topics([NewTopic("a", 3), NewTopic("c")])
-    refused = ([("a", ErrorCode.invalid_request, [])], None)
+    refused: tuple[Any, ...] = ([("a", ErrorCode.invalid_request, [])], None)
     assert page(ask(cluster, "a", cursor=("zz", 1))) == refused
     assert page(ask(cluster, "a", cursor=("a", -1))) == refused
     assert page(ask(cluster, "a", cursor=("a", 9))) == ([("a", 0, [])], None)

@@ -23,7 +23,16 @@ from protocol.messages.fetch import (
     PartitionData,
     ReplicaState,
 )
-from tests.broker.apis.reading_world import NODE_ID, OTHER_NODE_ID, World, asked, partitions_of, request
+from tests.broker.apis.reading_world import (
+    NODE_ID,
+    OTHER_NODE_ID,
+    World,
+    asked,
+    bytes_of,
+    partitions_of,
+    request,
+    size_of,
+)
 from tests.support.coroutines import served
 
 fetch = served(fetch_handler)
@@ -64,7 +73,7 @@ def test_a_later_partition_whose_first_batch_does_not_fit_is_empty(world):
     topic = world.add_topic("t", 3)
     sizes = [len(world.produce(index=index, size=1000)) for index in range(3)]
     response = read(world, (topic, [asked(0), asked(1), asked(2)]), max_bytes=sizes[0] + sizes[1] + 5)
-    assert [len(each.records) for each in partitions_of(response).values()] == [sizes[0], sizes[1], 0]
+    assert [size_of(each) for each in partitions_of(response).values()] == [sizes[0], sizes[1], 0]
 
 
 def test_an_empty_partition_does_not_use_up_the_whole_first_batch(world):
@@ -89,10 +98,10 @@ def test_unsent_bytes_of_slow_clients_limit_other_responses(world, monkeypatch):
     monkeypatch.setattr(UNSENT, "limit_bytes", 10_000)
     monkeypatch.setattr(UNSENT, "bytes", 10_000 - sizes[0] - sizes[1])
     response = read(world, (topic, [asked(0), asked(1), asked(2)]))
-    assert [len(each.records) for each in partitions_of(response).values()] == [sizes[0], sizes[1], 0]
+    assert [size_of(each) for each in partitions_of(response).values()] == [sizes[0], sizes[1], 0]
     monkeypatch.setattr(UNSENT, "bytes", 1_000_000)
     response = read(world, (topic, [asked(0), asked(1), asked(2)]))
-    assert [len(each.records) for each in partitions_of(response).values()] == [sizes[0], 0, 0]
+    assert [size_of(each) for each in partitions_of(response).values()] == [sizes[0], 0, 0]
 
 
 def test_a_negative_limit_fails_the_partition_that_it_is_applied_to(world):
@@ -101,14 +110,14 @@ def test_a_negative_limit_fails_the_partition_that_it_is_applied_to(world):
     world.produce(index=1)
     failed, read_whole = partitions_of(read(world, (topic, [asked(0), asked(1)]), max_bytes=-5)).values()
     assert (failed.error_code, failed.high_watermark) == (ErrorCode.unknown_server_error, -1)
-    assert len(read_whole.records) == len(batch)
+    assert size_of(read_whole) == len(batch)
 
 
 def test_a_fetch_inside_a_batch_gets_the_batch_from_its_start(world):
     world.add_topic("t")
     world.produce()
     world.produce(records=5)
-    found = list(batches(read_one(world, offset=3).records))
+    found = list(batches(bytes_of(read_one(world, offset=3))))
     assert [batch.base_offset for batch in found] == [1]
 
 
@@ -167,7 +176,7 @@ def test_read_uncommitted_sees_open_transactions_and_both_offsets(world):
     world.add_topic("t")
     world.produce_in_transaction(7)
     answer = read_one(world)
-    assert [batch.producer_id for batch in batches(answer.records)] == [7]
+    assert [batch.producer_id for batch in batches(bytes_of(answer))] == [7]
     assert (answer.high_watermark, answer.last_stable_offset) == (1, 0)
     assert answer.aborted_transactions is None, "null for read_uncommitted, even after an abort"
 
@@ -178,7 +187,7 @@ def test_read_committed_ends_at_the_first_open_transaction(world):
     world.produce_in_transaction(7)
     world.produce()
     answer = read_one(world, isolation=READ_COMMITTED)
-    assert [batch.base_offset for batch in batches(answer.records)] == [0]
+    assert [batch.base_offset for batch in batches(bytes_of(answer))] == [0]
     assert answer.aborted_transactions == []
 
 
@@ -190,7 +199,7 @@ def test_aborted_records_are_sent_and_listed_in_the_order_of_their_markers(world
     world.end(8, committed=False)
     world.end(7, committed=False)
     answer = read_one(world, isolation=READ_COMMITTED)
-    assert len(list(batches(answer.records))) == 5, (
+    assert len(list(batches(bytes_of(answer)))) == 5, (
         "the client filters aborted batches and needs their markers"
     )
     assert answer.aborted_transactions == [
@@ -468,7 +477,7 @@ def test_every_version_goes_over_the_wire(world, version):
     assert isinstance(entry, FetchableTopicResponse)
     assert (entry.topic, entry.topic_id) == (("t", None) if version < 13 else ("", topic.topic_id))
     (partition,) = entry.partitions
-    assert bytes(partition.records) == batch
+    assert bytes_of(partition) == batch
     assert (partition.high_watermark, partition.last_stable_offset) == (1, 1)
     assert partition.log_start_offset == (0 if version >= 5 else -1)
     assert bool(heard.session_id) is (version >= 7)

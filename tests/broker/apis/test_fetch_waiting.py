@@ -12,7 +12,7 @@ from broker.metadata.values import Topic
 from broker.requests.api import CloseConnection
 from protocol.errors import ErrorCode
 from protocol.messages.fetch import FetchResponse
-from tests.broker.apis.reading_world import World, asked, partitions_of, request
+from tests.broker.apis.reading_world import World, asked, partitions_of, request, size_of
 from tests.support.coroutines import served
 
 fetch = served(fetch_handler)
@@ -83,7 +83,7 @@ async def test_bytes_of_all_partitions_count(world):
     waiting = park(world, (topic, [asked(0), asked(1)]), min_bytes=2 * size)
     world.produce(index=1)
     await turn()
-    assert [len(each.records) for each in partitions_of(waiting.result()).values()] == [size, size]
+    assert [size_of(each) for each in partitions_of(waiting.result()).values()] == [size, size]
 
 
 async def test_bytes_beyond_a_partitions_own_limit_do_not_count(world):
@@ -94,7 +94,7 @@ async def test_bytes_beyond_a_partitions_own_limit_do_not_count(world):
     await turn()
     assert not waiting.done()
     world.clock.advance(WAIT_MS)
-    assert len(partitions_of(waiting.result())["t", 0].records) == size
+    assert size_of(partitions_of(waiting.result())["t", 0]) == size
 
 
 async def test_min_bytes_above_max_bytes_is_capped(world):

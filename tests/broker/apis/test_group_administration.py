@@ -2,6 +2,7 @@
 
 import asyncio
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -25,7 +26,7 @@ async def world() -> World:
     await world.member(group="left", protocol_type="connect")
     world.clock.advance(9_000)
     world.heartbeat("client-u2", group="stable")
-    for member in world.groups.find("stable").members:
+    for member in world.classic_group("stable").members:
         world.heartbeat(member.member_id, group="stable")
     world.clock.advance(1_000)
     return world
@@ -168,7 +169,7 @@ class Compared(str):
 async def test_many_groups_cost_no_more_each_than_a_few(world: World):
     """DeleteGroups takes linear time: searching each of 50,000 names among all others blocked clients for a minute."""
     names = [Compared(f"unknown-{number}") for number in range(500)]
-    context = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
+    context: Any = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
     answer = await delete_groups(DeleteGroupsRequest(groups_names=names), context)
     assert {result.error_code for result in answer.results} == {E.group_id_not_found}
     assert Compared.times < 10 * len(names)

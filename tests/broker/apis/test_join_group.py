@@ -64,7 +64,7 @@ async def test_session_timeouts_up_to_the_bounds(world: World, session_timeout_m
 
 async def test_in_v0_the_session_timeout_is_the_rebalance_timeout(world: World):
     answer = await enter(world, 0, session_timeout_ms=7_000)
-    assert world.groups.find("g").members[answer.member_id].rebalance_timeout_ms == 7_000
+    assert world.classic_group("g").members[answer.member_id].rebalance_timeout_ms == 7_000
 
 
 @pytest.mark.parametrize("version", range(5, 10))

@@ -27,7 +27,7 @@ def outcome(answer, version: int) -> tuple[int, int | None]:
 async def test_a_member_leaves(world: World, version: int):
     member = await world.member()
     assert outcome(leave(world, version, member), version) == (E.none, E.none if version >= 3 else None)
-    assert world.groups.find("g").state == "Empty"
+    assert world.classic_group("g").state == "Empty"
 
 
 @pytest.mark.parametrize("version", range(6))

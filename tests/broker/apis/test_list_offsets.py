@@ -19,7 +19,8 @@ from protocol.messages.list_offsets import (
     ListOffsetsTopic,
 )
 from storage.steps import run
-from tests.broker.apis.reading_world import NOW_MS, World
+from tests.broker.apis.reading_world import World
+from tests.support.clock import NOW_MS
 from tests.support.coroutines import served
 
 list_offsets = served(list_offsets_handler)

@@ -151,7 +151,7 @@ async def test_topics_by_id(cluster):
     unknown, known = uuid4(), cluster.topic("a").topic_id
     request = by_id(known, unknown, known)
     # If any topic is requested by id, topics requested by name are ignored.
-    request.topics.append(MetadataRequestTopic(name="b"))
+    request.topics = [*(request.topics or ()), MetadataRequestTopic(name="b")]
     response = metadata(request, context_of(cluster, 12))
     assert summary(response) == [(None, ErrorCode.unknown_topic_id, 0), ("a", 0, 1)]
     assert [one.topic_id for one in response.topics] == [unknown, known]

@@ -1,6 +1,7 @@
 """OffsetCommit in every version."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -124,12 +125,14 @@ async def test_clients_without_permission(world: World, version: int):
 @pytest.mark.parametrize("version", range(2, 5))
 async def test_a_retention_of_its_own(world: World, version: int):
     world.commit(5, version=version, retention_time_ms=1_000)
-    (found,) = world.groups.memory()[0]["committed"]["g"].values()
+    memory: Any = world.groups.memory()[0]
+    (found,) = memory["committed"]["g"].values()
     assert found.expire_timestamp_ms == world.clock.now + 1_000
 
 
 async def test_leader_epochs_since_v6(world: World):
     row = Row(partition_index=0, committed_offset=5, committed_leader_epoch=7)
     world.ask("offset_commit", 6, group_id="g", topics=[Rows(name="t", partitions=[row])])
-    (found,) = world.groups.memory()[0]["committed"]["g"].values()
+    memory: Any = world.groups.memory()[0]
+    (found,) = memory["committed"]["g"].values()
     assert found.leader_epoch == 7

@@ -1,6 +1,7 @@
 """OffsetFetch in every version."""
 
 import uuid
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,10 @@ async def world() -> World:
 def fetch(world: World, version: int, *partitions: int, group: str = "g", everything: bool = False, **more):
     """Send OffsetFetch and return (error of the group, {(topic, partition): (offset, leader epoch, metadata, error)})."""
     if version in OLD:
-        topics = None if everything else [OldTopic(name="t", partition_indexes=partitions)]
-        answer = world.ask("offset_fetch", version, group_id=group, topics=topics, **more)
+        old_topics = None if everything else [OldTopic(name="t", partition_indexes=partitions)]
+        answer = world.ask("offset_fetch", version, group_id=group, topics=old_topics, **more)
     else:
-        named = {"topic_id": world.topic.topic_id} if version >= 10 else {"name": "t"}
+        named: dict[str, Any] = {"topic_id": world.topic.topic_id} if version >= 10 else {"name": "t"}
         topics = None if everything else [AskedTopic(**named, partition_indexes=partitions)]
         groups = [Group(group_id=group, topics=topics)]
         (answer,) = world.ask("offset_fetch", version, groups=groups, **more).groups

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -114,7 +115,7 @@ def test_the_oldest_of_too_many_clients_is_forgotten(node: Node, monkeypatch: py
 
 
 @pytest.fixture
-def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, object]]]:
+def lines(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[MutableMapping[str, Any]]]:
     with structlog.testing.capture_logs() as captured:
         monkeypatch.setattr("broker.client_metrics.exporting.log", structlog.get_logger())
         monkeypatch.setattr("broker.client_metrics.manager.log", structlog.get_logger())

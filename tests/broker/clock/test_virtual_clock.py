@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import given, settings
@@ -150,7 +150,7 @@ async def test_timers_that_a_timer_sets_fire_on_the_way(bench):
 
 
 async def test_one_of_the_same_instant_can_still_be_cancelled(bench):
-    second = []
+    second: list[Any] = []
     bench.clock.call_later_ms(10, lambda: second[0].cancel(), TRANSACTIONS)
     second.append(bench.set("b", 10))
     bench.set("c", 10)

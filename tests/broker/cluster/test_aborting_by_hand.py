@@ -67,7 +67,7 @@ class Cluster:
         answer = ask(
             "produce", 12, transactional_id=transactional_id, acks=-1, timeout=10_000, topic_data=[row]
         )
-        return answer["responses"][0]["partition_responses"][0]["error_code"]  # type: ignore[no-any-return]
+        return answer["responses"][0]["partition_responses"][0]["error_code"]
 
     def commit(self, node: int, transactional_id: str, who: tuple[int, int]) -> tuple[int, int]:
         answer = self.at(node)(
@@ -95,7 +95,7 @@ class Cluster:
             "topics": [{"name": TOPIC, "partition_indexes": [0]}],
         }
         answer = self.at(self.leader())("write_txn_markers", 1, markers=[marker])
-        return answer["markers"][0]["topics"][0]["partitions"][0]["error_code"]  # type: ignore[no-any-return]
+        return answer["markers"][0]["topics"][0]["partitions"][0]["error_code"]
 
 
 @pytest.fixture

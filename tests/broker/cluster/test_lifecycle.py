@@ -65,7 +65,8 @@ class Pair:
 
     def ran(self, act: str, answer: Answer) -> None:
         """Update ``contents`` after an act. Called in the order in which the calls ran."""
-        after: list[list[bytes]] = {"reset": [[]], "restore": [[OLD]]}.get(act, self.contents)
+        contents: dict[str, list[list[bytes]]] = {"reset": [[]], "restore": [[OLD]]}
+        after = contents.get(act, self.contents)
         self.contents = [*self.contents, *after] if answer.refusal == ENDING else after
 
 

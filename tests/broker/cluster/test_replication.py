@@ -21,6 +21,7 @@ from broker.metadata.values import NO_LEADER
 from broker.net.calls import Call
 from protocol.errors import ErrorCode
 from tests.broker.cluster.test_cluster import bootstrap, running
+from tests.support.clients import value_of
 from tests.support.content import Asked
 from tests.support.turns import until
 
@@ -195,7 +196,7 @@ def _consume(settings: dict[str, object], count: int) -> list[bytes]:
     while len(values) < count:
         message = consumer.poll(1.0)
         if message is not None and message.error() is None:
-            values.append(message.value())
+            values.append(value_of(message))
     consumer.close()
     return values
 
@@ -241,7 +242,10 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
             await until(lambda: state(cluster).isr == (second,))
             cluster.kill_node(second)
         await until(lambda: state(cluster).leader == NO_LEADER)
-        replica = cluster.running(third).replicas.get("orders", 0)
+        node = cluster.running(third)
+        assert node is not None
+        replica = node.replicas.get("orders", 0)
+        assert replica is not None
         assert replica.unflushed
         await cluster.clock.advance(60_000, {Domain.RETENTION})
         assert not replica.unflushed, "the background fsync has run"

@@ -35,7 +35,8 @@ def seed(tmp_path: Path) -> str:
 
 def outcomes(broker: InProcess, topic: str, partition: int) -> list[tuple[str, str]]:
     with Cluster(broker.bootstrap) as cluster:
-        reader, found = Reader(cluster, topic, partition, READ_UNCOMMITTED), []
+        reader = Reader(cluster, topic, partition, READ_UNCOMMITTED)
+        found: list[tuple[str, str]] = []
         while not reader.at_end:
             found += [
                 ((each.record.value or b"").decode(), each.outcome)

@@ -31,7 +31,7 @@ def preset_of(
 
 def refused(*users: str, tls: bool = False, **given: Any) -> str:
     with pytest.raises(ConfigError) as error:
-        preset_of(*users, tls=tls, **given)  # type: ignore[arg-type]
+        preset_of(*users, tls=tls, **given)
     assert "hunter" not in str(error.value)
     return str(error.value)
 

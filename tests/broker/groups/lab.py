@@ -80,6 +80,9 @@ class Lab:
             for answer in waiting:
                 self._answer(answer.token, answer.response)
 
+    def state(self) -> ClassicGroupState:
+        return self.group.state
+
     def advance(self, by_ms: int) -> None:
         """Advance the clock and fire the timers that fall due, in their order."""
         end_ms = self.now_ms + by_ms

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from broker.groups import classic, timeouts
-from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Assigned, Emptied, Replaced
+from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Assigned, Emptied, Replaced, Timer
 from broker.groups.group import LEGAL_ORIGINS, ClassicGroup, ClassicGroupState
 from protocol.errors import ErrorCode as E
 from protocol.messages.leave_group import MemberIdentity
@@ -355,11 +355,11 @@ def test_changed_metadata_causes_no_rebalance_but_another_protocol_does():
     lab, *_ = static_pair()
     other = (("range", b"other"), ("roundrobin", b"rr"))
     assert lab.error(lab.join(group_instance_id="if", api_version=9, protocols=other)) == E.none
-    assert lab.group.state is ClassicGroupState.STABLE
+    assert lab.state() is ClassicGroupState.STABLE
     only_other = (("roundrobin", b"rr"),)
     token = lab.join(group_instance_id="if", api_version=9, protocols=only_other)
     assert lab.waits(token)
-    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert lab.state() is ClassicGroupState.PREPARING_REBALANCE
 
 
 @pytest.mark.parametrize(("instance", "error"), [("if", E.fenced_instance_id), (None, E.unknown_member_id)])
@@ -529,7 +529,7 @@ def test_a_removed_group_leaves_no_timer_and_no_waiting_request(state: str):
 
 
 @pytest.mark.parametrize("timer", [JOIN_TIMER, SYNC_TIMER])
-def test_a_timer_that_comes_too_late_does_nothing(timer: object):
+def test_a_timer_that_comes_too_late_does_nothing(timer: Timer):
     lab = Lab()
     lab.stable()
     assert timeouts.expired(lab.group, timer, lab.now_ms) == []
@@ -562,7 +562,7 @@ def test_a_loaded_group_is_stable_and_its_members_have_a_whole_session():
     assert [again.session(member_id) for member_id in ids] == [SESSION_MS] * 2
     assert again.heartbeat(ids[1], 1) == E.none
     assert again.synced(again.sync(ids[1])).assignment == b"of 1"
-    assert again.group.subscribed_topics() == {"t"}
+    assert again.group.subscribed_topics() == frozenset({"t"})
 
 
 def test_a_loaded_group_without_members_is_empty_since_it_was_written():

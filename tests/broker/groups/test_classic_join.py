@@ -3,10 +3,11 @@
 import pytest
 
 from broker.groups.classic import create
-from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Created, Timed, Timer
+from broker.groups.effects import JOIN_TIMER, SYNC_TIMER, Append, Created, Timed, Timer
 from broker.groups.group import ClassicGroupState
 from protocol.errors import ErrorCode as E
 from protocol.messages.leave_group import MemberIdentity
+from protocol.records.group_log import GroupMetadataValue
 from tests.broker.groups.lab import DELAY_MS, NOW_MS, RANGE, REBALANCE_MS, SESSION_MS, Lab, subscription
 
 BOTH = (("range", b"r"), ("roundrobin", b"rr"))
@@ -16,8 +17,10 @@ def test_a_new_group_is_written_empty_and_without_a_protocol_type():
     group, effects = create("g", Lab().config, NOW_MS)
     assert (group.state, group.generation) == (ClassicGroupState.EMPTY, 0)
     (append,) = effects
+    assert isinstance(append, Append)
     assert isinstance(append.purpose, Created)
     value = append.value
+    assert isinstance(value, GroupMetadataValue)
     assert (value.protocol_type, value.generation, value.protocol, value.leader) == ("", 0, None, None)
     assert (value.current_state_timestamp_ms, tuple(value.members)) == (NOW_MS, ())
 
@@ -258,10 +261,10 @@ def test_with_only_static_members_absent_the_join_phase_continues():
     newcomer, _ = lab.enter()
     lab.leave(MemberIdentity(member_id=newcomer))
     lab.advance(REBALANCE_MS)
-    assert lab.group.state is ClassicGroupState.PREPARING_REBALANCE
+    assert lab.state() is ClassicGroupState.PREPARING_REBALANCE
     assert lab.timers[JOIN_TIMER] == lab.now_ms + REBALANCE_MS
     lab.advance(2 * REBALANCE_MS)
-    assert lab.group.state is ClassicGroupState.EMPTY
+    assert lab.state() is ClassicGroupState.EMPTY
 
 
 def test_each_member_votes_and_the_most_votes_win():
@@ -412,7 +415,7 @@ def test_unknown_timers_do_nothing():
 def test_subscriptions_of_the_generation_are_read_when_asked_for():
     lab = Lab()
     lab.stable(1, protocols=(("range", subscription("t", "u")),))
-    assert lab.group.subscribed_topics() == {"t", "u"}
+    assert lab.group.subscribed_topics() == frozenset({"t", "u"})
 
 
 @pytest.mark.parametrize("garbage", [b"", b"\0", b"changed", b"\0\0\x61\x62\x63\x64", b"\xff\xff\0\0\0\0"])

@@ -12,9 +12,11 @@ from broker.groups.commits import Committer
 from broker.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from broker.groups.consumer.member import MemberState
 from broker.groups.coordinator_state import GroupCoordinatorState
+from broker.groups.shard import GroupShard
 from protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from protocol.messages.sync_group import SyncGroupRequest
 from protocol.records.group_log import decode_key, decode_value
+from protocol.schema import Key
 from tests.broker.groups.test_rebuild import History
 
 HISTORIES = int(os.environ.get("ODRADEK_HISTORIES", "1000"))
@@ -47,7 +49,7 @@ class ConsumerHistory(History):
             group_id=group_id,
             member_id=member_id,
             member_epoch=epoch,
-            **{"topic_partitions": None, **more},  # type: ignore[arg-type]
+            **{"topic_partitions": None, **more},
         )
         return self.groups.consumer_group_heartbeat(request, "client", "/127.0.0.1", 1)
 
@@ -78,7 +80,7 @@ class ConsumerHistory(History):
                 TopicPartitions(topic_id=topic_id, partitions=list(epochs))
                 for topic_id, epochs in member.assigned.items()
             ]
-        changes = {}
+        changes: dict[str, Any] = {}
         if self.rng.random() < 0.2:
             changes["subscribed_topic_names"] = self.rng.sample(TOPICS, self.rng.randint(0, 2))
         if self.rng.random() < 0.1:
@@ -155,7 +157,7 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
         history = ConsumerHistory(seed)
         history.run()
         world = history.world
-        for group in world.groups.all_groups():
+        for group in world.all_groups():
             if isinstance(group, ConsumerGroup):
                 owned = owners(group)
                 assert len(owned) == len(set(owned)), f"seed {seed}: a partition has two owners"
@@ -176,9 +178,10 @@ async def test_a_compacted_log_gives_the_same_groups():
         history.run()
         world = history.world
         shard = world.groups._runtime.find(0)
+        assert isinstance(shard, GroupShard)
         before = current(shard.state)
         latest = {
-            bytes(record.key): (record.offset, record.value)
+            bytes(record.key or b""): (record.offset, record.value)
             for batch in world.partition.log.batches()
             if not batch.is_control
             for record in batch.records()
@@ -187,12 +190,13 @@ async def test_a_compacted_log_gives_the_same_groups():
         rebuilt = GroupCoordinatorState(shard.state.config)
         for raw_key, (offset, value) in sorted(latest.items(), key=lambda item: item[1][0]):
             key = decode_key(raw_key)
+            assert isinstance(key, Key)
             if value is not None:
                 rebuilt.apply(offset, -1, key, decode_value(key, bytes(value)))
         assert current(rebuilt) == before, f"seed {seed}"
 
 
-def current(state: GroupCoordinatorState) -> dict[str, object]:
+def current(state: GroupCoordinatorState) -> dict[str, dict[str, object]]:
     """The consumer groups of a state. A static member that joined again with another instance id is also known by its former
     one, as in Kafka, as long as the record with that id is in the log."""
     images = {name: dict(group.image()) for name, group in state.consumer_groups.items()}
@@ -212,12 +216,13 @@ async def test_the_histories_are_worth_their_name():
         with capture_logs() as logged:
             history.run()
         downgraded += sum(line["event"] == "consumer group became a classic group" for line in logged)
-        for group in history.world.groups.all_groups():
+        for group in history.world.all_groups():
             if isinstance(group, ConsumerGroup):
                 states.add(group.state)
                 of_members |= {member.state for member in group.members.values()}
                 mixed += 0 < group.classic_members < len(group.members)
-        committed += sum(len(each["committed"]) for each in history.world.groups.memory().values())
+        image: list[Any] = list(history.world.groups.memory().values())
+        committed += sum(len(each["committed"]) for each in image)
         history.world.groups.close()
     assert states == set(ConsumerGroupState) - {ConsumerGroupState.DEAD}
     assert of_members == set(MemberState) - {MemberState.UNKNOWN}

@@ -2,6 +2,7 @@
 
 import asyncio
 import uuid
+from typing import Any
 
 import pytest
 
@@ -27,6 +28,7 @@ from protocol.records.group_log import (
     decode_key,
     decode_value,
 )
+from protocol.schema import Key
 from tests.broker.groups.world import World, settled, turn
 
 MINUTE_MS = 60_000
@@ -38,11 +40,13 @@ async def world() -> World:
 
 
 def written(world: World) -> list[tuple[object, object]]:
-    return [
-        (key := decode_key(record.key), decode_value(key, record.value))
-        for batch in world.partition.log.batches()
-        for record in batch.records()
-    ]
+    found: list[tuple[object, object]] = []
+    for batch in world.partition.log.batches():
+        for record in batch.records():
+            key = decode_key(record.key or b"")
+            assert isinstance(key, Key)
+            found.append((key, decode_value(key, record.value)))
+    return found
 
 
 def last_batch(world: World) -> RecordBatch:
@@ -50,7 +54,7 @@ def last_batch(world: World) -> RecordBatch:
 
 
 def commit_transactional(world: World, offset: int = 7, producer_id: int = 1, **changes):
-    fields = {
+    fields: dict[str, Any] = {
         "group_id": "g",
         "member_id": "",
         "generation_id": -1,
@@ -82,7 +86,8 @@ async def test_a_commit_of_the_broker_itself_waits_as_a_client_s(world: World):
     partitions = [OffsetCommitRequestPartition(partition_index=0, committed_offset=5)]
     topics = [OffsetCommitRequestTopic(name="t", partitions=partitions)]
     request = OffsetCommitRequest(group_id="g", topics=topics)
-    answer = own_requests.handle(world.node, None, (8, 9), request, "control")
+    listener: Any = None
+    answer = own_requests.handle(world.node, listener, (8, 9), request, "control")
     await turn()
     assert not answer.done()
     world.partition.release()
@@ -224,7 +229,7 @@ async def test_a_failed_append_is_mapped_to_an_error_that_clients_know(world: Wo
     assert world.ask("delete_groups", 1, groups_names=["h"]).results[0].error_code == error
     world.partition.refuse = E.none
     assert world.fetch() == (-1, E.none)
-    assert "g" not in {group.group_id for group in world.groups.all_groups()}
+    assert "g" not in {group.group_id for group in world.all_groups()}
 
 
 async def test_a_commit_that_times_out_may_still_be_committed(world: World):
@@ -247,7 +252,7 @@ async def test_a_disconnected_client_affects_no_other(world: World):
     assert world.partition.log_end_offset == 1
     world.clock.advance(10_000)
     world.clock.advance(60_000)
-    assert world.groups.find("g").state == "Empty"
+    assert world.classic_group("g").state == "Empty"
 
 
 # -- records --------------------------------------------------------------------------------------------------------
@@ -269,8 +274,11 @@ async def test_a_plain_commit_is_version_4_with_the_topic_s_id(world: World):
 async def test_a_commit_with_a_retention_time_is_version_1(world: World):
     world.commit(5, version=3, retention_time_ms=1_000)
     (record,) = last_batch(world).records()
+    assert record.value is not None
     assert record.value[:2] == b"\0\1"
-    assert decode_value(decode_key(record.key), record.value).expire_timestamp_ms == world.clock.now + 1_000
+    [(_, value)] = written(world)
+    assert isinstance(value, OffsetCommitValue)
+    assert value.expire_timestamp_ms == world.clock.now + 1_000
 
 
 async def test_a_transactional_commit_has_its_producer_and_sequence_0(world: World):
@@ -279,6 +287,7 @@ async def test_a_transactional_commit_has_its_producer_and_sequence_0(world: Wor
     assert (batch.producer_id, batch.producer_epoch, batch.base_sequence) == (1, 0, 0)
     assert batch.is_transactional
     (record,) = batch.records()
+    assert record.value is not None
     assert len(record.value) == 24  # no metadata and no topic id
 
 
@@ -409,7 +418,7 @@ async def test_offsets_that_compaction_left_without_their_group_have_one(world: 
     batch = build_batch([(0, GroupMetadataKey("g").encode(), None)])
     world.partition.append_internal(batch)
     world.restart()
-    assert [group.group_id for group in world.groups.all_groups()] == ["g"]
+    assert [group.group_id for group in world.all_groups()] == ["g"]
     assert world.fetch() == (5, E.none)
 
 

@@ -1,5 +1,7 @@
 """Reading a partition of ``__consumer_offsets``: every kind of record, in every version, and unreadable records."""
 
+from typing import Any
+
 import pytest
 
 from broker.groups.coordinator_state import GroupCoordinatorState
@@ -63,7 +65,7 @@ def value(offset: int = 5, version: int = 4, **more) -> bytes:
 
 
 def member(**changes) -> MemberMetadata:
-    fields = {
+    fields: dict[str, Any] = {
         "member_id": "m",
         "client_id": "c",
         "client_host": "/h",
@@ -76,7 +78,7 @@ def member(**changes) -> MemberMetadata:
 
 
 def group(*members: MemberMetadata, version: int = 3, **changes) -> bytes:
-    fields = {
+    fields: dict[str, Any] = {
         "protocol_type": "consumer",
         "generation": 3,
         "protocol": "range",
@@ -143,7 +145,7 @@ def test_groups_of_every_version(log: Log, version: int):
         "m",
     )
     assert loaded.members["m"].assignment == b"a"
-    assert loaded.subscribed_topics() == {"t"}
+    assert loaded.subscribed_topics() == frozenset({"t"})
     # Version 0 has no rebalance timeout.
     assert loaded.members["m"].rebalance_timeout_ms == (10_000 if version == 0 else 60_000)
 
@@ -228,4 +230,5 @@ def test_a_group_in_a_rebalance_is_compared_by_its_last_record(log: Log):
     loaded.remove("m")
     assert log.state.image() == before
     loaded.written = None
-    assert log.state.image()["groups"]["g"]["generation"] == 0
+    image: Any = log.state.image()
+    assert image["groups"]["g"]["generation"] == 0

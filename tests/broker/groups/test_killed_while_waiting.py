@@ -298,14 +298,14 @@ async def classic_member(world: World) -> str:
 @walk
 async def classic_sync_in_a_consumer_group(world: World) -> Requests:
     member = await classic_member(world)
-    generation = world.groups.find("g").members[member].member_epoch
+    generation = world.consumer_group("g").members[member].member_epoch
     return [world.sync(member, generation=generation)]
 
 
 @walk
 async def classic_heartbeat_in_a_consumer_group(world: World) -> Requests:
     member = await classic_member(world)
-    generation = world.groups.find("g").members[member].member_epoch
+    generation = world.consumer_group("g").members[member].member_epoch
     return [world.ask("heartbeat", 4, group_id="g", generation_id=generation, member_id=member)]
 
 
@@ -321,7 +321,7 @@ async def classic_leave_of_a_consumer_group(world: World) -> Requests:
 def release_everything(world: World) -> None:
     """Release every rule and append that a walk waits for, and let time pass."""
     gate, world.injection.points = world.injection.points, None
-    if gate is not None:
+    if isinstance(gate, Gate):
         gate.release()
     world.partition.release()
     world.clock.advance(3_600_000)

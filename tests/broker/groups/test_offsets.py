@@ -68,6 +68,7 @@ def test_the_last_commit_counts(log: Log):
 def test_a_commit_keeps_its_metadata_and_leader_epoch(log: Log):
     where = log.commit(5, leader_epoch=3, metadata="m", commit_timestamp_ms=9, topic_id=TOPIC_ID)
     committed = log.offsets.find("g", "t", 0, require_stable=True).committed
+    assert committed is not None
     assert (committed.leader_epoch, committed.metadata, committed.commit_timestamp_ms) == (3, "m", 9)
     assert (committed.record_offset, committed.topic_id) == (where, TOPIC_ID)
 

@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import PartitionState
@@ -200,6 +201,7 @@ async def test_a_member_whose_records_are_held_joins_the_group_that_is_there_by_
     gate.release()
     assert (await joining).member_epoch == 3
     group = world.groups.find("g")
+    assert isinstance(group, ConsumerGroup)
     assert (set(group.members), group.epoch) == ({"a", "b"}, 3)
 
 
@@ -280,7 +282,7 @@ async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_lat
     later = world.join(group_instance_id="j")
     gate.release()
     ids = {(await back).member_id, later.member_id}
-    assert {member.member_id for member in world.groups.find("g").members} == ids
+    assert {member.member_id for member in world.classic_group("g").members} == ids
     before = world.groups.memory()
     world.restart()
     assert world.groups.memory() == before

@@ -13,7 +13,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.clock import Domain
+from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.coordinator import GroupCoordinator
+from broker.groups.group import ClassicGroup
 from broker.injection.points import FaultInjection
 from broker.loop.coroutines import start
 from broker.loop.life import NodeLife
@@ -211,7 +213,7 @@ class World:
             index: MemoryPartition(index, offsets.topic_id, self.clock) for index in range(offsets_partitions)
         }
         self.replicas = FakeReplicas(self.partitions)
-        self.node = SimpleNamespace(
+        self.node: Any = SimpleNamespace(
             config=self.config,
             clock=self.clock,
             metadata=self.metadata,
@@ -246,6 +248,21 @@ class World:
     @property
     def partition(self) -> MemoryPartition:
         return self.partitions[0]
+
+    def classic_group(self, group_id: str) -> ClassicGroup:
+        group = self.groups.find(group_id)
+        assert isinstance(group, ClassicGroup)
+        return group
+
+    def consumer_group(self, group_id: str) -> ConsumerGroup:
+        group = self.groups.find(group_id)
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:
+        groups = self.groups.all_groups()
+        assert not isinstance(groups, ErrorCode)
+        return groups
 
     # -- a client -----------------------------------------------------------------------------------------------
 

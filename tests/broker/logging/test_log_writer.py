@@ -6,6 +6,7 @@ import errno
 import os
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -47,7 +48,7 @@ def test_lines_are_written_in_their_order() -> None:
     assert sink.written == b"".join(b"%d\n" % number for number in range(20_000))
 
 
-def blocked(**bounds: int) -> tuple[Sink, LogWriter]:
+def blocked(**bounds: Any) -> tuple[Sink, LogWriter]:
     """A writer whose thread is blocked in its first write."""
     sink = Sink()
     sink.open.clear()

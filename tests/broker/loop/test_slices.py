@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
@@ -38,7 +39,9 @@ def test_what_takes_one_slice_is_done_at_once_and_without_a_loop():
 
 
 async def test_one_slice_a_turn_for_all_jobs_together():
-    slices, told, outcomes = Slices(), [], []
+    slices = Slices()
+    told: list[Any] = []
+    outcomes: list[Any] = []
     begin(slices, in_slices("a", 4, told), outcomes)
     begin(slices, in_slices("b", 4, told), outcomes)
     loop = asyncio.get_running_loop()
@@ -101,7 +104,10 @@ def gated(gates, running, number):
 
 
 async def test_jobs_that_hold_much_memory_have_a_bound():
-    slices, gates, running, outcomes = Slices(), [], [], []
+    slices = Slices()
+    gates: list[threading.Event] = []
+    running: list[Any] = []
+    outcomes: list[Any] = []
     for number in range(APART_AT_ONCE + 2):
         begin(slices, gated(gates, running, number), outcomes)
     await until(lambda: len(running) == APART_AT_ONCE)
@@ -117,7 +123,8 @@ async def test_jobs_that_hold_much_memory_have_a_bound():
 
 @pytest.mark.parametrize("count", [2, 3])
 async def test_small_jobs_do_not_wait_for_those_beside_the_loop(count):
-    slices, outcomes, gate = Slices(), [], threading.Event()
+    slices, gate = Slices(), threading.Event()
+    outcomes: list[Any] = []
 
     def large():
         yield lambda: gate.wait(HANG_S)
@@ -133,7 +140,9 @@ async def test_small_jobs_do_not_wait_for_those_beside_the_loop(count):
 
 class TestANodeThatDies:
     async def test_between_two_slices(self):
-        slices, told, outcomes, life = Slices(), [], [], NodeLife()
+        slices, life = Slices(), NodeLife()
+        told: list[Any] = []
+        outcomes: list[Any] = []
         begin(slices, in_slices("dead", 4, told), outcomes, life)
         begin(slices, in_slices("living", 2, told), outcomes)
         life.end()
@@ -142,7 +151,10 @@ class TestANodeThatDies:
         assert outcomes == ["done"]
 
     async def test_while_its_work_waits_for_others(self):
-        slices, gates, running, outcomes, life = Slices(), [], [], [], NodeLife()
+        slices, life = Slices(), NodeLife()
+        gates: list[threading.Event] = []
+        running: list[Any] = []
+        outcomes: list[Any] = []
         for number in range(APART_AT_ONCE):
             begin(slices, gated(gates, running, number), outcomes)
         begin(slices, gated(gates, running, "dead"), outcomes, life)
@@ -154,7 +166,10 @@ class TestANodeThatDies:
         assert set(outcomes) == {*range(APART_AT_ONCE), "living"}
 
     async def test_while_a_thread_works_for_it_and_what_this_holds_counts_until_it_ends(self):
-        slices, gates, running, outcomes, life = Slices(), [], [], [], NodeLife()
+        slices, life = Slices(), NodeLife()
+        gates: list[threading.Event] = []
+        running: list[Any] = []
+        outcomes: list[Any] = []
         for number in range(APART_AT_ONCE):
             begin(slices, gated(gates, running, number), outcomes, life)
         begin(slices, gated(gates, running, "dead"), outcomes, life)
@@ -172,7 +187,8 @@ class TestANodeThatDies:
         def failing():
             yield lambda: failed.set() or 1 // 0
 
-        slices, outcomes, life, failed = Slices(), [], NodeLife(), threading.Event()
+        slices, life, failed = Slices(), NodeLife(), threading.Event()
+        outcomes: list[Any] = []
         begin(slices, failing(), outcomes, life)
         assert failed.wait(HANG_S)
         life.end()

@@ -25,7 +25,7 @@ EVERYTHING = AclFilter(ANY, None, ANY, None, None, ANY, ANY)
 
 
 def acl(name: str = "orders", pattern: int = LITERAL, **changes: Any) -> Acl:
-    return Acl(TOPIC, name, pattern, "User:alice", "*", READ, ALLOW)._replace(**changes)  # type: ignore[arg-type]
+    return Acl(TOPIC, name, pattern, "User:alice", "*", READ, ALLOW)._replace(**changes)
 
 
 def ids() -> Iterator[UUID]:
@@ -65,7 +65,7 @@ def test_an_acl_is_created_once() -> None:
         ),
     ],
 )
-def test_a_wrong_acl_is_refused_and_the_others_are_created(wrong: dict[str, object], text: str) -> None:
+def test_a_wrong_acl_is_refused_and_the_others_are_created(wrong: dict[str, Any], text: str) -> None:
     assert create({}, acl(**wrong), acl()) == ([UUID(int=1)], [text, None])
 
 
@@ -80,7 +80,7 @@ def test_a_wrong_acl_is_refused_and_the_others_are_created(wrong: dict[str, obje
         ({"resource_name": ""}, "Invalid empty resource name"),
     ],
 )
-def test_a_resource_that_cannot_be(wrong: dict[str, object], text: str) -> None:
+def test_a_resource_that_cannot_be(wrong: dict[str, Any], text: str) -> None:
     with pytest.raises(ApiError, match=text):
         acls.check_resource(acl(**wrong))
     acls.check_resource(acl("kafka-cluster", resource_type=4))
@@ -127,7 +127,7 @@ def test_a_filter_finds_entries() -> None:
         {"permission_type": ALLOW},
     ):
         [name] = wanted
-        assert EVERYTHING._replace(**wanted).finds(acl())  # type: ignore[arg-type]
+        assert EVERYTHING._replace(**wanted).finds(acl())
         other = {"principal": "User:*", "host": "h", "operation": 4, "permission_type": DENY}[name]
         assert not EVERYTHING._replace(**{name: other}).finds(acl())  # type: ignore[arg-type]
 

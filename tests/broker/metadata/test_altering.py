@@ -74,7 +74,7 @@ def test_a_list_that_is_not_set_begins_with_its_default(image: Image) -> None:
 
 def test_a_replacement_unsets_values_that_it_does_not_contain(image: Image) -> None:
     wanted = {"retention.ms": "1", "flush.ms": "5"}
-    assert replaced(image, CONFIG, ORDERS, wanted, bool) == {"flush.ms": "5", "cleanup.policy": None}
+    assert replaced(image, CONFIG, ORDERS, wanted, full_match) == {"flush.ms": "5", "cleanup.policy": None}
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,6 @@ import pytest
 
 from broker.metadata.changes import records_for_new_topic
 from broker.metadata.creation import (
-    ApiError,
     MorePartitions,
     NewTopic,
     TopicDefaults,
@@ -21,6 +20,7 @@ from broker.metadata.creation import (
 from broker.metadata.deltas import apply
 from broker.metadata.image import Image
 from broker.metadata.placement import Unplaceable, UsableBroker, place
+from broker.metadata.results import ApiError
 from broker.metadata.values import BrokerRegistration, MetadataDelta
 from protocol.errors import ErrorCode as E
 from protocol.records.cluster_metadata import PartitionRecord

@@ -24,10 +24,14 @@ async def fill(directory: Path) -> None:
     )
     await cluster.replication_control.create_partitions([MorePartitions("a", 3)])
     await cluster.auto_topic_creation.ensure_internal_topic("__transaction_state")
-    await cluster.replication_control.delete_topics([cluster.topic("b").topic_id])
+    deleted = cluster.topic("b")
+    assert deleted is not None
+    await cluster.replication_control.delete_topics([deleted.topic_id])
     await cluster.change_config(4, "", {"min.insync.replicas": "1"})
     await cluster.update_features({"transaction.version": 1})
-    await cluster.allocate_producer_id()
+    allocated = cluster.allocate_producer_id()
+    assert not isinstance(allocated, int)
+    await allocated
     await cluster.close()
 
 

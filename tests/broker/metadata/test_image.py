@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -95,6 +97,10 @@ def test_a_name_can_be_used_again_in_one_commit():
     assert (list(changes.created), list(changes.deleted)) == ([U], [T])
 
 
+def values_of(state: PartitionState) -> dict[str, Any]:
+    return {field.name: getattr(state, field.name) for field in dataclasses.fields(state)}
+
+
 @pytest.mark.parametrize(
     ("change", "expected"),
     [
@@ -117,10 +123,10 @@ def test_a_name_can_be_used_again_in_one_commit():
 def test_a_partition_changes_only_in_what_the_record_names(change, expected):
     image, _ = fold(*records_for_new_topic(T, "t", [(1, 2)], {}, {1: D, 2: D}, {1, 2}))
     before = image.topics["t"].partitions[0]
-    kept = {name: getattr(before, name) for name in PartitionState.__slots__}
+    kept = values_of(before)
     _, changes = fold(schema.PartitionChangeRecord(partition_id=0, topic_id=T, **change), image=image)
     after = image.topics["t"].partitions[0]
-    assert {name: getattr(after, name) for name in PartitionState.__slots__} == {
+    assert values_of(after) == {
         **kept,
         "partition_epoch": 1,
         **expected,
@@ -194,7 +200,7 @@ def test_settings_that_kafka_has_removed_are_skipped():
 @pytest.mark.parametrize(("name", "cleared"), [("t", ["t"]), ("", ["t", "u"])])
 def test_eligible_leader_replicas_are_cleared(name: str, cleared: list[str]):
     """Kafka writes ClearElrRecord when min.insync.replicas changes, for one topic or (empty name) for all (KIP-966)."""
-    eligible = {"isr": (1,), "eligible_leader_replicas": (2,), "last_known_elr": (3,)}
+    eligible: dict[str, Any] = {"isr": (1,), "eligible_leader_replicas": (2,), "last_known_elr": (3,)}
     image, _ = fold(
         *topic(partitions=1),
         *topic(name="u", topic_id=U, partitions=1),
@@ -235,7 +241,9 @@ def test_brokers_register_change_and_leave():
     )
     broker = image.brokers[1]
     assert (broker.fenced, broker.rack, broker.log_dirs, broker.features) == (True, "r", (D,), (("f", 1, 2),))
-    assert broker.endpoint("PLAINTEXT").port == 9092
+    endpoint = broker.endpoint("PLAINTEXT")
+    assert endpoint is not None
+    assert endpoint.port == 9092
     assert broker.endpoint("SSL") is None
     fold(schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=5, fenced=-1), image=image)
     assert image.brokers[1].fenced is False

@@ -6,7 +6,9 @@ import asyncio
 import os
 import shutil
 import threading
+from functools import partial
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -270,10 +272,14 @@ async def test_a_deferred_sync_that_fails_is_an_error_and_is_not_tried_again(dir
 
 async def test_the_image_has_changed_when_the_caller_continues(directory):
     opened = Opened(directory)
-    seen = []
+    seen: list[bool] = []
+
+    def look(name: str, _: object) -> None:
+        seen.append(name in opened.image.topics)
+
     commits = [opened.log.commit(topic(number), NOW_MS) for number in (1, 2)]
     for number, commit in enumerate(commits, 1):
-        commit.add_done_callback(lambda _, name=f"t{number}": seen.append(name in opened.image.topics))
+        commit.add_done_callback(partial(look, f"t{number}"))
     await asyncio.gather(*commits)
     assert seen == [True, True]
     await opened.log.close()
@@ -298,7 +304,8 @@ async def test_callers_of_a_commit_that_could_not_be_applied_get_its_error(direc
     opened = Opened(directory)
     told = []
     asyncio.get_running_loop().set_exception_handler(lambda _, details: told.append(details["exception"]))
-    opened.log._apply = lambda records, last_offset: {}[last_offset]
+    applied: dict[int, Any] = {}
+    opened.log._apply = lambda records, last_offset: applied[last_offset]
     commits = [opened.log.commit(topic(number), NOW_MS) for number in (1, 2)]
     for commit in commits:
         with pytest.raises(MetadataLogFailed):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
@@ -63,11 +64,17 @@ async def test_the_next_block_is_asked_for_at_nine_tenths_and_once():
     assert claims.made == 2
 
 
+def later(allocated: int | Awaitable[int]) -> Awaitable[int]:
+    """The result of an allocation that waits for a block."""
+    assert not isinstance(allocated, int)
+    return allocated
+
+
 async def test_many_that_wait_for_one_block_get_different_ids():
     claims = Claims()
     claims.open.clear()
     ids = ProducerIds(claims)
-    waiting = [asyncio.ensure_future(ids.allocate()) for _ in range(2500)]
+    waiting = [asyncio.ensure_future(later(ids.allocate())) for _ in range(2500)]
     await asyncio.sleep(0)
     claims.open.set()
     taken = await asyncio.gather(*waiting)
@@ -78,7 +85,7 @@ async def test_a_caller_that_gives_up_does_not_take_the_block_with_it():
     claims = Claims()
     claims.open.clear()
     ids = ProducerIds(claims)
-    first, second = asyncio.ensure_future(ids.allocate()), asyncio.ensure_future(ids.allocate())
+    first, second = asyncio.ensure_future(later(ids.allocate())), asyncio.ensure_future(later(ids.allocate()))
     await asyncio.sleep(0)
     first.cancel()
     claims.open.set()
@@ -91,9 +98,9 @@ async def test_a_failed_block_allocation_is_retried():
     claims.failure = ProducerIdsExhausted()
     ids = ProducerIds(claims)
     with pytest.raises(ProducerIdsExhausted):
-        await ids.allocate()
+        await later(ids.allocate())
     claims.failure = None
-    assert await ids.allocate() == 0
+    assert await later(ids.allocate()) == 0
 
 
 async def test_a_failed_prefetch_is_nobodys_error():
@@ -103,7 +110,7 @@ async def test_a_failed_prefetch_is_nobodys_error():
     claims.failure = ProducerIdsExhausted()
     assert await take(ids, BLOCK_SIZE - 1) == list(range(1, BLOCK_SIZE))
     with pytest.raises(ProducerIdsExhausted):
-        await ids.allocate()
+        await later(ids.allocate())
 
 
 async def test_ids_never_repeat_across_kills(tmp_path):
@@ -139,11 +146,11 @@ async def test_nodes_get_blocks_in_the_order_in_which_they_are_first_asked(tmp_p
     cluster = open_cluster(tmp_path)
     for node_id in (2, 3):
         away(cluster, node_id)
-    asked = [asyncio.ensure_future(cluster.allocate_producer_id(node_id)) for node_id in (3, 1, 3)]
+    asked = [asyncio.ensure_future(later(cluster.allocate_producer_id(node_id))) for node_id in (3, 1, 3)]
     assert await asyncio.gather(*asked) == [0, 1000, 1]
-    assert await cluster.allocate_producer_id(2) == 2000
+    assert await later(cluster.allocate_producer_id(2)) == 2000
     await cluster.close()
     again = open_cluster(tmp_path)
     assert again.image.next_producer_id == 3000, "a start allocates no block"
-    assert await again.allocate_producer_id() == 3000
+    assert await later(again.allocate_producer_id()) == 3000
     await again.close()

@@ -118,7 +118,7 @@ def settings(tmp_path: Path) -> Settings:
     return Settings(cast(Image, image), config)
 
 
-def row(one: Setting) -> tuple[str | None, int, bool, list[tuple[str, str | None, int]]]:
+def row(one: Setting) -> tuple[str | None, int, bool, list[tuple[Any, ...]]]:
     return one.value, one.config_type, one.sensitive, [tuple(each) for each in one.synonyms]
 
 

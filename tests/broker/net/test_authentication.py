@@ -52,7 +52,8 @@ async def turns() -> Any:
 class Server:
     """A SASL mechanism with the test's evaluation of tokens."""
 
-    mechanism, is_complete, refused, user, expires_ms, by_token = "PLAIN", False, "", "", None, False
+    mechanism, is_complete, refused, user, by_token = "PLAIN", False, "", "", False
+    expires_ms: int | None = None
 
     def __init__(self, evaluate: Callable[[bytes], bytes]) -> None:
         self._evaluate = evaluate
@@ -61,12 +62,19 @@ class Server:
         return self._evaluate(token)
 
 
+class Delay(Waiter[None]):
+    """A delay that lasts until the test ends it."""
+
+    def cut(self) -> None:
+        self.wake(None)
+
+
 def logins(evaluate: Callable[[bytes], bytes]) -> Iterator[SaslServerAuthenticator]:
     """Authenticators of clients that have sent SaslHandshake."""
     turns = TurnsApart()
     mechanism = Mechanism("PLAIN", lambda: Server(evaluate))
     for _ in range(CLIENTS):
-        login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=turns.turn, delay=Waiter)
+        login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=turns.turn, delay=Delay)
         login.handshake("PLAIN", 1)
         yield login
 
@@ -120,9 +128,10 @@ async def test_a_failure_after_the_client_has_gone_is_no_one_s() -> None:
             return await asked
 
     mechanism = Mechanism("PLAIN", lambda: Asking(bytes))
-    login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=TurnsApart().turn, delay=Waiter)
+    login = SaslServerAuthenticator({"PLAIN": mechanism}, lambda: 0, turn=TurnsApart().turn, delay=Delay)
     login.handshake("PLAIN", 1)
     future = start(login.evaluate(b"token"), NodeLife())
+    assert isinstance(future, asyncio.Future)
     login.end()
     asked.fail(AuthenticationFailed("no"))
     assert await future == Evaluated(b"")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker.net.calls import Call, CallEvent, CallInterceptors
+from broker.net.calls import Call, CallEvent, CallInterceptor, CallInterceptors
 from broker.requests.api import NO_RESPONSE, CloseConnection, Handler
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.net.test_connection import (
@@ -67,7 +67,9 @@ def intercepted(handlers: dict[int, Handler], *interceptors: Watcher | Rule) -> 
 
 
 def test_connections_ask_the_interceptors_that_are_left() -> None:
-    calls, one, other = CallInterceptors(), Watcher(), Rule()
+    calls = CallInterceptors()
+    one: CallInterceptor = Watcher()
+    other: CallInterceptor = Rule()
     calls.add(one)
     assert calls.chain is one
     calls.add(other)
@@ -152,7 +154,7 @@ async def test_each_sees_the_apis_that_it_wants() -> None:
 async def test_of_an_api_that_no_interceptor_wants_no_call_is_made() -> None:
     rule = Rule(api_key=PRODUCE)
     peer = intercepted({HEARTBEAT: pong}, rule)
-    rule.arrived = None  # type: ignore[method-assign, assignment]
+    rule.arrived = None  # type: ignore[assignment]
     peer.send(heartbeat(1))
     assert peer.answered() == [1]
 

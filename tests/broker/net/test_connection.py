@@ -20,7 +20,8 @@ from broker.injection.points import FaultInjection
 from broker.loop.coroutines import Waiter
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
-from broker.net.connection import BACKLOG_BYTES_MAX, FRAME_BYTES_PER_TURN, REQUESTS_PER_TURN, Connection
+from broker.net.connection import Connection
+from broker.net.connection_limits import BACKLOG_BYTES_MAX, FRAME_BYTES_PER_TURN, REQUESTS_PER_TURN
 from broker.net.connections import IDLE_TICKS, LANDING_BYTES, ConnectionQuotas, Connections
 from broker.net.frame_buffers import FRAME_BUFFER_START_BYTES
 from broker.net.routes import Routes

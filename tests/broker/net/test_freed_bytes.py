@@ -495,7 +495,9 @@ async def requests_of_a_transaction_that_wait(world: World) -> None:
 
 @scenario
 async def a_produce_that_waits_for_replicas(world: World) -> None:
-    leader = world.cluster.metadata.topic("replicated").partition(0).leader
+    topic = world.cluster.metadata.topic("replicated")
+    assert topic is not None
+    leader = topic.partitions[0].leader
     rule = world.faults.add(parse_rule(f"pause topic=replicated partition=0 node={3 - leader}"))
     async with world.client(node=leader) as client:
         await client.request("produce", 9, **produce_of(LARGE, "replicated"))

@@ -216,7 +216,8 @@ def test_tcp_nodelay_is_set(run: Run) -> None:
             client = await served.client()
             client.send(heartbeat(1))
             assert await client.answer() == 1
-            (connection,) = served.connections._open
+            (registered,) = served.connections._open
+            connection: Any = registered
             assert connection._transport is not None
             accepted = connection._transport.get_extra_info("socket")
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
@@ -259,7 +260,8 @@ def test_a_frame_cut_short_by_its_sender_is_forgotten(run: Run) -> None:
         async with serving({HEARTBEAT: pong}) as served:
             client = await served.client()
             client.send(heartbeat(1)[:-1])
-            await until(lambda: any(each._frame for each in served.connections._open))
+            opened: Any = served.connections._open
+            await until(lambda: any(each._frame for each in opened))
             client.writer.close()
             await until(lambda: not len(served.connections))
 

@@ -73,6 +73,9 @@ def test_the_most_specific_quota_applies(first):
 
 
 def test_other_clients_have_no_quota():
-    quotas = {(USER, CLIENT): {KEY: 1.0}, (("user", "x"),): {KEY: 2.0}}
+    quotas: dict[tuple[tuple[str, str | None], ...], dict[str, float]] = {
+        (USER, CLIENT): {KEY: 1.0},
+        (("user", "x"),): {KEY: 2.0},
+    }
     assert limit_of(quotas, KEY, "u", "other") is None
     assert limit_of(quotas, KEY, "x", "c") == Limit(2.0, (("user", "x"),))

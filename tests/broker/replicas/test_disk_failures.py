@@ -254,7 +254,8 @@ def test_a_group_coordinator_without_its_log_is_not_available(world: World, disk
     assert world.ask_init("tx").error_code == ErrorCode.concurrent_transactions
     after_repair(world, disk)
     world.clock.advance(1000)
-    committed = [shard["committed"].get("g", {}) for shard in world.node.groups.memory().values()]
+    shards: list[Any] = list(world.node.groups.memory().values())
+    committed = [shard["committed"].get("g", {}) for shard in shards]
     assert [one.offset for each in committed for one in each.values()] == [1]
     assert world.ask_init("tx").error_code == ErrorCode.none
 
@@ -419,7 +420,7 @@ async def test_metadata_that_cannot_be_written_stays_as_it_is(disk: Disk, lines:
         for _ in range(2):
             assert await change_topics(cluster) == [OFFLINE] * 3
         asked = FindCoordinatorRequest(coordinator_keys=["tx"], key_type=1)
-        answer: Any = await find_coordinator(asked, asking(cluster, 6))  # type: ignore[misc]
+        answer: Any = await find_coordinator(asked, asking(cluster, 6))
         assert answer.coordinators[0].error_code == ErrorCode.coordinator_not_available
         assert append_one(cluster) == 0
         assert set(cluster.first.node.metadata.topics) == {"sound"}

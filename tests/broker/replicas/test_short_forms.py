@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from broker.replicas.partition import Partition
 from protocol.batch import RecordBatch
 from protocol.errors import ErrorCode
-from tests.broker.replicas.partition.test_partition import NOW_MS, Bench, idempotent, plain, transactional
+from tests.broker.replicas.partition.test_partition import Bench, idempotent, plain, transactional
+from tests.support.clock import NOW_MS
 from tests.support.world import World
 
 
@@ -21,7 +22,7 @@ def test_an_opened_leader_is_the_leader(tmp_path: Path) -> None:
     replicas = world.node.replicas
     opened = [world.partition("t", index) for index in range(3)]
     opened[1].leader_id = world.node.node_id + 1
-    opened[2].offline = "a disk failed"  # type: ignore[assignment]
+    opened[2].offline = "a disk failed"
     short = [replicas.opened_leader("t", index) for index in range(5)]
     full = [replicas.leader("t", index) for index in range(5)]
     assert short == [opened[0], None, None, None, None]

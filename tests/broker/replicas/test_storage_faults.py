@@ -7,6 +7,7 @@ import contextlib
 import errno
 import threading
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -108,6 +109,11 @@ async def test_what_is_on_the_disk_is_acknowledged_though_more_has_come_meanwhil
         assert await asyncio.wait_for(answered[1], HANG_S) is ErrorCode.none
 
 
+def resolve(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
+
+
 async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -115,8 +121,8 @@ async def test_a_sealed_segment_that_cannot_be_synced_takes_the_partition_offlin
         world.create("rolled", 1)
         partition = partition_of(world, "rolled")
         partition.append(a_batch(), required_acks=-1)
-        gone = asyncio.get_running_loop().create_future()
-        partition.delayed.watch(lambda: gone.done() or gone.set_result(None))
+        gone: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition.delayed.watch(partial(resolve, gone))
 
         def fails(self: Segment) -> None:
             raise StorageError(self.log.path, "Input/output error")

@@ -53,6 +53,13 @@ class Asking(Echo):
         return await super().evaluate(token)
 
 
+class Delay(Waiter[None]):
+    """A delay that lasts until the test ends it."""
+
+    def cut(self) -> None:
+        self.wake(None)
+
+
 class World:
     def __init__(self, server: type[Echo], reauth_ms: int = 0, expires_ms: int | None = None) -> None:
         self.now_ms = 1_000_000
@@ -60,7 +67,7 @@ class World:
         mechanisms = {
             name: Mechanism(name, lambda: server(expires_ms), reauth_ms) for name in ("ECHO", "OTHER")
         }
-        self.it = SaslServerAuthenticator(mechanisms, lambda: self.now_ms, turn=_at_once, delay=Waiter)
+        self.it = SaslServerAuthenticator(mechanisms, lambda: self.now_ms, turn=_at_once, delay=Delay)
 
     def log_in(self, user: str = "alice", mechanism: str = "ECHO") -> int:
         assert self.it.check(SASL_HANDSHAKE, "sasl_handshake")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -484,7 +485,8 @@ async def test_all_requests_wait_for_the_next_block_of_producer_ids(world):
     from broker.apis.init_producer_id import init_producer_id
     from protocol.messages.init_producer_id import InitProducerIdRequest
 
-    world.cluster.waiting_for_ids = waiting = []
+    waiting: list[Any] = []
+    world.cluster.waiting_for_ids = waiting
     requests = [
         InitProducerIdRequest(
             transactional_id=name, transaction_timeout_ms=1_000, producer_id=-1, producer_epoch=-1

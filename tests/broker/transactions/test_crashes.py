@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -67,7 +68,11 @@ class Story:
         self.answer: int | None = None
         world = self.world
         self.producer_id, self.epoch = world.init("tx")
-        identity = {"transactional_id": "tx", "producer_id": self.producer_id, "epoch": self.epoch}
+        identity: dict[str, Any] = {
+            "transactional_id": "tx",
+            "producer_id": self.producer_id,
+            "epoch": self.epoch,
+        }
         if version < 5:
             world.add("tx", self.producer_id, self.epoch, *((TOPIC, index) for index in range(PARTITIONS)))
             world.add_offsets("tx", self.producer_id, self.epoch, GROUP)
@@ -112,7 +117,8 @@ class Story:
         return [[committed for _, committed in self.world.markers(*key)] for key in keys]
 
     def committed_offset(self) -> int | None:
-        for shard in self.world.node.groups.memory().values():
+        shards: list[Any] = list(self.world.node.groups.memory().values())
+        for shard in shards:
             committed = shard["committed"].get(GROUP, {}).get((TOPIC, 0))
             if committed is not None:
                 return committed.offset
@@ -156,7 +162,7 @@ class Story:
             answer = world.ask_init("tx")
         producer_id, epoch = answer.producer_id, answer.producer_epoch
         assert (producer_id, epoch) > (self.producer_id, self.epoch)
-        identity = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch}
+        identity: dict[str, Any] = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch}
         before = world.committed_values(TOPIC, 0)
         assert world.produce(TOPIC, 0, b"next", **identity, sequence=0).error_code == ErrorCode.none
         assert world.end("tx", producer_id, epoch, committed=True)[0] == ErrorCode.none

@@ -81,6 +81,7 @@ def test_version_1_answers_by_its_table(state, committed):
         after = txn._replace(state=prepared, last_update_ms=NOW, client_version=0)
         assert decision == Transition(after, Answer(OK))
     else:
+        assert isinstance(expected, ErrorCode)
         assert decision == Answer(expected)
 
 
@@ -104,6 +105,7 @@ def test_version_2_answers_by_its_table(state, committed, is_retry):
     elif expected is OK:
         assert decision == Answer(OK, 7, 3), "a repeated request gets the current producer id and epoch"
     else:
+        assert isinstance(expected, ErrorCode)
         assert decision == Answer(expected)
 
 

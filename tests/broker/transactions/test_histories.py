@@ -16,7 +16,6 @@ from pathlib import Path
 
 import pytest
 
-import storage.files
 from broker.transactions.transaction import Transaction, TransactionState
 from protocol.errors import ErrorCode
 from tests.support.world import World, committed_values
@@ -326,7 +325,7 @@ def _finished(before: Transaction, after: Transaction) -> Transaction:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_a_coordinator_is_what_its_log_says(tmp_path, monkeypatch, chunk):
-    monkeypatch.setattr(storage.files.os, "fsync", lambda fd: None)
+    monkeypatch.setattr(os, "fsync", lambda fd: None)
     for seed in range(chunk, HISTORIES, CHUNKS):
         history = History(tmp_path / str(seed), seed)
         try:

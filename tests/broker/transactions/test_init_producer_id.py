@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from broker.transactions.decisions import abort_by_coordinator, complete, init_producer_id
@@ -219,7 +221,7 @@ def test_a_fence_of_version_1_stops_at_the_last_epoch(epoch, after):
 
 def test_an_abort_of_version_2_at_the_last_usable_epoch_draws_a_producer_id():
     open_txn = known(TransactionState.ONGOING, epoch=32766)
-    arguments = {"transaction_version": 2, "failed_fence": False, "now_ms": NOW}
+    arguments: dict[str, Any] = {"transaction_version": 2, "failed_fence": False, "now_ms": NOW}
     assert abort_by_coordinator(open_txn, **arguments) is NEEDS_PRODUCER_ID
     prepared = abort_by_coordinator(open_txn, **arguments, fresh_producer_id=FRESH)
     assert isinstance(prepared, Transition)

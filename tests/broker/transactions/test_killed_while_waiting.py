@@ -95,7 +95,8 @@ def send(world: World, producer: tuple[int, int], index: int = 0, *, transaction
 
 
 def init_for_a_block_of_producer_ids(world: World) -> tuple[Wake, Any]:
-    world.cluster.waiting_for_ids = waiting = []
+    waiting: list[Any] = []
+    world.cluster.waiting_for_ids = waiting
     request = init(world)
     return lambda: [each.set_result(500) for each in waiting], request
 
@@ -144,7 +145,7 @@ def completion_for_another_node(world: World) -> tuple[Wake, Any]:
     producer = opened(world, 0, 1)
     world.cluster.move("t", 1, OTHER_NODE_ID)
     assert end(world, producer).error_code == OK
-    [sent] = world.peers.take()  # type: ignore[union-attr]
+    [sent] = world.peers.take()
     return lambda: sent.answer(None), None
 
 
@@ -152,7 +153,7 @@ def completion_for_the_next_try_of_a_marker(world: World) -> tuple[Wake, Any]:
     producer = opened(world, 0, 1)
     world.cluster.move("t", 1, OTHER_NODE_ID)
     assert end(world, producer).error_code == OK
-    [sent] = world.peers.take()  # type: ignore[union-attr]
+    [sent] = world.peers.take()
     sent.answer(None)
     return lambda: world.clock.advance(RETRY_BACKOFF_MS), None
 

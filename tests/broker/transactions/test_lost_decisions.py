@@ -32,7 +32,7 @@ KEYS = [(TOPIC, index) for index in range(PARTITIONS)]
 
 
 def ongoing(**changes: Any) -> Transaction:
-    given = {
+    given: dict[str, Any] = {
         "producer_id": 7,
         "epoch": 5,
         "state": TransactionState.ONGOING,
@@ -198,7 +198,7 @@ class PowerCut:
 
     def write(self, *indexes: int) -> None:
         producer_id, epoch = self.identity
-        identity = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch}
+        identity: dict[str, Any] = {"transactional_id": "tx", "producer_id": producer_id, "epoch": epoch}
         if self.version < 5:
             self.world.add("tx", producer_id, epoch, *KEYS)
         for index in indexes:

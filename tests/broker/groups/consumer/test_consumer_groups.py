@@ -69,7 +69,7 @@ class Client:
         topics = self.world.groups.consumer_groups.topics
         assigned = {} if self.member is None else self.member.assigned
         return sorted(
-            (topics.topic_name(topic), index) for topic, epochs in assigned.items() for index in epochs
+            (topics.topic_name(topic) or "", index) for topic, epochs in assigned.items() for index in epochs
         )
 
 
@@ -188,7 +188,7 @@ ALL: Final = Assignment(assigned_partitions=[TopicPartitions(topic="t", partitio
 async def classic_member(world: World, **changes) -> str:
     """Join alone a classic group, which becomes Stable with all partitions assigned to the member. Returns its id."""
     member_id = await world.member(**changes)
-    (member,) = world.groups.find(changes.get("group", "g")).members
+    (member,) = world.classic_group(changes.get("group", "g")).members
     member.assignment = ALL
     return member_id
 

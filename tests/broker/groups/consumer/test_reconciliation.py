@@ -167,7 +167,8 @@ def goal(
 
 @pytest.mark.parametrize(("before", "target", "others", "said", "expected"), TABLE.values(), ids=TABLE)
 def test_a_step(before, target, others, said, expected):
-    after = reconcile(before, goal(*target, others, said), subscription_changed=False)
+    epoch, wanted, *subscribed = target
+    after = reconcile(before, goal(epoch, wanted, others, said, *subscribed), subscription_changed=False)
     if expected is None:
         assert after is before
         return

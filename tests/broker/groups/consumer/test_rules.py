@@ -444,7 +444,7 @@ def test_a_member_of_no_common_protocol_may_not_join(world):
 
 def keys(world: World) -> list[Any]:
     records = [each for batch in world.partition.log.batches() for each in batch.records()]
-    return [(decode_key(bytes(record.key)), record.value) for record in records]
+    return [(decode_key(bytes(record.key or b"")), record.value) for record in records]
 
 
 def test_a_record_of_partition_metadata_is_read_and_tombstoned(world):

@@ -410,11 +410,11 @@ class Failing(files.System):
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending
 
-    def open(self, path: Any, *more: Any) -> int:  # type: ignore[override]
+    def open(self, path: Any, *more: Any) -> int:
         self._check("open", path)
         return super().open(path, *more)
 
-    def rename(self, source: Any, target: Any) -> None:  # type: ignore[override]
+    def rename(self, source: Any, target: Any) -> None:
         self._check("rename", target)
         super().rename(source, target)
 

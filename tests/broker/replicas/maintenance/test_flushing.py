@@ -195,7 +195,7 @@ async def test_without_rounds_only_sealed_segments_are_synced_and_checkpointed_a
 
 async def test_flush_ms_counts_from_the_first_record_that_is_not_on_the_disk(tmp_path: Path) -> None:
     async with opened(tmp_path, **{INTERVAL: "0"}) as world:
-        world.create("t", **{"flush.ms": "1000"})
+        world.create("t", 1, **{"flush.ms": "1000"})
         partition = world.partition("t")
         append(partition)
         world.clock.advance(900)
@@ -220,7 +220,7 @@ async def test_what_comes_during_a_sync_has_its_own_deadline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with opened(tmp_path, **{INTERVAL: "0"}) as world:
-        world.create("t", **{"flush.ms": "1000"})
+        world.create("t", 1, **{"flush.ms": "1000"})
         partition = world.partition("t")
         syncs = Syncs(monkeypatch)
         append(partition)
@@ -255,7 +255,7 @@ async def test_one_sync_of_a_partition_runs_at_a_time(
 ) -> None:
     """The operating system reports lost pages once, so of two concurrent syncs one would take them for written."""
     async with opened(tmp_path) as world:
-        world.create("t", **{"flush.messages": "1", "flush.ms": "10"})
+        world.create("t", 1, **{"flush.messages": "1", "flush.ms": "10"})
         partition = world.partition("t")
         syncs = Syncs(monkeypatch)
         syncs.may_end.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import replace
+from functools import partial
 from struct import pack_into
 
 import pytest
@@ -134,7 +135,7 @@ def bench(tmp_path):
 @pytest.fixture
 def make(tmp_path):
     """A function that makes a bench whose partition has the given topic settings."""
-    made = []
+    made: list[Bench] = []
 
     def make(**config) -> Bench:
         made.append(Bench(tmp_path / f"t-{len(made)}", **config))
@@ -569,9 +570,13 @@ def test_listeners_to_commits_are_called_in_the_order_of_offsets(tmp_path):
     for _ in range(3):
         bench.append(plain())
     assert bench.flushes == 3
-    heard = []
+    heard: list[tuple[int, ErrorCode]] = []
+
+    def hear(offset: int, error: ErrorCode) -> None:
+        heard.append((offset, error))
+
     for end_offset in (3, 1, 2):
-        partition.on_committed(end_offset, lambda error, offset=end_offset: heard.append((offset, error)))
+        partition.on_committed(end_offset, partial(hear, end_offset))
     partition.on_committed(0, lambda error: heard.append((0, error)))
     assert heard == [(0, OK)], "a committed offset calls the listener at once"
     partition.log.flushed_up_to(3)
@@ -583,7 +588,7 @@ def test_listeners_to_commits_are_called_in_the_order_of_offsets(tmp_path):
 
 @pytest.mark.parametrize("error", [ErrorCode.not_leader_or_follower, ErrorCode.unknown_topic_or_partition])
 def test_listeners_to_commits_get_an_error_when_the_leadership_ends(bench, error):
-    heard = []
+    heard: list[ErrorCode] = []
     bench.partition.on_committed(5, heard.append)
     bench.partition.stop_leading(error)
     assert heard == [error]

@@ -28,7 +28,7 @@ async def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(nodes: Nodes
     nodes.start(1)
     await nodes.settle()
     assert nodes.content(1) == nodes.content(2) == nodes.content(3)
-    assert set(nodes.isr) == {1, 2, 3}
+    assert set(nodes.isr()) == {1, 2, 3}
 
 
 async def test_with_acks_all_the_same_death_loses_nothing_that_was_acknowledged(nodes: Nodes):
@@ -47,14 +47,14 @@ async def test_with_too_few_in_sync_acks_all_is_refused_before_anything_is_writt
     nodes.create(min_isr=2)
     nodes.kill(2)
     nodes.kill(3)
-    assert nodes.isr == (1,)
+    assert nodes.isr() == (1,)
     assert nodes.append(b"a").error is ErrorCode.not_enough_replicas
     assert nodes.leader.log_end_offset == 0
     assert nodes.append(b"a", acks=1).error is OK
     assert nodes.leader.high_watermark == 0, "nothing is committed below min.insync.replicas"
     nodes.start(2)
     await nodes.settle()
-    assert nodes.isr == (1, 2)
+    assert nodes.isr() == (1, 2)
     assert nodes.values() == [b"a"]
 
 
@@ -150,7 +150,7 @@ async def test_logs_that_diverged_in_several_epochs_are_truncated_step_by_step(n
     await nodes.settle()
     assert nodes.values() == [b"both", b"epoch 0, only 1 and 3", b"by 3", b"by 3"]
     assert nodes.content(1) == nodes.content(2) == nodes.content(3)
-    assert set(nodes.isr) == {1, 2, 3}
+    assert set(nodes.isr()) == {1, 2, 3}
 
 
 async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
@@ -159,7 +159,7 @@ async def test_an_unclean_election_loses_what_was_acknowledged(nodes: Nodes):
     nodes.injection.links.cut(1, 2)
     nodes.append(b"waits")
     await nodes.pass_time(2 * LAG_MS)
-    assert nodes.isr == (1,)
+    assert nodes.isr() == (1,)
     assert nodes.outcome(nodes.append(b"acknowledged by the only one in sync")).error is OK
     with structlog.testing.capture_logs() as lines:
         nodes.kill(1)

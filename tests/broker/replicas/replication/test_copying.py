@@ -128,7 +128,7 @@ async def test_a_followers_high_watermark_is_never_beyond_its_log(
     """The leader's response to a follower outside the ISR can have a high watermark beyond the follower's log."""
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
-    assert (nodes.isr, nodes.leader.high_watermark) == ((1,), 100)
+    assert (nodes.isr(), nodes.leader.high_watermark) == ((1,), 100)
     nodes.injection.links.mend(1, 2)
     high_watermark, end_offset = nodes.ends()[2]
     assert 0 < high_watermark == end_offset < 10
@@ -171,14 +171,14 @@ async def test_a_follower_below_the_leader_s_log_start_restarts_there(nodes: Nod
     for _ in range(3):
         nodes.append(b"b")
     await nodes.pass_time(60_000)
-    assert nodes.isr == (1, 2)
+    assert nodes.isr() == (1, 2)
     nodes.leader.log.roll(nodes.clock.now)
     assert nodes.leader.delete_records(3)[0] is OK
     nodes.injection.links.mend(1, 3)
     await nodes.settle()
     third = nodes.on(3)
     assert (third.log_start_offset, third.log_end_offset, third.high_watermark) == (3, 4, 4)
-    assert set(nodes.isr) == {1, 2, 3}
+    assert set(nodes.isr()) == {1, 2, 3}
 
 
 async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(nodes: Nodes):
@@ -188,14 +188,14 @@ async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(
     nodes.injection.links.cut(1, 3)
     nodes.append(b"a")
     await nodes.pass_time(60_000)
-    assert nodes.isr == (1, 2)
+    assert nodes.isr() == (1, 2)
     nodes.append(b"b", b"c", b"d")
     assert nodes.leader.delete_records(3)[0] is OK
     nodes.injection.links.mend(1, 3)
     await nodes.settle()
     third = nodes.on(3)
     assert (third.log_start_offset, third.log_end_offset, third.high_watermark) == (3, 4, 4)
-    assert set(nodes.isr) == {1, 2, 3}
+    assert set(nodes.isr()) == {1, 2, 3}
 
 
 async def test_a_damaged_batch_of_the_leader_is_not_appended(nodes: Nodes):

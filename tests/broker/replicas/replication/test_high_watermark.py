@@ -49,7 +49,7 @@ async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
     await nodes.settle()
     nodes.append(b"of the next leader", acks=1)
     await nodes.pass_time(50_000)
-    assert nodes.isr == (2,)
+    assert nodes.isr() == (2,)
     nodes.kill(2)
     assert nodes.controller.state().leader == -1
     return nodes.on(3)
@@ -179,12 +179,16 @@ async def test_a_follower_that_begins_again_has_committed_all_up_to_its_start(no
     assert all(log_start <= high_watermark for log_start, high_watermark in heard)
 
 
+def truncate(partition: Partition, offset: int) -> None:
+    partition.log.truncate_to(offset)
+
+
 async def test_a_truncation_takes_the_high_watermark_back_only_where_it_lies_above(nodes: Nodes):
     await leave_node_3_with_an_uncommitted_record(nodes)
     follower = nodes.on(3)
     follower.truncate_by(lambda partition, offset: None, 2)
     assert follower.high_watermark == 1
-    follower.truncate_by(lambda partition, offset: partition.log.truncate_to(offset) and None, 0)
+    follower.truncate_by(truncate, 0)
     assert (follower.high_watermark, follower.log_end_offset) == (0, 0)
 
 

@@ -42,7 +42,7 @@ async def test_an_unclean_election_may_lose_what_was_committed(nodes: Nodes):
     nodes.injection.links.cut(1, 2)
     nodes.append(b"waits")
     await nodes.pass_time(2 * LAG_MS)
-    assert nodes.isr == (1,)
+    assert nodes.isr() == (1,)
     nodes.append(b"acknowledged by the only one in sync")
     nodes.kill(1)
     await nodes.settle()

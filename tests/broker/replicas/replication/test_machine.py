@@ -46,9 +46,9 @@ class Replication(RuleBasedStateMachine):
         self.watermark = (0, 0)
         self.committed = 0
         """The highest high watermark that any leader has had."""
-        self.slow: set[int] = set()
+        self.slow_disks: set[int] = set()
         """The nodes whose disks block every write."""
-        self.gate = Gate("log.write", lambda at: at.node_id in self.slow)
+        self.gate = Gate("log.write", lambda at: at.node_id in self.slow_disks)
         self.joined_unheard: list[tuple[int, ...]] = []
         """ISRs that a leader requested although a follower in them could not fetch from it at that moment."""
 
@@ -88,7 +88,7 @@ class Replication(RuleBasedStateMachine):
         await nodes.settle()
         await nodes.pass_time(2000)
         leader = nodes.leader
-        assert set(nodes.isr) == {1, 2, 3}
+        assert set(nodes.isr()) == {1, 2, 3}
         assert leader.high_watermark == leader.log_end_offset
         assert nodes.content(1) == nodes.content(2) == nodes.content(3)
         self._check_acknowledged(leader)
@@ -128,7 +128,7 @@ class Replication(RuleBasedStateMachine):
         if outcome.error is not None:
             settle(outcome.error)
         else:
-            outcome.hear = settle  # type: ignore[method-assign]
+            outcome.hear = settle
 
     @precondition(lambda self: self.led)
     @rule(acks=st.sampled_from([-1, -1, 1]))
@@ -231,7 +231,7 @@ class Replication(RuleBasedStateMachine):
 
     @rule(node_id=NODE_IDS)
     def hold_writes(self, node_id: int) -> None:
-        self.slow.add(node_id)
+        self.slow_disks.add(node_id)
 
     @rule()
     def release_writes(self) -> None:
@@ -241,7 +241,7 @@ class Replication(RuleBasedStateMachine):
         self._run(work())
 
     def _release(self) -> None:
-        self.slow.clear()
+        self.slow_disks.clear()
         held, self.gate.held = self.gate.held, []
         for each in held:
             if each.at.node_id in self.nodes.running:
@@ -386,7 +386,7 @@ class Replication(RuleBasedStateMachine):
         if not hasattr(self, "nodes") or not self.led:
             return
         leader, nodes = self.nodes.leader, self.nodes
-        for node_id in nodes.isr:
+        for node_id in nodes.isr():
             if node_id in nodes.running and isinstance(leader.leading, Leading):
                 common = min(leader.high_watermark, nodes.on(node_id).high_watermark)
                 assert nodes.content(node_id, common) == nodes.content(

@@ -83,7 +83,7 @@ class Normal:
 
     def _struct(self, body: dict[str, Any]) -> dict[str, Any]:
         is_refused = any(body.get(code) in REFUSALS for code in CODES)
-        told = {}
+        told: dict[str, Any] = {}
         for name, value in body.items():
             if name in LEFT_OUT:
                 continue

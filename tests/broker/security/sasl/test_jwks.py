@@ -7,6 +7,7 @@ import os
 import ssl
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -285,7 +286,7 @@ async def test_keys_come_by_http(endpoint: str) -> None:
 
 async def test_a_login_that_runs_in_no_task_fetches_keys_too(endpoint: str) -> None:
     keys = JwksEndpoint("keys", partial(fetch, f"{endpoint}/keys"), Refresh(1000, 100, 1000), lambda: NOW_MS)
-    found = asyncio.Queue[asyncio.Future[Jwk | None]]()
+    found = asyncio.Queue[Any]()
     # A connection calls it like this, from a callback of the event loop and outside of any task.
     asyncio.get_running_loop().call_soon(
         lambda: found.put_nowait(start(keys.find("ES256", "ec"), NodeLife()))

@@ -45,11 +45,11 @@ async def find_token(token_id: str, mechanism: str) -> None:
     return None
 
 
-def settings(jvm: Jvm = NO_JVM, **of_listener: str) -> SaslSettings:
+def settings(jvm: Jvm = NO_JVM, **of_listener: Any) -> SaslSettings:
     return sasl_settings(listener(**of_listener), jvm)
 
 
-def plain(**of_listener: str) -> SaslSettings:
+def plain(**of_listener: Any) -> SaslSettings:
     return settings(sasl_enabled_mechanisms="PLAIN", plain_sasl_jaas_config=PLAIN_CONFIG, **of_listener)
 
 
@@ -59,7 +59,7 @@ def refusal(jvm: Jvm = NO_JVM, **of_listener: str) -> str:
     return str(refused.value)
 
 
-ALL = {
+ALL: dict[str, Any] = {
     "sasl_enabled_mechanisms": "PLAIN,SCRAM-SHA-256,SCRAM-SHA-512,OAUTHBEARER",
     "plain_sasl_jaas_config": PLAIN_CONFIG,
     "scram__sha__256_sasl_jaas_config": f"{SCRAM_MODULE} required;",
@@ -170,7 +170,7 @@ def test_kerberos_is_refused_in_a_sentence() -> None:
         ),
     ],
 )
-def test_what_cannot_be_is_refused(of_listener: dict[str, str], told: str) -> None:
+def test_what_cannot_be_is_refused(of_listener: dict[str, Any], told: str) -> None:
     assert refusal(**of_listener) == told
 
 
@@ -253,7 +253,7 @@ def oauth(jvm: Jvm = NO_JVM, options: str = "", **of_listener: str) -> SaslSetti
     )
 
 
-SECURED = {
+SECURED: dict[str, Any] = {
     "oauthbearer_sasl_server_callback_handler_class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 }
 URL = "oauthbearer_sasl_oauthbearer_jwks_endpoint_url"
@@ -273,7 +273,7 @@ def test_options_that_make_no_token_are_refused_as_by_kafkas_login() -> None:
 
 @pytest.mark.parametrize("address", ["https://issuer/keys", "http://user:secret@issuer/keys"])
 def test_an_endpoint_is_not_asked_before_a_token_comes(address: str) -> None:
-    found = oauth(**SECURED, **{URL: address})
+    found = oauth(**SECURED | {URL: address})
     assert found.servers(find_user, find_token, now_ms)["OAUTHBEARER"].server()
     assert [warning.split()[0] for warning in found.warnings] == [
         "sasl.oauthbearer.jwks.endpoint.url",
@@ -331,7 +331,7 @@ def test_a_property_of_the_jvm_may_restrict_the_urls() -> None:
         ),
     ],
 )
-def test_what_a_validator_cannot_do_is_refused(of_listener: dict[str, str], told: str) -> None:
+def test_what_a_validator_cannot_do_is_refused(of_listener: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
         oauth(**SECURED, **of_listener)
     assert told in str(refused.value)
@@ -341,8 +341,7 @@ def test_the_trust_store_of_an_endpoint_is_the_modules() -> None:
     with pytest.raises(ConfigError, match="/not/there"):
         oauth(
             options='ssl.truststore.type="PEM" ssl.truststore.location="/not/there" unsecuredLoginStringClaim_sub="x"',
-            **SECURED,
-            **{URL: "https://issuer"},
+            **SECURED | {URL: "https://issuer"},
         )
 
 
