@@ -34,8 +34,8 @@ def test_without_values_all_have_their_defaults(cls: type[Message]) -> None:
 
 @pytest.mark.parametrize("names", [("index", "base_offset"), ("base_offset", "index"), ("error_message",)])
 def test_values_go_to_their_names_in_any_order(names: tuple[str, ...]) -> None:
-    given = {name: number for number, name in enumerate(names, 7)}
-    made = PartitionProduceResponse(**given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {name: number for number, name in enumerate(names, 7)}
+    made = PartitionProduceResponse(**given)
     assert made == by_python(PartitionProduceResponse, **given)
     assert [getattr(made, name) for name in names] == list(given.values())
 
@@ -53,7 +53,7 @@ def test_a_name_that_there_is_not_is_refused(wrong: dict[str, Any]) -> None:
 
 def test_a_value_by_place_is_refused() -> None:
     with pytest.raises(TypeError, match="takes 1 positional argument but 2 were given"):
-        PartitionProduceResponse(1)  # type: ignore[misc]
+        PartitionProduceResponse(1)  # type: ignore[call-arg]
 
 
 def test_each_has_fields_of_its_own() -> None:

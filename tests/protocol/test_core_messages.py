@@ -4,6 +4,7 @@ import random
 import struct
 import sys
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -87,7 +88,7 @@ def test_every_version_reads_and_refuses_alike(key, side):
         check_decoding(key, version, side, 100)
 
 
-STRANGE = (
+STRANGE: tuple[Any, ...] = (
     *(None, -1, 1 << 15, 1 << 31, 1 << 63, 1 << 70, True, 1.5, "", "x" * 40_000, "\ud800", b"", b"x" * 5000),
     *(bytearray(b"ab"), memoryview(b"abc"), [], (), [b"a", memoryview(b"bc")], [1], ["a"], {}, object),
 )

@@ -9,10 +9,10 @@ from kio.schema.request_header.v1.header import RequestHeader as HeaderV1
 from kio.schema.request_header.v2.header import RequestHeader as HeaderV2
 from kio.serial import entity_writer
 
+from protocol.decode import MalformedRequest
 from protocol.frame import (
     FIRST_FLEXIBLE,
     BadSize,
-    MalformedRequest,
     RequestHeader,
     correlation_id_of,
     is_flexible,
@@ -94,11 +94,12 @@ def test_the_body_of_a_response_starts_after_its_header():
 
 
 def test_frames_are_taken_from_what_has_arrived_as_they_become_whole():
-    frames, arrived, taken = [b"\0\0\0\x01one", b"\0\0\0\x02", b"\0\0\0\x03three"], bytearray(), []
+    frames, arrived = [b"\0\0\0\x01one", b"\0\0\0\x02", b"\0\0\0\x03three"], bytearray()
+    taken: list[bytes] = []
     for byte in b"".join(len(frame).to_bytes(4, "big") + frame for frame in frames):
         arrived.append(byte)
         taken += whole_frames(arrived, 9)
-    assert (taken, arrived) == (frames, b"")
+    assert (taken, arrived) == (frames, bytearray())
     assert [correlation_id_of(frame) for frame in taken] == [1, 2, 3]
 
 

@@ -8,7 +8,8 @@ import struct
 import uuid
 from contextlib import suppress
 from dataclasses import MISSING, fields
-from types import MappingProxyType
+from types import GenericAlias, MappingProxyType
+from typing import Any
 
 import pytest
 from kio.index import load_request_schema, load_response_schema
@@ -142,7 +143,7 @@ def readable_by_kio(key, version, side):
                 collect(field.nested)
 
     collect(at_version(key, version, side))
-    readable = {}
+    readable: dict[Any, Any] = {}
     for kio_class in kio_classes(key, version, side):
         name = kio_class.__name__
         base = ours.get(f"Response{name}") or ours[name]
@@ -165,7 +166,7 @@ def renamed(field, defaults, readable):
     own.default = defaults[own.name]
     if shape.inner:
         inner = readable[shape.inner]
-        own.type = tuple[inner, ...] if shape.is_array else inner
+        own.type = GenericAlias(tuple, (inner, ...)) if shape.is_array else inner
         if shape.nullable:
             own.type = own.type | None
     elif shape.kind in PLAIN:

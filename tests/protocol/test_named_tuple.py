@@ -57,7 +57,8 @@ class Derived(Ours):
 
 @pytest.mark.parametrize("values", [(1,), (1, "y"), (1, "y", (2,))])
 def test_it_has_the_values_and_the_text_of_its_counterpart(values: tuple[Any, ...]) -> None:
-    ours, theirs = Ours(*values), Theirs(*values)
+    ours = Ours(*values)
+    theirs: Any = Theirs(*values)
     assert ours == theirs
     assert repr(ours).removeprefix("Ours") == repr(theirs).removeprefix("Theirs")
     assert ours._asdict() == theirs._asdict()

@@ -29,7 +29,7 @@ from protocol.records.cluster_metadata import (
 from protocol.records.consumer_protocol import Assignment, Subscription, TopicPartitions
 from protocol.records.producer_snapshot import MalformedSnapshot, ProducerSnapshotEntry
 from protocol.records.transaction_log import TransactionLogKey, TransactionLogValue, TransactionPartitions
-from protocol.schema import Key, MalformedRecord, Structure, UnsupportedRecordVersion, VersionedRecord
+from protocol.schema import Key, MalformedRecord, UnsupportedRecordVersion, VersionedRecord
 from protocol.wire_types import (
     BOOLEAN,
     FLOAT64,
@@ -58,7 +58,7 @@ MODULES = (
 def versions() -> Iterator[tuple[type[VersionedRecord], int]]:
     for module in MODULES:
         for cls in vars(module).values():
-            if is_dataclass(cls) and issubclass(cls, VersionedRecord):
+            if isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, VersionedRecord):
                 yield from ((cls, version) for version in cls.VERSIONS)
 
 
@@ -89,7 +89,7 @@ def values_of(wire: Any, version: int) -> st.SearchStrategy[Any]:
     return st.none() | values if wire.nullable else values
 
 
-def records_of(cls: type[Structure], version: int) -> st.SearchStrategy[Any]:
+def records_of(cls: Any, version: int) -> st.SearchStrategy[Any]:
     present = {
         f.name: values_of(f.metadata["wire"].type, version)
         for f in fields(cls)

@@ -18,7 +18,7 @@ from protocol.records import (
     streams_group_log,
     transaction_log,
 )
-from protocol.schema import Key, Structure, Value, VersionedRecord
+from protocol.schema import Key, Value, VersionedRecord
 from protocol.wire_types import Array, Bytes, Uuid
 
 DATA = Path(__file__).parent / "data"
@@ -35,7 +35,7 @@ SCHEMAS: dict[str, type[VersionedRecord]] = {
     name: cls
     for module in MODULES
     for name, cls in vars(module).items()
-    if is_dataclass(cls) and issubclass(cls, VersionedRecord)
+    if isinstance(cls, type) and is_dataclass(cls) and issubclass(cls, VersionedRecord)
 }
 CASES = json.loads((DATA / "records.json").read_text())
 
@@ -53,7 +53,7 @@ def revive(wire: Any, value: Any, version: int) -> Any:
     return build(wire.structure, value, version) if isinstance(value, dict) else value
 
 
-def build(cls: type[Structure], values: dict[str, Any], version: int) -> Any:
+def build(cls: Any, values: dict[str, Any], version: int) -> Any:
     """The record. Fields that the version lacks have their defaults."""
     wires = {f.name: f.metadata["wire"] for f in fields(cls)}
     return cls(**{n: revive(wires[n].type, v, version) for n, v in values.items() if wires[n].is_in(version)})

@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import pickle
 from dataclasses import FrozenInstanceError, dataclass, field
+from typing import Any
 
 import pytest
 
@@ -70,7 +71,7 @@ class Unique:
 def test_a_field_that_is_not_of_the_constructor():
     assert (Unique(1).b, Unique(1).c) == (2, [])
     with pytest.raises(TypeError):
-        Unique(1, 2)
+        Unique(1, 2)  # type: ignore[call-arg]
     match Unique(3):
         case Unique(a):
             assert a == 3
@@ -84,11 +85,11 @@ def test_without_equality_each_is_only_itself():
 
 def test_fields_of_a_class_that_was_never_used_are_those_of_its_bases_too():
     @slotted(frozen=True)
-    class Late(Longer):
+    class Late(Longer):  # type: ignore[misc]  # a dataclass would not be allowed
         e: int = 5
 
     assert [each.name for each in dataclasses.fields(Late)] == ["a", "b", "c", "d", "e"]
-    assert Late.__slots__ == ("e",)
+    assert tuple(Late.__slots__) == ("e",)
     assert dataclasses.is_dataclass(Late)
 
 
@@ -100,7 +101,7 @@ def test_construction_by_place_and_by_name():
         with pytest.raises(TypeError):
             Plain(*wrong)
     with pytest.raises(TypeError):
-        Frozen(1)
+        Frozen(1)  # type: ignore[call-arg]
 
 
 def made(cls, values, named):
@@ -139,8 +140,8 @@ def test_a_constructor_takes_what_that_of_the_dataclass_takes(options, calls_bef
             "d": field(default=3, init=False),
             "e": field(default=4, kw_only=True),
         }
-        theirs = dataclass(slots=True, **options)(type("Some", (), dict(body)))
-        ours = slotted(**options)(type("Some", (), dict(body)))
+        theirs: Any = dataclass(slots=True, **options)(type("Some", (), dict(body)))
+        ours: Any = slotted(**options)(type("Some", (), dict(body)))
         for _ in range(calls_before):
             ours(a=1)
         assert made(ours, values, named) == made(theirs, values, named)
@@ -158,7 +159,7 @@ def test_fields_are_real_and_there_is_no_dictionary():
 
 @pytest.mark.parametrize("values", [(1,), (2, "y", [3])])
 def test_it_looks_as_the_dataclass_does(values):
-    reference = dataclass(slots=True)(type("Plain", (Base,), dict(vars(Fields))))
+    reference: Any = dataclass(slots=True)(type("Plain", (Base,), dict(vars(Fields))))
     assert repr(Plain(*values)).rpartition(".")[2] == repr(reference(*values)).rpartition(".")[2]
 
 
@@ -168,7 +169,8 @@ def test_a_field_may_be_left_out_of_the_text():
 
 def test_equality_is_of_one_class_only():
     assert Plain(1) != Longer(1)
-    assert Plain(1) != (1, "x", [])
+    values: object = (1, "x", [])
+    assert Plain(1) != values
     assert Longer(1, d=5) == Longer(1, "x", [], 5)
 
 
@@ -181,7 +183,7 @@ def test_a_subclass_has_methods_of_its_own_whichever_is_used_first():
 def test_what_is_frozen_cannot_change_and_is_a_key():
     frozen = Frozen(a=2)
     with pytest.raises(FrozenInstanceError):
-        frozen.a = 3
+        frozen.a = 3  # type: ignore[misc]
     with pytest.raises(FrozenInstanceError):
         del frozen.a
     assert {frozen: 1}[Frozen(a=2)] == 1

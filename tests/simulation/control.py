@@ -20,6 +20,7 @@ from unittest.mock import patch
 
 from broker.cluster import Cluster
 from broker.cluster.runtime import NodeRuntime, NodeState
+from broker.cluster.snapshot_files import capture
 from lab.cluster import snapshots
 from tests.simulation.controlled import ENDING, PARTITIONS, TOPIC, Answer, Controlled
 from tests.simulation.ledger import Broken
@@ -168,7 +169,7 @@ class ControlRun:
 
     async def run(self) -> None:
         """Run the calls and checks. Raises ``Broken`` for a violation."""
-        with patch.object(snapshots, "capture", self._capturing(snapshots.capture)):
+        with patch.object(snapshots, "capture", self._capturing(capture)):
             await self._world.open()
             self._watch(self._world.cluster)
             writers = [asyncio.ensure_future(self._write(f"writer-{number}")) for number in range(WRITERS)]
@@ -193,8 +194,8 @@ class ControlRun:
                 self._loop.call_later(delay_s, self._kill, runtime)
             return runtime
 
-        cluster.kill_all_nodes = killing_all  # type: ignore[method-assign]
-        cluster.new_life = starting  # type: ignore[method-assign]
+        cluster.kill_all_nodes = killing_all
+        cluster.new_life = starting
 
     def _capturing(self, capture: Callable[..., Any]) -> Callable[..., Any]:
         def captured(*arguments: Any) -> Any:

@@ -63,7 +63,7 @@ class Chaos:
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
         self._alter_partition = cluster.metadata.replication_control.alter_partition
-        cluster.metadata.replication_control.alter_partition = self._altering  # type: ignore[method-assign]
+        cluster.metadata.replication_control.alter_partition = self._altering
         self._kinds = [
             *[self._kill] * 2,
             *[self._kill_at_accept] * 2,

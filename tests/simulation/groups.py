@@ -90,7 +90,7 @@ class ConsumerMember:
     # ---- membership
 
     async def run(self, stop: Any, work: Callable[[Spot], Awaitable[None]]) -> None:
-        names, weights = zip(*ACTS, strict=True)
+        names, weights = [name for name, _ in ACTS], [weight for _, weight in ACTS]
         while not stop.now:
             (act,) = self._random.choices(names, weights)
             try:

@@ -180,7 +180,7 @@ class Logins(Reach):
     # ---- logins
 
     async def _come_and_go(self, wire: Wire) -> None:
-        names, weights = zip(*ACTS, strict=True)
+        names, weights = [name for name, _ in ACTS], [weight for _, weight in ACTS]
         while not self.stage.stop.now:
             (act,) = wire.random.choices(names, weights)
             try:

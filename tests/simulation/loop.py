@@ -57,7 +57,7 @@ class SimLoop(asyncio.BaseEventLoop):
     def _write_to_self(self) -> None:
         """Do nothing: there is no other thread to wake the loop from."""
 
-    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         future = self.create_future()
 
         def run() -> None:
@@ -71,10 +71,10 @@ class SimLoop(asyncio.BaseEventLoop):
         self.call_later(self.random.uniform(0, BACKGROUND_S_MAX), run)
         return future
 
-    async def create_server(self, protocol_factory: Any, *, sock: SimSocket, **_: Any) -> SimSocket:  # type: ignore[override]
+    async def create_server(self, protocol_factory: Any, *, sock: SimSocket, **_: Any) -> SimSocket:
         return self.network.listen(sock, protocol_factory)
 
-    async def create_connection(  # type: ignore[override]
+    async def create_connection(
         self, protocol_factory: Any, host: str | None = None, port: int | None = None, **_: Any
     ) -> tuple[Any, Any]:
         assert port is not None

@@ -93,7 +93,7 @@ class SimTransport(asyncio.Transport):
             self._writing_paused = True
             self.protocol.pause_writing()
 
-    def writelines(self, list_of_data: Sequence[Any]) -> None:  # type: ignore[override]
+    def writelines(self, list_of_data: Sequence[Any]) -> None:
         self.write(b"".join(bytes(each) for each in list_of_data))
 
     def can_write_eof(self) -> bool:
@@ -156,7 +156,7 @@ class SimTransport(asyncio.Transport):
             self.protocol.data_received(piece)
             return
         while piece and not self._lost:
-            buffer = self.protocol.get_buffer(-1)
+            buffer = memoryview(self.protocol.get_buffer(-1))
             size = min(len(buffer), len(piece))
             buffer[:size] = piece[:size]
             del buffer  # the protocol may resize its buffer, which fails while a view of it exists

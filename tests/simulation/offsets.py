@@ -197,13 +197,13 @@ class Member:
                 )
                 for at, each in enumerate(members)
             ]
-        request = SyncGroupRequest(
+        sync = SyncGroupRequest(
             group_id=self._group,
             generation_id=self._generation,
             member_id=self._member_id,
             assignments=assignments,
         )
-        error, synced = await self._ask(SYNC_GROUP, 3, request)
+        error, synced = await self._ask(SYNC_GROUP, 3, sync)
         self._owned = list(synced.assignment)
         return error is NONE
 

@@ -260,9 +260,14 @@ class Producer:
         # A new leader that loaded a producer snapshot has only the last batch of each producer in it, not the last five.
         raise MustAbort("an older batch than the leader's last one was sent again")
 
+    @property
+    def _transactional_id(self) -> str:
+        assert self._id is not None, "the producer is transactional"
+        return self._id
+
     async def _add_partition(self, spot: Spot) -> None:
         request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self._id,
+            v3_and_below_transactional_id=self._transactional_id,
             v3_and_below_producer_id=self._producer_id,
             v3_and_below_producer_epoch=self._epoch,
             v3_and_below_topics=[AddPartitionsToTxnTopic(name=spot[0], partitions=[spot[1]])],
@@ -278,7 +283,7 @@ class Producer:
         self._begun = True
         if self._level == 1:
             request = AddOffsetsToTxnRequest(
-                transactional_id=self._id,
+                transactional_id=self._transactional_id,
                 producer_id=self._producer_id,
                 producer_epoch=self._epoch,
                 group_id=group,
@@ -293,7 +298,7 @@ class Producer:
             OFFSETS,
             3 if self._level == 1 else 5,
             TxnOffsetCommitRequest(
-                transactional_id=self._id,
+                transactional_id=self._transactional_id,
                 group_id=group,
                 producer_id=self._producer_id,
                 producer_epoch=self._epoch,
@@ -313,7 +318,7 @@ class Producer:
         if not self._begun:
             return
         request = EndTxnRequest(
-            transactional_id=self._id,
+            transactional_id=self._transactional_id,
             producer_id=self._producer_id,
             producer_epoch=self._epoch,
             committed=committed,

@@ -155,8 +155,9 @@ def test_a_cut_line_delivers_nothing_until_it_is_restored():
         client.transport.write(b"late")
         await asyncio.sleep(100)
         assert server.heard == b""
+        name, port = line
         with pytest.raises(TimeoutError):
-            await loop.network.connect(*line, End)
+            await loop.network.connect(name, port, End)
         loop.network.mend(line)
         await asyncio.sleep(1)
         assert server.heard == b"late"

@@ -92,7 +92,7 @@ class Countdown:
 
 def calls_of(work: Callable[[], object]) -> int:
     """The number of system calls that change a file during ``work``."""
-    passages = []
+    passages: list[str] = []
     with on_passage(passages.append):
         work()
     return len(passages)

@@ -25,6 +25,6 @@ def make_log(directory: Path) -> MakeLog:
     """A function that creates an empty log with the given settings."""
 
     def make(**settings: Any) -> Log:
-        return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
+        return Log(directory, TOPIC_ID, LogConfig(**settings))
 
     return make

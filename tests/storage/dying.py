@@ -31,7 +31,8 @@ class Dying(files.System):
             if self._calls >= 0:
                 return call(*arguments, **named)
             if name == "pwritev" and self._calls == -1:
-                _write_part(*arguments, self._torn)
+                fd, chunks, position = arguments
+                _write_part(fd, chunks, position, self._torn)
             raise Killed(name)
 
         return passing

@@ -54,7 +54,7 @@ def data(
 
 def append(log: Log, count: int = 1, *, leader_epoch: int = 0, now_ms: int = NOW_MS, **batch: Any) -> int:
     """Append one batch (see ``data``) and return its base offset."""
-    made = data(count, **batch)  # type: ignore[arg-type]
+    made = data(count, **batch)
     return log.append_data(made, leader_epoch, now_ms, made.max_timestamp)
 
 

@@ -182,7 +182,7 @@ def test_a_power_cut_between_any_two_system_calls(before: Before, scratch: Path,
         log = opening(copy(before, folder), clean=True)
         disk = Disk(folder.parent)
         countdown = Countdown(calls)
-        disk.before = lambda call, _, countdown=countdown: countdown(call)  # type: ignore[misc]
+        disk.before = lambda call, _, countdown=countdown: countdown(call)
         with disk.in_use(), contextlib.suppress(Killed):
             work_on(log, before)
         for cut in range(2):

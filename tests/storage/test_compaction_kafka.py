@@ -147,7 +147,7 @@ SCENES: list[Callable[[Log], None]] = [plain, compressed, log_append_time, idemp
 
 
 def make(directory: Path, scene: Callable[[Log], None], **settings: Any) -> Log:
-    given = {
+    given: dict[str, Any] = {
         "cleanup_policy": ("compact",),
         "segment_bytes": 1500,
         "index_interval_bytes": 200,

@@ -78,7 +78,7 @@ class CompactionMachine(RuleBasedStateMachine):
                 self.transactions += 1
                 self.open[producer_id] = self.transactions
             transaction = self.open[producer_id]
-        records = []
+        records: list[tuple[int, bytes | None, bytes | None]] = []
         for key, has_value in keys:
             value = b"%d" % len(self.written) if has_value else None
             self.written.append(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 import uuid
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -249,7 +250,7 @@ def test_an_idle_log_does_not_roll(make_log: MakeLog):
 
 def test_a_roll_writes_a_snapshot_at_the_new_base_and_tells(make_log: MakeLog, directory: Path):
     log = make_log(segment_bytes=2 * SIZE)
-    sealed = []
+    sealed: list[Any] = []
     log.on_roll = sealed.append
     for sequence in range(3):
         append(log, producer=(9, 0, sequence), timestamp_ms=NOW_MS + sequence)

@@ -41,8 +41,8 @@ FIRST_SYNCS = (10, 11)
 class Outages:
     """Takes a snapshot of the disk after a power cut, at some of the system calls, in a new directory each time."""
 
-    def __init__(self, disk: Disk, target: Path, rng: Random, calls: int, look: Callable[[], object]) -> None:
-        self.folders: list[tuple[Path, object]] = []
+    def __init__(self, disk: Disk, target: Path, rng: Random, calls: int, look: Callable[[], int]) -> None:
+        self.folders: list[tuple[Path, int]] = []
         self.calls = 0
         self._disk = disk
         self._target = target

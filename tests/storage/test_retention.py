@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pytest
@@ -39,12 +41,16 @@ def log_of(
     end_offset = 10 * len(pieces) - (10 if pieces and pieces[-1][0] == 0 else 0)
     return Ageing(
         segments,
-        lambda: sum(piece.size for piece in segments),
+        partial(size_of, segments),
         log_start_offset,
         end_offset,
         end_offset if high_watermark is None else high_watermark,
         lambda segment: modified_ms,
     )
+
+
+def size_of(pieces: Sequence[Piece]) -> int:
+    return sum(piece.size for piece in pieces)
 
 
 def config_of(**settings: Any) -> LogConfig:
@@ -185,7 +191,7 @@ def test_a_limit_selects_the_first_of_the_same_segments(limit):
         rest = whole.segments[gone:]
         log = Ageing(
             rest,
-            lambda rest=rest: sum(piece.size for piece in rest),
+            partial(size_of, rest),
             whole.log_start_offset,
             whole.log_end_offset,
             whole.high_watermark,

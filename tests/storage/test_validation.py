@@ -137,11 +137,11 @@ def test_errors_have_kafka_s_messages():
         f"three errors at most: [RecordError(batchIndex=0, message='{reason}')]"
     )
     late_ms, latest_ms = NOW_MS + 2 * HOUR_MS, NOW_MS + HOUR_MS
-    found = validate(RecordBatch.parse(build_batch([(late_ms, b"k", b"v")])), LogConfig(), NOW_MS)
-    assert isinstance(found, Invalid)
-    assert found.message == "One or more records have been rejected due to invalid timestamp"
+    late = validate(RecordBatch.parse(build_batch([(late_ms, b"k", b"v")])), LogConfig(), NOW_MS)
+    assert isinstance(late, Invalid)
+    assert late.message == "One or more records have been rejected due to invalid timestamp"
     within = f"[{NOW_MS - NEVER}, {latest_ms}]"
-    assert found.record_errors == [
+    assert late.record_errors == [
         (
             0,
             f"Timestamp {late_ms} of message with offset 0 is out of range. "

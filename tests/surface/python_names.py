@@ -193,8 +193,9 @@ def keywords(path: str, home: str, function: ast.FunctionDef | ast.AsyncFunction
     words = re.fullmatch(r"Unpack\[(\w+)\]", ast.unparse(annotation)) if annotation else None
     found = definition(home, words[1]) if words else None
     if found is not None and isinstance(found[1], ast.ClassDef):
+        module, node = found[0], found[1]
         name = path if function.name == "__init__" else f"{path}.{function.name}"
-        yield from (line.replace(f"{name}.", f"{name}(… ", 1) + ")" for line in members(name, *found))
+        yield from (line.replace(f"{name}.", f"{name}(… ", 1) + ")" for line in members(name, module, node))
 
 
 def fixtures(module: str) -> Iterator[str]:
