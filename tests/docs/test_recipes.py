@@ -18,7 +18,7 @@ odradek topic list --bootstrap "$2" | grep -q orders
 """
 
 
-def take(page: str, folder: Path, **environment: str) -> None:
+def take(page: str, folder: Path, **environment: Any) -> None:
     with Terminal(folder, **environment) as terminal:
         for block in blocks(page):
             terminal.take(block)

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -91,7 +92,7 @@ def mistyped(broker: odradek.Broker) -> Iterator[str]:
 
 
 def provoked(broker: odradek.Broker) -> Iterator[object]:
-    here = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
+    here: dict[str, Any] = {"bootstrap.servers": broker.bootstrap_servers, "log_level": 0}
     yield from unconnected({"bootstrap.servers": f"127.0.0.1:{free_port()}", "log_level": 0})
     yield from unconnected(
         {**here, "security.protocol": "SSL"}, says="connecting to a PLAINTEXT broker listener"

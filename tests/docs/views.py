@@ -179,7 +179,8 @@ def save(png: bytes, to: Path) -> None:
         image = opened.convert("RGB")
     counted = sorted(image.getcolors(image.width * image.height) or (), reverse=True)
     palette = Image.new("P", (1, 1))
-    palette.putpalette([part for _, colour in counted[:COLOURS] for part in colour])
+    colours: list[Any] = [colour for _, colour in counted[:COLOURS]]
+    palette.putpalette([part for colour in colours for part in colour])
     image.quantize(palette=palette, dither=Image.Dither.NONE).save(to, optimize=True)
 
 

@@ -9,6 +9,7 @@ import urllib.parse
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -110,9 +111,7 @@ def test_each_question_of_the_dashboard_has_an_answer(tmp_path: Path) -> None:
                 expression = (
                     target["expr"].replace("$job", "odradek").replace("$__rate_interval", f"{60 * SCRAPE_S}s")
                 )
-                found = eventually(
-                    lambda asked=expression: query(url, asked), panel["title"], within_s=TEST_S
-                )
+                found = eventually(partial(query, url, expression), panel["title"], within_s=TEST_S)
                 labels = set(found[0]["metric"])
                 shown = {word.split("}}")[0] for word in target["legendFormat"].split("{{")[1:]}
                 assert shown <= labels, f"{panel['title']}: {shown} of {labels}"

@@ -194,6 +194,10 @@ def test_a_timeline_is_walked_through_and_saved(open_page: Open, staged: Staged,
     assert "Ongoing" in texts
 
 
+def state_of(staged: Staged, node_id: int) -> str:
+    return staged.broker.nodes[node_id].state
+
+
 def test_a_node_is_killed_and_started(open_page: Open, staged: Staged) -> None:
     page = open_page("cluster")
     node = page.get_by_role("region", name="Node 2")
@@ -201,11 +205,11 @@ def test_a_node_is_killed_and_started(open_page: Open, staged: Staged) -> None:
     asked = page.get_by_role("dialog", name="Really kill node 2?")
     asked.get_by_role("button", name="cancel").click()
     expect(asked).to_have_count(0)
-    assert staged.broker.nodes[2].state == "running"
+    assert state_of(staged, 2) == "running"
     node.get_by_role("button", name="kill").click()
     asked.get_by_role("button", name="kill").click()
     expect(node).to_contain_text("killed")
-    assert staged.broker.nodes[2].state == "killed"
+    assert state_of(staged, 2) == "killed"
     node.get_by_role("button", name="start").click()
     expect(node).to_contain_text("running")
 

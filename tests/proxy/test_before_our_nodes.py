@@ -5,13 +5,14 @@ from __future__ import annotations
 import socket
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from odradek._server import command
-from tests.support.clients import PATIENCE, eventually
+from tests.support.clients import PATIENCE, eventually, place_of, value_of
 from tests.support.deadlines import HANG_S
 from tests.support.proxy import ProxyProcess
 from tests.support.three_nodes import ThreeNodes
@@ -31,13 +32,13 @@ def test_an_exactly_once_loop_runs_through_it(tmp_path: Path) -> None:
         ports = {each.port for each in brokers.values()}
         assert ports == {int(each.rpartition(":")[2]) for each in proxy.bootstrap_servers.split(",")}
         assert ports.isdisjoint({cluster.port(node) for node in (1, 2, 3)})
-        options = {**PATIENCE, "bootstrap.servers": proxy.bootstrap_servers}
+        options: dict[str, Any] = {**PATIENCE, "bootstrap.servers": proxy.bootstrap_servers}
         source(options)
         move(options)
         assert sorted(results(options)) == list(range(RECORDS))
 
 
-def source(options: dict[str, object]) -> None:
+def source(options: dict[str, Any]) -> None:
     """Write records to the three partitions of orders."""
     producer = Producer(options)
     for number in range(RECORDS):
@@ -45,7 +46,7 @@ def source(options: dict[str, object]) -> None:
     assert producer.flush(HANG_S) == 0
 
 
-def move(options: dict[str, object]) -> None:
+def move(options: dict[str, Any]) -> None:
     """Copy each record of orders to results in a transaction."""
     consumer = Consumer({**options, "group.id": "movers", "enable.auto.commit": "false"})
     producer = Producer({**options, "transactional.id": "mover"})
@@ -59,7 +60,7 @@ def move(options: dict[str, object]) -> None:
         producer.begin_transaction()
         for record in records:
             assert record.error() is None, record.error()
-            producer.produce("results", record.value(), partition=record.partition())
+            producer.produce("results", record.value(), partition=place_of(record)[1])
         positions = consumer.position(consumer.assignment())
         producer.send_offsets_to_transaction(
             [each for each in positions if each.offset >= 0], consumer.consumer_group_metadata(), HANG_S
@@ -69,7 +70,7 @@ def move(options: dict[str, object]) -> None:
     consumer.close()
 
 
-def results(options: dict[str, object]) -> list[int]:
+def results(options: dict[str, Any]) -> list[int]:
     consumer = Consumer({**options, "group.id": "readers", "enable.partition.eof": "true"})
     consumer.assign([TopicPartition("results", partition, 0) for partition in range(3)])
     found: list[int] = []
@@ -77,7 +78,7 @@ def results(options: dict[str, object]) -> list[int]:
     def all_there() -> bool:
         message = consumer.poll(HANG_S)
         if message is not None and message.error() is None:
-            found.append(int(message.value()))
+            found.append(int(value_of(message)))
         return len(found) >= RECORDS
 
     eventually(all_there, "the results are there")
@@ -89,7 +90,7 @@ def results(options: dict[str, object]) -> list[int]:
     while [each.offset for each in consumer.position(consumer.assignment())] != ends:
         message = consumer.poll(HANG_S)
         if message is not None and message.error() is None:
-            found.append(int(message.value()))
+            found.append(int(value_of(message)))
     consumer.close()
     return found
 

@@ -86,9 +86,9 @@ async def test_clients_that_take_nothing_share_one_budget(
             for _ in range(3):
                 client.send("fetch", version, max_bytes=ASKED)
         await until(lambda: len(upstream.heard("fetch")) >= len(slow))
-        connections = proxy.proxy.nodes[1].connections
-        await until(lambda: all(not each._pending for each in connections._open))
-        held = [each._unsent.bytes for each in connections._open]
+        opened: Any = proxy.proxy.nodes[1].connections._open
+        await until(lambda: all(not each._pending for each in opened))
+        held = [each._unsent.bytes for each in opened]
         assert sum(held) == budget.bytes <= BUDGET
         # A client that reads is served, with at least one batch.
         async with Client(proxy.port(1)) as neighbour:
@@ -131,7 +131,7 @@ async def test_a_slow_reader_has_one_large_response_at_a_time() -> None:
         for _ in range(50):
             client.send("fetch", 12, max_bytes=ASKED)
         await until(lambda: len(proxy.proxy.nodes[1].connections) == 1)
-        connection = next(iter(proxy.proxy.nodes[1].connections._open))
+        connection: Any = next(iter(proxy.proxy.nodes[1].connections._open))
         await until(lambda: connection._unsent.bytes > WRITE_BUFFER_HIGH_BYTES)
         assert len(upstream.heard("fetch")) < 50
         client.reader._transport.resume_reading()  # type: ignore[attr-defined]

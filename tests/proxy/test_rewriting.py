@@ -123,7 +123,12 @@ def test_the_proxy_asks_in_the_highest_version_of_both(versions: tuple[int, int]
 def test_acks_are_read_from_the_bytes_of_a_produce(
     version: int, transactional_id: str | None, acks: int
 ) -> None:
-    body = {"transactional_id": transactional_id, "acks": acks, "timeout": 1000, "topic_data": []}
+    body: dict[str, Any] = {
+        "transactional_id": transactional_id,
+        "acks": acks,
+        "timeout": 1000,
+        "topic_data": [],
+    }
     frame = raw.encode_request("produce", version, body, 7)
     received = Received(memoryview(frame), parse_request_header(frame).body_offset)
     assert acks_of(received, version) == acks

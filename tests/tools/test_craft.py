@@ -22,7 +22,7 @@ from tools.client import fetching
 from tools.client.cluster import Cluster
 from tools.client.errors import ToolError
 from tools.client.fetching import Reader
-from tools.client.offsets import READ_COMMITTED
+from tools.client.offsets import LATEST, READ_COMMITTED
 from tools.crafting import Word, words
 from tools.old_messages import OldMessage, build_message
 
@@ -192,7 +192,7 @@ def test_a_reader_names_the_batch_that_it_cannot_read(
     monkeypatch: pytest.MonkeyPatch, spec: str, message: str
 ) -> None:
     data = b"".join(each.data for each in crafted(spec))
-    monkeypatch.setattr(fetching, "list_offset", lambda *asked: 2 if fetching.LATEST in asked else 0)
+    monkeypatch.setattr(fetching, "list_offset", lambda *asked: 2 if LATEST in asked else 0)
     monkeypatch.setattr(
         Reader, "_fetch", lambda *asked: PartitionData(records=data, last_stable_offset=2, high_watermark=2)
     )

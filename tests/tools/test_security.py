@@ -17,6 +17,7 @@ from odradek.cli import main
 from odradek.client_security import client_security
 from odradek.errors import BadClientSettings
 from odradek.java_stores import key_store_pem, trust_store_pem
+from odradek.words import Mechanism
 from tests.support.deadlines import HANG_S
 from tests.tools.conftest import invoke
 
@@ -50,7 +51,9 @@ def on(broker: package.Broker, *words: str, input: str | None = None) -> Result:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_a_command_logs_in_by_each_mechanism(secured: package.Broker, write: Write, mechanism: str) -> None:
+def test_a_command_logs_in_by_each_mechanism(
+    secured: package.Broker, write: Write, mechanism: Mechanism
+) -> None:
     config = write(secured.client_config("alice", library="java", mechanism=mechanism))
     topic = f"by-{mechanism.lower()}"
     for words in (("topic", "create", f"{topic}:2:2"), ("produce", topic, "paid", "-x", topic)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from lab.control.access import Access, ControlConfigError, Role, Tokens, is_loopback
@@ -122,7 +124,7 @@ def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere
     access = Access.of("0.0.0.0", SECRET)
     check(access, host="kafka.test:18092", authorization="Bearer secret")
     assert refused(access, host="kafka.test:18092").status == 401
-    page = {"origin": "https://evil.example", "authorization": "Bearer secret"}
+    page: dict[str, Any] = {"origin": "https://evil.example", "authorization": "Bearer secret"}
     assert refused(access, host="kafka.test:18092", **page).status == 403
 
 

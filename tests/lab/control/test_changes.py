@@ -35,7 +35,7 @@ async def state(caller: Caller, transactional_id: str = "payments") -> str:
 
 async def ended(caller: Caller, transactional_id: str = "payments") -> str:
     path = f"/v1/transactions/{transactional_id}/wait?state=CompleteCommit,CompleteAbort"
-    return (await caller.get(path))["transaction"]["state"]  # type: ignore[no-any-return]
+    return (await caller.get(path))["transaction"]["state"]
 
 
 # -- records --------------------------------------------------------------------------------------------------------

@@ -142,7 +142,8 @@ async def test_two_days_beside_writers_are_one_round_of_the_flush(
         await caller.post("/v1/clock/advance", {"by": "2d", "only": ["retention"]})
         assert {name for name in synced if name.startswith("orders")} == {f"orders-{n}" for n in range(4)}
         assert len(synced) < 100
-        await until(lambda already=written[0]: written[0] > already)
+        already = written[0]
+        await until(lambda: written[0] > already)
     finally:
         for writer in writers:
             writer.cancel()

@@ -7,6 +7,7 @@ import dataclasses
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 from urllib.parse import quote
 
@@ -107,7 +108,7 @@ async def test_timers_of_a_paused_node_run_when_it_is_resumed(caller: Caller) ->
     ran: list[int] = []
     node = cluster.running_nodes()[0]
     for number in range(2):
-        node.clock.call_later_ms(1000 * (2 - number), lambda number=number: ran.append(number), Domain.GROUPS)
+        node.clock.call_later_ms(1000 * (2 - number), partial(ran.append, number), Domain.GROUPS)
     await caller.post("/v1/nodes/1/pause")
     await caller.post("/v1/clock/advance", {"by": "1m", "only": ["all"]})
     assert ran == []

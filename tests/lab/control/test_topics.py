@@ -51,6 +51,7 @@ async def test_an_internal_topic_has_what_its_coordinator_needs(caller: Caller) 
     body = {"name": "__consumer_offsets", "configs": {"segment.bytes": "1048576"}}
     assert (await caller.post("/v1/topics", body))["partitions"] == 50
     topic = caller.control.cluster.metadata.topic("__consumer_offsets")
+    assert topic is not None
     assert dict(topic.configs) == {
         "cleanup.policy": "compact",
         "compression.type": "producer",

@@ -29,7 +29,8 @@ def around(*rules: str, hits: int = 1, **more: Any) -> ClusterContext:
     known = tuple(
         FaultRule(rule=rule, text=text, hits=hits, spent=False) for rule, text in enumerate(rules, 1)
     )
-    return ClusterContext(**{"nodes": NODES, "rules": known, "trace_runs": True} | more)
+    usual: dict[str, Any] = {"nodes": NODES, "rules": known, "trace_runs": True}
+    return ClusterContext(**usual | more)
 
 
 def foreign(**more: Any) -> ClusterContext:
@@ -43,11 +44,12 @@ def nodes(**states: str) -> dict[int, str]:
 
 
 def held(at: str, **more: Any) -> HeldByRule:
-    return HeldByRule(**{"rule": 1, "at": at, "node": 1, "for_ms": 161_000} | more)
+    usual: dict[str, Any] = {"rule": 1, "at": at, "node": 1, "for_ms": 161_000}
+    return HeldByRule(**usual | more)
 
 
 def txn(**more: Any) -> TransactionFacts:
-    usual = {
+    usual: dict[str, Any] = {
         "transactional_id": "etl-1",
         "state": "Ongoing",
         "producer_id": 5,
@@ -78,7 +80,7 @@ def in_log(owner: TransactionFacts | None = None, **more: Any) -> OpenInLog:
 
 def at(*open_: OpenInLog, **more: Any) -> PartitionFacts:
     """Facts of orders-0 on nodes 1 to 3 with offsets 0 to 13. With an open transaction its last stable offset is 12."""
-    usual = {
+    usual: dict[str, Any] = {
         "topic": "orders",
         "index": 0,
         "leader": 1,
@@ -96,7 +98,7 @@ def at(*open_: OpenInLog, **more: Any) -> PartitionFacts:
 
 
 def refusal(api: str, error: str, **more: Any) -> Refusal:
-    usual = {"api": api, "error": error, "count": 1, "last_ms": 12_000, "node": 1}
+    usual: dict[str, Any] = {"api": api, "error": error, "count": 1, "last_ms": 12_000, "node": 1}
     return Refusal(**usual | more)
 
 
@@ -113,7 +115,7 @@ def throttle(**more: Any) -> Throttle:
 
 
 def step(state: str, epoch: int, time_ms: int = 1_795_000_000_000, **more: Any) -> StateStep:
-    usual = {
+    usual: dict[str, Any] = {
         "time_ms": time_ms,
         "state": state,
         "producer_id": 5,
@@ -127,7 +129,7 @@ def step(state: str, epoch: int, time_ms: int = 1_795_000_000_000, **more: Any) 
 
 
 def of_id(transaction: TransactionFacts | None = None, **more: Any) -> IdFacts:
-    usual = {
+    usual: dict[str, Any] = {
         "transactional_id": "etl-1",
         "state_partition": "__transaction_state-12",
         "coordinator": 1,
@@ -138,7 +140,7 @@ def of_id(transaction: TransactionFacts | None = None, **more: Any) -> IdFacts:
 
 
 def member(**more: Any) -> MemberFacts:
-    usual = {
+    usual: dict[str, Any] = {
         "member_id": "app-1-7f3c",
         "client_id": "app-1",
         "host": "/127.0.0.1",
@@ -157,7 +159,7 @@ def offset(place: PartitionFacts | None = None, committed: int | None = 13, **mo
 
 
 def of_group(*offsets: GroupOffsetFacts, **more: Any) -> GroupFacts:
-    usual = {
+    usual: dict[str, Any] = {
         "group": "readers",
         "offsets_partition": "__consumer_offsets-7",
         "coordinator": 1,

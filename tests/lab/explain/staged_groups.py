@@ -39,7 +39,7 @@ def commit(stage: Stage, offset: int) -> None:
 
 
 def commit_in(stage: Stage, producer: Producer, offset: int) -> None:
-    facts = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
+    facts: dict[str, Any] = {"producer_id": producer.producer_id, "producer_epoch": producer.producer_epoch}
     added = AddOffsetsToTxnRequest(transactional_id=stage.id, group_id=stage.group, **facts)
     stage.cluster.ask_coordinator(TRANSACTION, stage.id, "add_offsets_to_txn", added, 3)
     partition = TxnOffsetCommitRequestPartition(partition_index=0, committed_offset=offset)

@@ -111,9 +111,9 @@ def test_a_rule_that_has_hit_is_told_where_nothing_else_names_it() -> None:
     )
     line = f"Rule 1 ({rule}) exists, and has hit 25 times."
     places = [at(index=index) for index in range(3)]
-    found = explain_topic(places, around(rule, hits=25))
-    assert all(line in each.lines for each in found)
-    [healthy] = folded("orders", found)
+    of_topic = explain_topic(places, around(rule, hits=25))
+    assert all(line in each.lines for each in of_topic)
+    [healthy] = folded("orders", of_topic)
     assert healthy.lines == ("Nothing is wrong with the 3 partitions of orders.", line)
     troubled = explain_partition(at(in_log(txn())), around(rule, hits=25))
     assert line not in troubled.lines

@@ -265,7 +265,7 @@ async def test_a_held_connection_is_not_idle() -> None:
     held, idle = stage.connect(), stage.connect()
     held.send(heartbeat(1))
     for _ in range(IDLE_TICKS + 2):
-        stage.broker.clock.advance(stage.broker.connections.quotas.idle_ms_max / IDLE_TICKS)
+        stage.broker.clock.advance(stage.broker.connections.quotas.idle_ms_max // IDLE_TICKS)
     assert (held.transport.closing, idle.transport.closing) == (False, True)
 
 
@@ -811,7 +811,7 @@ async def test_a_test_waits_until_a_rule_has_taken_hold_often_enough() -> None:
     stage.connect().send(heartbeat(2))
     assert await waiting is active
     assert await stage.faults.reached(active.id) is active
-    assert active.waiting == stage.clock.timers == []
+    assert (active.waiting, stage.clock.timers) == ([], [])
 
 
 async def test_waiting_for_a_hit_ends_in_time() -> None:

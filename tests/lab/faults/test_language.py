@@ -249,8 +249,10 @@ RESOURCES = st.tuples(st.sampled_from(["topic", "group", "transactional_id", "us
 def acl_changes(draw: st.DrawFn) -> Action:
     do = draw(st.sampled_from(["add-acl", "remove-acls"]))
     needed, others = (OPERATIONS_OF_ACLS, ENTRIES) if do == "add-acl" else ({}, ENTRIES | OPERATIONS_OF_ACLS)
-    words = list(draw(st.fixed_dictionaries(needed, optional=others)).items())
-    if needed or draw(st.booleans()):
+    given: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(needed, optional=others)
+    words: list[tuple[str, Any]] = list(draw(given).items())
+    is_needed = len(needed) > 0
+    if is_needed or draw(st.booleans()):
         words.append(draw(RESOURCES))
     return Action(do, acl=dict(draw(st.permutations(words))))
 

@@ -71,7 +71,7 @@ class Login:
             self.tokens.append(token)
             return await evaluate(token)
 
-        server.evaluate = noted  # type: ignore[method-assign]
+        server.evaluate = noted
         return server
 
     def _heartbeat(self, message: HeartbeatRequest, context: Any) -> HeartbeatResponse:

@@ -98,8 +98,8 @@ async def test_with_the_trace_on_each_request_stands_before_what_came_of_it(brok
     broker.trace.start()
     await commit_and_abort(broker)
     told = brief((await life_of(broker, "orders-tx", traced=True)).to_json())
-    exchanges = ("FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce")
-    exchanges += ("TxnOffsetCommit", "EndTxn")
+    exchanges = {"FindCoordinator", "InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "Produce"}
+    exchanges |= {"TxnOffsetCommit", "EndTxn"}
     # For requests in the trace the order is known too.
     assert [each for each in told if each[1] not in exchanges] == LIFE
 

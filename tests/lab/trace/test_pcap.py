@@ -318,7 +318,7 @@ SAMPLES: dict[str, Any] = {
 
 @needs_tshark
 def test_tshark_lists_every_api_and_version_with_its_correlation_id(tmp_path: Path) -> None:
-    made = []
+    made: list[Any] = []
     for key in APIS:
         for version in versions_of(key):
             number = len(made) + 1

@@ -206,15 +206,21 @@ def test_of_a_secret_only_the_size_is_told() -> None:
     assert request_dict(made)["auth_bytes"] == {"bytes": 14}
 
 
+def answer_of(exchange: Any, **options: Any) -> dict[str, Any]:
+    answer = answer_dict(exchange, **options)
+    assert answer is not None
+    return answer
+
+
 def test_the_hmac_of_a_delegation_token_is_never_told() -> None:
     secret, size = b"the hmac", {"bytes": 8}
     creation = asked(38, 3, CreateDelegationTokenRequest(), CreateDelegationTokenResponse(hmac=secret))
     tokens = [DescribedDelegationToken(hmac=secret)]
-    told = [
+    told: list[Any] = [
         answer_dict(creation, values=True),
         request_dict(asked(39, 2, RenewDelegationTokenRequest(hmac=secret)), values=True),
         request_dict(asked(40, 2, ExpireDelegationTokenRequest(hmac=secret)), values=True),
-        answer_dict(
+        answer_of(
             asked(
                 41,
                 3,

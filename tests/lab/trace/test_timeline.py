@@ -174,7 +174,7 @@ def test_transactions_of_one_epoch_are_told_apart_by_their_markers() -> None:
 
 def test_all_of_it_in_one_millisecond_keeps_the_order_that_must_be() -> None:
     story = Story()
-    story.wait = lambda delay_ms=1: story  # type: ignore[method-assign]
+    story.wait = lambda delay_ms=1: story
     story.commit(ORDERS_0, ORDERS_1).commit(ORDERS_0).commit(ORDERS_1)
     assert [each for each in story.brief() if each.startswith("1")] == [
         "1 Ongoing",
