@@ -66,7 +66,9 @@ def main() -> None:
             .start()
         )
         query.awaitTermination()
-    jvm = spark.sparkContext._gateway.proc
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    jvm = gateway.proc
     spark.stop()
     jvm.stdin.close()
     jvm.wait(TEST_S)

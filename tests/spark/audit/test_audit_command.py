@@ -20,8 +20,9 @@ from rich.console import Console
 from odradek.cli import main
 from odradek.spark import environment
 from odradek.spark.audit.directories import LogDirectory, is_locked, look_at
+from odradek.spark.audit.findings import VIOLATION
 from odradek.spark.audit.progress import LINE_EVERY_S, shown, tasks
-from odradek.spark.audit.report import VIOLATION, Finding, Report
+from odradek.spark.audit.report import Finding, Report
 from odradek.spark.audit.run import BadKey, audit
 from tests.support.segment_tables import segment
 
@@ -56,7 +57,7 @@ def test_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_findings_as_json(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     places = dict.fromkeys(field.name for field in fields(Finding) if field.init)
-    found = {
+    found: dict[str, Any] = {
         **places,
         "name": "damage",
         "severity": VIOLATION,

@@ -100,11 +100,11 @@ def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
     )
     stopped = look(("9", "segment", 100, 99, 1), ("9", "offset", 0, 95, 100), log_dir="/stopped")
     replica = replica_of(F.col("log_dir"), F.col("topic"), F.col("partition"))
-    both = [
+    first, second = [
         spark.createDataFrame(rows, deep.ENTRIES).withColumn("replica", replica)
         for rows in (before, after + stopped)
     ]
-    looks = Looks(*both, ["/data"])
+    looks = Looks(first, second, ["/data"])
     judged = {
         (row.log_file, row.kind, row.first) for row in looks.entries().where("kind != 'segment'").collect()
     }
@@ -115,7 +115,7 @@ def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
     places = [("0", 0), ("1", 0), ("2", 0), ("3", 400), ("3", 500), ("4", 0)]
     columns = "log_dir string, file string, position long, error string"
     batches = spark.createDataFrame([("/data", f"{name}.log", at, None) for name, at in places], columns)
-    batches = batches.withColumn("replica", F.lit(both[0].first().replica))
+    batches = batches.withColumn("replica", F.lit(first.first().replica))
 
     def indexed(newest: str) -> list[tuple[str, int]]:
         seen = batches.where(F.concat("file", F.lpad("position", 3, "0")) <= newest)

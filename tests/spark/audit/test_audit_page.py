@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +37,7 @@ FIGURES = {
 }
 
 
-def tables(name: str = "orders") -> dict[str, list[Mapping[str, Any]]]:
+def tables(name: str = "orders") -> dict[str, list[dict[str, Any]]]:
     latency = {
         f"{span}_{tail}": 5
         for span in ("prepare_to_marker", "start_to_marker", "first_batch_to_marker")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -62,7 +61,7 @@ def planted(written: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pa
 @pytest.fixture(scope="module")
 def found(
     spark: Any, planted: tuple[Path, list[Place]], tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Any]:
+) -> tuple[Any, list[dict[str, Any]]]:
     out = tmp_path_factory.mktemp("report")
     keys = ["--unique", "duplicate=cast(value as string)"]
     arguments = [str(planted[0]), "--out", str(out), "--deep", *keys]

@@ -14,7 +14,7 @@ from tests.support.deadlines import HANG_S
 AVAILABLE_NOW = {"availableNow": True}
 # Java's admin client keeps asking for a node or topic that has left the cluster until its timeout, a minute by default. Only
 # then does Spark ask again and see the change.
-SOON = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
+SOON: dict[str, Any] = {"kafka.default.api.timeout.ms": 6_000, "kafka.request.timeout.ms": 5_000}
 
 
 def values(rows: list[Any]) -> list[str]:

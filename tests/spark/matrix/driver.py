@@ -38,7 +38,9 @@ def main() -> None:
         "crash matrix", MASTER.format(sys.argv[1]), {**CONF, "spark.driver.extraJavaOptions": sys.argv[2]}
     )
     say = _Voice()
-    say(event="ready", jvm=spark.sparkContext._gateway.proc.pid)
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    say(event="ready", jvm=gateway.proc.pid)
     for line in sys.stdin:
         order = json.loads(line)
         if "start" in order:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import signal
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +17,7 @@ from tests.support.clients import eventually
 from tests.support.deadlines import LONG_TEST_S
 
 pytestmark = [pytest.mark.spark_apart, pytest.mark.slow]
-SMALL = {"batches": 3, "records": 120, "partitions": 2}
+SMALL: dict[str, Any] = {"batches": 3, "records": 120, "partitions": 2}
 
 
 def epochs(company: Company, name: str) -> dict[str, int]:
@@ -26,6 +28,10 @@ def epochs(company: Company, name: str) -> dict[str, int]:
         for each in ids
         if each.transactional_id.startswith(f"{name}-1-0-1.")
     }
+
+
+def has_moved(company: Company, name: str, was: Any) -> bool:
+    return epochs(company, name) != was
 
 
 @pytest.mark.timeout(LONG_TEST_S)
@@ -52,9 +58,7 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
         for name, late in zip(names, lates, strict=True):
             known = epochs(company, name)
             assert late.release() == 1
-            eventually(
-                lambda was=known, name=name: epochs(company, name) != was, "the late one is carried out"
-            )
+            eventually(partial(has_moved, company, name, known), "the late one is carried out")
             late.remove()
             signal_to(company.stage.standing(name) or 0, signal.SIGCONT)
         outcomes = company.play()

@@ -11,7 +11,7 @@ from confluent_kafka import Consumer, IsolationLevel, KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from odradek.deadlines import stretched
-from tests.support.clients import PATIENCE, eventually
+from tests.support.clients import PATIENCE, eventually, place_of, value_of
 from tests.support.deadlines import HANG_S
 
 Row = tuple[bytes, bytes]
@@ -77,10 +77,11 @@ def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdi
             for partition, (stable, end) in sorted(found.open.items())
         ),
     ]
-    totals = [
-        sum(each.total() for each in kind.values()) for kind in (lost, duplicated, unexpected, reordered)
-    ]
-    return Verdict(*totals, tuple(complaints))
+    return Verdict(_total(lost), _total(duplicated), _total(unexpected), _total(reordered), tuple(complaints))
+
+
+def _total(kind: Mapping[bytes, Counter[bytes]]) -> int:
+    return sum(each.total() for each in kind.values())
 
 
 def _by_key(rows: Iterable[Row]) -> dict[bytes, list[bytes]]:
@@ -168,7 +169,7 @@ def _read(bootstrap_servers: str, topic: str, ends: Mapping[int, int]) -> tuple[
     def at_the_end() -> bool:
         for message in consumer.consume(1000, 0.05):
             if message.error() is None:
-                rows[message.partition()].append((message.key(), message.value()))
+                rows[place_of(message)[1]].append((message.key() or b"", value_of(message)))
         # Positions also pass markers, which are not visible as records.
         return all(each.offset >= ends[each.partition] for each in consumer.position(consumer.assignment()))
 

@@ -7,7 +7,7 @@ import json
 import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,7 +73,13 @@ def test_the_setting_on_the_page_loses_no_flight(
     from pyspark.sql import functions
 
     [code] = re.findall(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
-    names = {"json": json, "functools": functools, "f": functions, "spark": spark, "schema": job.FLIGHT}
+    names: dict[str, Any] = {
+        "json": json,
+        "functools": functools,
+        "f": functions,
+        "spark": spark,
+        "schema": job.FLIGHT,
+    }
     names |= {"bootstrap": kafka.bootstrap_servers, "topic": skewed, "partitions": 2}
     exec(compile(code, str(PAGE), "exec"), names)
     assert run(names["flights"], tmp_path) == (AHEAD + BEHIND, 0)

@@ -1,5 +1,7 @@
 """The digest of rows: equal rows give the same digest in any order and any chunks, and different rows give another."""
 
+from typing import Any
+
 import pyarrow as pa
 import pytest
 from hypothesis import example, given, settings
@@ -62,7 +64,7 @@ def test_the_ends_of_values_count(one, other):
 
 
 def test_a_row_that_is_there_twice_counts_twice():
-    row = ("a", None, b"k", b"v", [])
+    row: tuple[Any, ...] = ("a", None, b"k", b"v", [])
     assert len({total([row] * count) for count in range(4)}) == 4
 
 

@@ -24,7 +24,7 @@ def batch(base_offset: int, count: int = 1, **more: Any) -> bytes:
     return judge.build_batch([(base_offset, None, b"v")] * count, base_offset=base_offset, **more)
 
 
-def topics(directory: Path | str, **options: str) -> set[tuple[str, str, int]]:
+def topics(directory: Path | str, **options: Any) -> set[tuple[str, str, int]]:
     rows = plain(read(Path(directory), table="batches", **options))
     return {(Path(row["log_dir"]).name, row["topic"], row["partition"]) for row in rows}
 
@@ -271,7 +271,8 @@ def rows_after(directory: Path, change: Any, **given: str) -> list[int]:
     reader = source.reader(source.schema())
     planned = reader.partitions()
     change()
-    found = [row for task in planned for made in reader.read(task) for row in made.to_pylist()]
+    batches: list[Any] = [made for task in planned for made in reader.read(task)]
+    found = [row for made in batches for row in made.to_pylist()]
     assert [row["error"] for row in found if row["error"]] == []
     return sorted(row["offset"] for row in found)
 

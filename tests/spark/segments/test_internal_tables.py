@@ -14,7 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import datasource as spark
 
-from odradek.spark.segments.coordinator_records import TOPICS, Malformed, decode
+from odradek.spark.segments.coordinator_records import Malformed, decode
+from odradek.spark.segments.coordinator_tables import TOPICS
 from odradek.spark.segments.internal import STATES
 from protocol import batch as judge
 from protocol.records import group_log, transaction_log
@@ -112,8 +113,8 @@ def records(directory: Path, topic: str) -> list[tuple[int, judge.RecordBatch, j
 def test_the_states_of_transactions_that_kafka_wrote(directory: Path):
     expected = []
     for partition, _, record in records(directory, "__transaction_state"):
-        key = transaction_log.TransactionLogKey.decode(record.key)
-        value = transaction_log.TransactionLogValue.decode(record.value)
+        key = transaction_log.TransactionLogKey.decode(record.key or b"")
+        value = transaction_log.TransactionLogValue.decode(record.value or b"")
         expected.append(
             {
                 "partition": partition,
@@ -157,9 +158,9 @@ def test_the_offsets_that_kafka_wrote(directory: Path):
             "transactional": batch.is_transactional,
         }
         row |= {"control": batch.is_control, "error": None}
-        key = None if batch.is_control else group_log.decode_key(record.key)
+        key: Any = None if batch.is_control else group_log.decode_key(record.key or b"")
         if isinstance(key, group_log.OffsetCommitKey):
-            value = group_log.decode_value(key, record.value)
+            value: Any = group_log.decode_value(key, record.value)
             row |= {"kind": "offset", "group": key.group, "topic": key.topic, "partition": key.partition}
             row |= {"committed_offset": value.offset, "metadata": value.metadata}
             row["commit_timestamp"] = value.commit_timestamp_ms * 1000

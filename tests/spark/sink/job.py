@@ -37,7 +37,7 @@ class Job:
     per_batch: int = 200
     rows: str = "copied"
     by_conf: bool = False
-    options: Mapping[str, object] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
     conf: Mapping[str, str] = field(default_factory=dict)
 
     def but(self, **changes: Any) -> Job:

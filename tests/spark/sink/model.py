@@ -588,13 +588,17 @@ class World:
     def expected(self) -> list[str]:
         return sorted(row for rows in self.batches for row in rows)
 
+    def last_record(self) -> SinkState:
+        """The committed decision record, which there is."""
+        record = self.record()
+        assert record is not None
+        return record
+
     def record(self) -> SinkState | None:
         """The committed decision record."""
         offsets = self.kafka.offsets
         cluster = Cluster(self)
-        cluster.fetch_offsets = lambda group, partitions: _of_group(  # type: ignore[method-assign]
-            offsets, group, partitions
-        )
+        cluster.fetch_offsets = lambda group, partitions: _of_group(offsets, group, partitions)
         return Store(cluster, self.settings.name, self.settings.topic).read()
 
     def check_committed_at_most_once(self) -> None:

@@ -65,8 +65,8 @@ def slow(
 def main() -> None:
     servers, source, topic, checkpoint, name, master = sys.argv[1:]
     kafka = {"kafka.bootstrap.servers": servers}
-    rows = session("speculated", master, CONF).readStream.format("kafka").options(**kafka, subscribe=source)
-    rows = rows.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 8).load()
+    reader = session("speculated", master, CONF).readStream.format("kafka").options(**kafka, subscribe=source)
+    rows = reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", 8).load()
     slowed = rows.select("value").mapInArrow(slow(servers, checkpoint, name), "value binary")
     writer = slowed.writeStream.format("odradek.exactly_once").options(**kafka, topic=topic).queryName(name)
     writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start().awaitTermination()

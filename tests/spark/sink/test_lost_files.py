@@ -5,6 +5,7 @@ step: TestLostFiles, TestLostRecords."""
 
 import contextlib
 import shutil
+from typing import Any
 from uuid import uuid4
 
 import pyarrow as pa
@@ -417,7 +418,7 @@ class TestRecords:
         story.dies("end.all", batch=0)
         if broker_kind == "odradek":
             kafka.broker.clock.advance("8d", only=["groups", *(["transactions", "ids"] if ids else [])])
-        groups = (story.job.name, story.query_group)
+        groups: tuple[Any, ...] = (story.job.name, story.query_group)
         kafka.eventually(lambda: not any(map(story.has_offsets, groups)), "offsets have expired", HANG_S)
         if ids:
             kafka.eventually(lambda: not story.transactional_ids(), "ids have expired", HANG_S)
@@ -518,7 +519,14 @@ def test_a_copy_that_lost_holds_no_reader_back(kafka):
         rows = iter([pa.record_batch({"value": pa.array([value])})])
         of = RecordBatchSum(topic, True)
         return run_task(
-            cluster, plan, label, batch, query_id, rows, of, lambda *own: RecordBatches(cluster, *own, topic)
+            cluster,
+            plan,
+            label,
+            batch,
+            query_id,
+            rows,
+            of,
+            lambda name, producer: RecordBatches(cluster, name, producer, topic),
         )
 
     with contextlib.ExitStack() as stack:

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 import random
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ TASKS = (2, 3, 1)
 
 def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> list[Exception]:
     """Restart the query until it ends without an error; return the errors of the failed runs."""
-    errors = []
+    errors: list[Exception] = []
     for number in range(restarts):
         driver = world.start_driver(f"again-{number}", tasks, order)
         world.run()
@@ -49,6 +50,14 @@ def asked(world: World, restarts: int = 1) -> str:
     return question
 
 
+def passing_time(world: World, step: int) -> None:
+    time_passes(world)
+
+
+def hearing(world: World, late: int, step: int) -> None:
+    world.kafka.hear(late)
+
+
 def straight_steps() -> int:
     world = World(BATCHES)
     world.start_driver("first", TASKS)
@@ -67,7 +76,7 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
     world.run()
     world.check()
     assert world.kafka.ongoing() == []
-    record = world.record()
+    record = world.last_record()
     assert (record.next_batch, record.phase, record.query_id) == (3, Phase.DECIDED, "query-1")
     assert (record.run, record.plan) == (1, 3), "the pool's ids stay the same while nothing fails"
     # Batch 0 has no pool, and batch 1 has one task more than batch 0; the pool of batch 2 has all that it needs.
@@ -207,7 +216,7 @@ class TestZombies:
             while pool_id("q", 1, 0) not in world.kafka.ongoing():
                 world.run_once()
             world.attempts["first", 1, 0][0].kill()
-            while world.record().next_batch < 2 or len(world.kafka.ongoing()) > 1:
+            while world.last_record().next_batch < 2 or len(world.kafka.ongoing()) > 1:
                 world.run_once()
             first.frozen = True
             second = world.start_driver("second", (3, 2))
@@ -243,10 +252,12 @@ class TestZombies:
                 zombie.step()
         zombie.frozen = True
         while not (
-            all_reported(world, batch) if when == "before the decision" else world.record().next_batch > batch
+            all_reported(world, batch)
+            if when == "before the decision"
+            else world.last_record().next_batch > batch
         ):
             world.run_once()
-        assert world.record().next_batch == (batch if when == "before the decision" else batch + 1)
+        assert world.last_record().next_batch == (batch if when == "before the decision" else batch + 1)
         zombie.frozen = False
         before = {name: known.producer for name, known in world.kafka.ids.items()}
         while not zombie.ended:
@@ -279,7 +290,7 @@ class TestFailures:
             first = world.start_driver("first", TASKS)
             world.fails_at, world.heard = at, heard
             # Time passes, so that each plan looks for open transactions.
-            world.run(before_step=lambda step, world=world: time_passes(world))
+            world.run(before_step=partial(passing_time, world))
             world.fails_at = -1
             assert first.ended, "it hangs"
             assert not isinstance(first.error, MayBeLost)
@@ -297,7 +308,7 @@ class TestFailures:
             world.fails_at, world.heard = at, True
             world.run()
             assert first.ended, "it hangs"
-            if world.record() is not None and world.record().next_batch == 1 and first.error is not None:
+            if world.record() is not None and world.last_record().next_batch == 1 and first.error is not None:
                 seen += 1
                 assert isinstance(first.error, OutcomeUnknown | Retriable)
                 world.check_committed_at_most_once()
@@ -348,7 +359,7 @@ class TestFailures:
             while not all_reported(world, 0):
                 world.run_once()
             world.kafka.deaf_to_driver = True
-            world.run(before_step=lambda step, world=world, late=late: world.kafka.hear(late))
+            world.run(before_step=partial(hearing, world, late))
             assert isinstance(first.error, OutcomeUnknown)
             world.kafka.hear(0)
             settle(world)
@@ -406,7 +417,7 @@ class TestIntruders:
         for answer in ("again", "without"):
             world = World(BATCHES[:2])
             first = self.until_reported(world)
-            while world.record().next_batch == 0:
+            while world.last_record().next_batch == 0:
                 world.run_once()
             getattr(world.kafka, take)("q-1-1-1.1")
             world.run()
@@ -438,7 +449,7 @@ class TestIntruders:
             die_when_decided(world, driver)
             for each in world.kafka.ongoing():
                 world.kafka.time_out(each)
-            asked = world.record().decision
+            asked = world.last_record().decision
             sentence = self.refusal(world, f"asks-{number}")
             assert (
                 f"firstBatch=0@{asked} to write all of it again, or firstBatch=1@{asked} to continue"
@@ -461,8 +472,8 @@ class TestIntruders:
 
 def die_when_decided(world: World, driver: Process) -> None:
     """Kill all processes right after a decision, before any of its transactions is committed."""
-    before = world.record().decision if world.record() else 0
-    while (world.record().decision if world.record() else 0) == before:
+    before = world.last_record().decision if world.record() else 0
+    while (world.last_record().decision if world.record() else 0) == before:
         assert not driver.ended, driver.error
         world.run_once()
     for process in world.processes:
@@ -520,7 +531,7 @@ class TestStrays:
             world.batches.append(("j",))
             settle(world)
         assert world.kafka.ongoing() == []
-        assert world.record().run == 4
+        assert world.last_record().run == 4
         world.check()
         world.close()
 
@@ -557,7 +568,7 @@ class TestStrays:
         with_answer(world, 0)
         settle(world)
         assert world.kafka.ongoing() == []
-        assert world.record().run > 1
+        assert world.last_record().run > 1
         world.close()
 
     @pytest.mark.more
@@ -753,7 +764,7 @@ class TestChance:
             elif dice < 0.03 and living:
                 rng.choice(living).frozen ^= True
             elif dice < 0.04 and living:
-                world.lost = {pool_id("q", 1, 0), f"q-{world.record().run if world.record() else 1}-1"}
+                world.lost = {pool_id("q", 1, 0), f"q-{world.last_record().run if world.record() else 1}-1"}
             elif dice < 0.05 and len([each for each in living if each.name.startswith("driver")]) < 3:
                 world.start_driver(
                     f"driver-{step}", [rng.randint(1, 4) for _ in range(3)], rng.choice((1, -1))
@@ -793,7 +804,7 @@ class TestRefusals:
         with_answer(world, 0)
         settle(world)
         assert world.kafka.read_committed() == sorted(world.expected * 2)
-        assert world.record().query_id == "query-2"
+        assert world.last_record().query_id == "query-2"
         world.close()
 
     def test_an_old_checkpoint_is_not_taken_for_the_newest(self):
@@ -807,7 +818,7 @@ class TestRefusals:
         world = self.finished()
         for number in (2, 3):
             world.checkpoint.commits = {0}
-            decision = world.record().decision
+            decision = world.last_record().decision
             assert f"set the option firstBatch=1@{decision} to write again" in self.failure(world)
             with_answer(world, 1)
             settle(world)
@@ -899,7 +910,7 @@ class TestLostFiles:
             at -= 1
             world, decided = self.one(at, "hij")
         question = asked(world)
-        decision = world.record().decision
+        decision = world.last_record().decision
         assert "it had 2 rows and has 3 now" in question
         assert (
             f"firstBatch=2@{decision} writes all of this one as well, firstBatch=3@{decision} continues"

@@ -49,6 +49,7 @@ def decided_and_dead(sink, task, monkeypatch, batch: int):
 def test_a_finished_batch_has_nothing_open(kafka, sink, task):
     run_batch(sink, task, 0, [["a"], ["b"]])
     found = status(sink)
+    assert found.decision is not None
     assert (found.decision.batch, found.decision.decision, found.deciding) == (0, 1, False)
     assert found.half_committed == found.others == ()
     said = command("status", sink)
@@ -95,7 +96,9 @@ def test_what_an_ended_query_has_left_open_is_named_and_aborted(kafka, sink, tas
     assert (stray.state, set(stray.partitions)) == ("open", set(message.report.partitions))
     assert stray.since is not None
     assert "read_committed consumers stop in front of them" in command("status", sink).output
-    assert [each.transactional_id for each in resolve(sink).aborted] == [stray.transactional_id]
+    resolution = resolve(sink)
+    assert resolution is not None
+    assert [each.transactional_id for each in resolution.aborted] == [stray.transactional_id]
     assert ongoing(sink) == []
     with pytest.raises(NotDecided):
         stream(sink).commit([message], 1)
@@ -131,6 +134,7 @@ def test_a_query_that_goes_on_meanwhile_has_no_half_committed_batch(kafka, sink,
 
     monkeypatch.setattr(Cluster, "describe_transactions", later)
     found = status(sink)
+    assert found.decision is not None
     assert (found.decision.phase, found.half_committed) == ("planning", ())
 
 
@@ -146,6 +150,7 @@ def test_what_resolve_could_not_abort_is_said_to_be_open(kafka, sink, task, monk
     assert ongoing(sink) == [stray]
     monkeypatch.undo()
     done = resolve(sink)
+    assert done is not None
     assert ([each.transactional_id for each in done.aborted], done.still_open) == ([stray], ())
 
 

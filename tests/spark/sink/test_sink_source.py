@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import pickle
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import uuid4
@@ -13,8 +14,10 @@ import pytest
 from confluent_kafka import KafkaError
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql.types import ArrayType, StringType, StructType
+from pyspark.taskcontext import TaskContext
 
 from odradek.spark.sink import (
+    Decision,
     DecisionMismatch,
     ExactlyOnce,
     MayBeLost,
@@ -75,7 +78,7 @@ def task(monkeypatch):
     """A function that writes rows in a task: from a pickled writer, a context, and rows as one or more Arrow batches."""
 
     def write(pickled: bytes, rows: list[str], context: Context, key: str | None = None):
-        monkeypatch.setattr(source.TaskContext, "get", classmethod(lambda cls: context))
+        monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: context))
         columns = {"key": pa.array([key] * len(rows), pa.string()), "value": pa.array(rows, pa.string())}
         whole = pa.RecordBatch.from_pydict(columns)
         return pickle.loads(
@@ -111,6 +114,12 @@ def values(kafka, options, isolation="read_committed"):
     return sorted(each.text for each in kafka.read(options["topic"], isolation))
 
 
+def decision_of(options: Mapping[str, str]) -> Decision:
+    decision = progress(options)
+    assert decision is not None, "the sink has planned no batch"
+    return decision
+
+
 def test_batches_are_written_once_however_often_they_are_replayed(kafka, sink, task):
     run_batch(sink, task, 0, [["a", "b"], ["c"]])
     run_batch(sink, task, 0, [["c"], ["b", "a"], []])
@@ -118,7 +127,7 @@ def test_batches_are_written_once_however_often_they_are_replayed(kafka, sink, t
     run_batch(sink, task, 1, [["d"], [], ["e", "f"]])
     run_batch(sink, task, 2, [[], []])
     assert values(kafka, sink, "read_uncommitted") == ["a", "b", "c", "d", "e", "f"]
-    decision = progress(sink)
+    decision = decision_of(sink)
     assert (decision.batch, decision.phase, decision.rows, decision.query_id) == (
         2,
         "decided",
@@ -134,7 +143,7 @@ def test_nothing_is_visible_before_the_decision_and_all_after_it(kafka, sink, ta
     messages = [task(planned, ["a"], Context(0, 0)), task(planned, ["b"], Context(1, 0))]
     assert values(kafka, sink) == []
     assert values(kafka, sink, "read_uncommitted") == ["a", "b"]
-    assert progress(sink).phase == "planning"
+    assert decision_of(sink).phase == "planning"
     stream(sink).commit(messages, 0)
     assert values(kafka, sink) == ["a", "b"]
 
@@ -144,7 +153,7 @@ def test_the_writer_is_planned_once_and_only_when_it_is_pickled(kafka, sink, tas
     assert progress(sink) is None
     first, second = pickle.dumps(writer), pickle.dumps(writer)
     assert pickle.loads(first).plan == pickle.loads(second).plan
-    assert progress(sink).plan == 1
+    assert decision_of(sink).plan == 1
 
 
 def test_a_commit_without_any_report_says_that_the_trigger_is_continuous(sink):
@@ -169,7 +178,7 @@ def ongoing(options) -> list[str]:
 
 def test_a_task_that_fails_while_it_writes_aborts_its_own_transaction(kafka, sink, task, monkeypatch):
     planned = pickle.dumps(stream(sink))
-    monkeypatch.setattr(source.TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
+    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
 
     def rows():
         yield pa.RecordBatch.from_pydict({"key": ["k"], "value": ["a"]})
@@ -311,7 +320,7 @@ class TestBatchWrites:
         self.save(sink, task, [["a"], ["b"]])
         self.save(sink, task, [["c"]])
         assert values(kafka, sink) == ["a", "b", "c"]
-        assert progress(sink).batch == 1
+        assert decision_of(sink).batch == 1
 
     def test_without_a_name_each_is_by_itself(self, kafka, sink, task):
         del sink["name"]
@@ -424,7 +433,7 @@ class TestErrors:
         given = {key: value for key, value in sink.items() if key != "topic"}
         schema = columns(topic="string", value="string")
         planned = pickle.dumps(ExactlyOnce(given).streamWriter(schema, False))
-        monkeypatch.setattr(source.TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
+        monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
         rows = pa.RecordBatch.from_pydict({"topic": [sink["topic"], None], "value": ["a", "b"]})
         with pytest.raises(SinkError, match="null topic present in the data"):
             pickle.loads(planned).write(iter([rows]))
@@ -449,7 +458,7 @@ def test_columns_go_where_spark_s_own_sink_puts_them(kafka, sink, monkeypatch):
     given = {key: value for key, value in sink.items() if key != "topic"}
     schema = columns(topic="string", key="binary", value="binary", headers=HEADERS, partition="integer")
     planned = pickle.dumps(ExactlyOnce(given).streamWriter(schema, False))
-    monkeypatch.setattr(source.TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
+    monkeypatch.setattr(TaskContext, "get", classmethod(lambda cls: Context(0, 0)))
     header = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
     rows = pa.RecordBatch.from_arrays(
         [
@@ -487,7 +496,7 @@ def test_a_record_of_many_tasks_is_cut_over_partitions(kafka, sink, task):
     from odradek.spark.sink import decision_record
 
     stream(sink).commit(messages, 0)
-    assert len(progress(sink).transactions) == 30
+    assert len(decision_of(sink).transactions) == 30
     assert (
         len(decision_record.to_chunks(decision_record.SinkState(1, 1, 1, decision_record.Phase.DECIDED))) == 1
     )

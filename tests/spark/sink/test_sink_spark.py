@@ -43,6 +43,7 @@ def test_a_stream_is_copied_once_and_a_restart_goes_on(spark, kafka, tmp_path, l
     query.awaitTermination()
     assert values(kafka, topic) == [*(f"{number:04}" for number in range(ROWS)), "more"]
     decision = progress({**kafka.options, "name": name})
+    assert decision is not None
     assert (decision.batch, decision.rows, decision.query_id, decision.run) == (3, 1, str(query.id), 1)
     kafka.eventually(lambda: len(listener.batches) == 4, "all batches are reported")
     assert [(each.batch, each.rows) for each in listener.batches][-1] == (3, 1)

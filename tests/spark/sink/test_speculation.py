@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pyspark
 import pytest
@@ -46,7 +47,14 @@ def master(variables, tmp_path):
     with ExitStack() as stack:
 
         def start(program: str, host: str, *more: str) -> None:
-            command = [SPARK / "bin" / "spark-class", f"{deploy}.{program}", "--host", host, *quiet, *more]
+            command: list[Any] = [
+                SPARK / "bin" / "spark-class",
+                f"{deploy}.{program}",
+                "--host",
+                host,
+                *quiet,
+                *more,
+            ]
             stack.enter_context(Driver(command, variables))
 
         start("master.Master", "127.0.0.1", "--port", str(port))
@@ -67,6 +75,7 @@ def test_a_copy_that_lost_holds_no_reader_back(kafka, master, variables, tmp_pat
     run_driver([sys.executable, job, *where], variables)
     assert checkpoint.with_suffix(".copies").read_text().startswith(f"{name}-"), "the copy has written"
     found = status({**kafka.options, "name": name})
+    assert found.decision is not None
     assert (found.decision.batch, found.half_committed, found.others) == (1, (), ())
     kafka.produce(topic, ["another producer's"])
     assert Counter(each.value for each in kafka.read(topic)) == Counter([*rows, b"another producer's"])

@@ -33,7 +33,7 @@ def listener_settings(ports: dict[str, int]) -> dict[str, str]:
     listeners = ",".join(f"{name}://127.0.0.1:{ports[name]}" for name in PROTOCOLS)
     plain = f'{LOGIN}.plain.PlainLoginModule required user_alice="alice-secret";'
     token = f'{LOGIN}.oauthbearer.OAuthBearerLoginModule required unsecuredLoginStringClaim_sub="broker";'
-    sasl = {}
+    sasl: dict[str, str] = {}
     for listener in ("sasl_ssl", "sasl_plaintext"):
         prefix = f"listener.name.{listener}"
         sasl |= {

@@ -39,6 +39,12 @@ def outbox_of(count: int) -> Outbox:
     return outbox
 
 
+def next_of(outbox: Outbox) -> OutgoingBatch:
+    batch = outbox.next_batch()
+    assert batch is not None
+    return batch
+
+
 def number_of(batch: OutgoingBatch) -> int:
     return int(batch.data)
 
@@ -79,7 +85,7 @@ def test_whatever_fails_the_log_has_every_batch_once_and_in_order(seed):
 
 def test_the_first_batch_is_sent_alone():
     outbox = outbox_of(3)
-    first = outbox.next_batch()
+    first = next_of(outbox)
     outbox.sending(first)
     assert outbox.next_batch() is None
     outbox.failed(first, 6)
@@ -89,7 +95,7 @@ def test_the_first_batch_is_sent_alone():
 def known_outbox_of(count: int) -> Outbox:
     """An outbox for a partition to which the producer has written before."""
     outbox = outbox_of(count + 1)
-    before = outbox.next_batch()
+    before = next_of(outbox)
     outbox.sending(before)
     outbox.acknowledged(before)
     return outbox
@@ -103,14 +109,14 @@ def test_at_most_as_many_batches_are_in_flight_as_a_broker_remembers():
         sent.append(batch)
     assert [number_of(batch) for batch in sent] == list(range(1, 1 + WINDOW_BATCHES))
     outbox.acknowledged(sent[0])
-    assert number_of(outbox.next_batch()) == WINDOW_BATCHES + 1
+    assert number_of(next_of(outbox)) == WINDOW_BATCHES + 1
 
 
 def test_after_a_failure_all_batches_in_flight_are_awaited():
     outbox = known_outbox_of(4)
-    first = outbox.next_batch()
+    first = next_of(outbox)
     outbox.sending(first)
-    second = outbox.next_batch()
+    second = next_of(outbox)
     outbox.sending(second)
     outbox.failed(first, 6)
     assert outbox.next_batch() is None
@@ -123,7 +129,7 @@ def test_after_a_failure_all_batches_in_flight_are_awaited():
 
 def test_a_loss_is_not_taken_for_a_delay():
     outbox = known_outbox_of(2)
-    first = outbox.next_batch()
+    first = next_of(outbox)
     outbox.sending(first)
     outbox.failed(first, OUT_OF_ORDER)
     assert outbox.is_broken(), "the batch before it was acknowledged"
@@ -131,19 +137,19 @@ def test_a_loss_is_not_taken_for_a_delay():
 
 def test_out_of_order_is_a_loss_only_when_none_that_was_sent_is_known():
     outbox = known_outbox_of(2)
-    first = outbox.next_batch()
+    first = next_of(outbox)
     outbox.sending(first)
-    second = outbox.next_batch()
+    second = next_of(outbox)
     outbox.sending(second)
     outbox.failed(first, 13)
     outbox.failed(second, 13)
-    for batch in (outbox.next_batch(), second):
+    for batch in (next_of(outbox), second):
         outbox.sending(batch)
     outbox.failed(first, OUT_OF_ORDER)
     assert not outbox.is_broken()
     outbox.failed(second, 13)
     assert not outbox.is_broken()
-    for batch in (outbox.next_batch(), second):
+    for batch in (next_of(outbox), second):
         outbox.sending(batch)
     outbox.failed(first, OUT_OF_ORDER)
     outbox.acknowledged(second)
@@ -170,9 +176,9 @@ def test_a_batch_that_is_too_large_is_split_in_two():
     outbox = known_outbox_of(0)
     outbox.append(OutgoingBatch(Batch(b"1-2", 11, halves), 0.0))
     outbox.append(OutgoingBatch(Batch(b"3", 1, list), 0.0))
-    large = outbox.next_batch()
+    large = next_of(outbox)
     outbox.sending(large)
-    next_one = outbox.next_batch()
+    next_one = next_of(outbox)
     outbox.sending(next_one)
     outbox.failed(large, 10)
     outbox.failed(next_one, OUT_OF_ORDER)

@@ -2,6 +2,7 @@
 
 import random
 import zlib
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -193,7 +194,8 @@ def test_a_timeout_reports_the_last_error(one_node, topic):
 @pytest.mark.parametrize("codec", ["none", "zstd"])
 def test_batches_that_a_topic_does_not_take_are_written_as_smaller_ones(one_node, topic, codec):
     small = f"{topic}-small"
-    create(one_node, small, **{"max.message.bytes": "700"})
+    configs: dict[str, Any] = {"max.message.bytes": "700"}
+    create(one_node, small, **configs)
     with connect(one_node, batch_size="4000", compression_type=codec) as cluster:
         [producer] = cluster.init_producer_ids([small], TIMEOUT_MS).values()
         writer = write(cluster, small, producer, small)

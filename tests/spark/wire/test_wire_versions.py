@@ -66,7 +66,7 @@ def connect(bootstrap: str, **options: str) -> Cluster:
 @pytest.mark.parametrize(("topic", "bound"), [("old", "lowest"), ("new", "highest")])
 def test_a_transaction_works_with_the_oldest_versions_and_with_the_newest(broker, monkeypatch, topic, bound):
     _, relay = broker
-    chosen = {}
+    chosen: dict[str, int] = {}
 
     def choose(api: Api, offered: messages.Versions, address: str) -> int:
         return chosen.setdefault(api.name, getattr(api, bound))

@@ -16,7 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from odradek.spark.segments.coordinator_records import TOPICS, Field
+from odradek.spark.segments.coordinator_schema import Field
+from odradek.spark.segments.coordinator_tables import TOPICS
 
 HERE = Path(__file__).parent
 BITS = {"int8": 8, "int16": 16, "int32": 32, "int64": 64}
