@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
@@ -58,7 +59,7 @@ def _error(failed: BaseException) -> KafkaError:
     return error
 
 
-FAILURES = (KafkaException, KafkaError, SystemError)
+FAILURES: tuple[Any, ...] = (KafkaException, KafkaError, SystemError)
 """SystemError hides one of the others, if a callback was served in the same call."""
 
 
@@ -158,7 +159,7 @@ def _send(producer: Producer, sends: list[Send]) -> None:
             send.place.topic,
             send.value,
             partition=send.place.partition,
-            on_delivery=lambda error, message, send=send: _delivered(send, error, message),
+            on_delivery=partial(_delivered, send),
         )
     producer.flush(CALL_S)
 

@@ -10,6 +10,7 @@ from typing import Any
 from odradek import Broker
 from odradek.deadlines import stretched
 from odradek.errors import ControlRefused
+from odradek.remote import Rule
 from tests.chaos.actors import Stage
 from tests.chaos.history import Place
 from tests.chaos.plan import NODES, Plan, Step
@@ -36,7 +37,7 @@ class Director:
         self._steps = list(plan.steps)
         self._behind = 0
         """Requests that arrived while steps were carried out. Later steps are delayed by this number."""
-        self._rules: defaultdict[str, list[object]] = defaultdict(list)
+        self._rules: defaultdict[str, list[Rule]] = defaultdict(list)
         self._counter = broker.faults.add(COUNTER)
         self._moved: set[Place] = set()
         self._ports = {node_id: _port(broker.nodes[node_id].show()) for node_id in broker.nodes}

@@ -12,7 +12,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from storage.directory import DELETION
 from tests.chaos.actors import CALL_S, JOBS, PARTITIONS
 from tests.chaos.history import End, Place, Seen
-from tests.support.clients import PATIENCE
+from tests.support.clients import PATIENCE, offset_of, place_of, value_of
 from tests.support.deadlines import Deadline
 
 PLACES = [Place(topic, partition) for topic, count in PARTITIONS.items() for partition in range(count)]
@@ -101,10 +101,10 @@ def _read(bootstrap: str, isolation_level: str) -> dict[Place, list[Seen]]:
         while unread:
             deadline.check(f"partitions not read to the end: {sorted(unread)}")
             for message in consumer.consume(1000, 0.1):
-                place = Place(message.topic(), message.partition())
+                place = Place(*place_of(message))
                 error = message.error()
                 if error is None:
-                    records[place].append(Seen(message.offset(), message.value().decode()))
+                    records[place].append(Seen(offset_of(message), value_of(message).decode()))
                 elif error.code() == KafkaError._PARTITION_EOF:
                     unread.discard(place)
     finally:

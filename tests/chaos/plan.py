@@ -15,6 +15,9 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from random import Random
+from typing import Literal
+
+from odradek.words import Domain
 
 NODES = (1, 2, 3)
 QUIET_REQUESTS = 150
@@ -39,7 +42,7 @@ class Step:
     """Node ids of the new replicas, for ``move``. At the end of the run all nodes are replicas again."""
     by: str = ""
     """Duration, for ``advance``, as in ``20s``."""
-    only: str = ""
+    only: Domain | Literal[""] = ""
     """Time domain, for ``advance``; empty for transactions and producer ids."""
 
     def __str__(self) -> str:

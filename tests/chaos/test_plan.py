@@ -50,8 +50,6 @@ def test_the_seeds_together_have_every_fault() -> None:
         "pause",
         "-> hold",
         "-> detach",
-    )
-    words += (
         "-> lose-answer",
         "-> lose-request",
         "-> drop",

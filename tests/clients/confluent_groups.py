@@ -17,7 +17,7 @@ CALL_S = 60.0
 POLL_S = 0.05
 RECORDS = 5
 # As in tests.support.clients: a broker that a test kills is restarted at once.
-PATIENCE = {
+PATIENCE: dict[str, str | int] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,
     "metadata.recovery.strategy": "none",
@@ -127,11 +127,15 @@ class Loop:
         try:
             producer.begin_transaction()
             for each in read:
-                producer.produce(self._sink, "done " + each.value().decode())
+                producer.produce(self._sink, b"done " + (each.value() or b""))
             producer.flush(CALL_S)
             self._step("send")
-            behind = {(each.topic(), each.partition()): each.offset() + 1 for each in read}
-            offsets = [TopicPartition(*place, offset) for place, offset in behind.items()]
+            behind = {(each.topic(), each.partition()): each.offset() for each in read}
+            offsets = [
+                TopicPartition(topic, partition, offset + 1)
+                for (topic, partition), offset in behind.items()
+                if topic is not None and partition is not None and offset is not None
+            ]
             member = self._consumer.consumer_group_metadata()
             insist(lambda: producer.send_offsets_to_transaction(offsets, member, CALL_S))
             if self._rounds % 3:
@@ -174,7 +178,7 @@ def insist(call: Callable[[], Any]) -> None:
             return
 
 
-ORDERS = {"group-member": group_member, "group-loop": group_loop}
+ORDERS: dict[str, Callable[..., None]] = {"group-member": group_member, "group-loop": group_loop}
 
 if __name__ == "__main__":
     ORDERS[sys.argv[1]](*sys.argv[2:])

@@ -41,6 +41,7 @@ from tests.support.clients import (
     batches_of,
     committed_offset,
     eventually,
+    texts,
     topics,
     values,
 )
@@ -219,7 +220,7 @@ class Contract:
     @staticmethod
     def check_loop(broker: Broker) -> None:
         expected = [f"done order-{number}" for number in range(LOOP_RECORDS)]
-        assert sorted(values(broker.bootstrap, "done")) == sorted(expected)
+        assert sorted(texts(broker.bootstrap, "done")) == sorted(expected)
         assert committed_offset(broker.bootstrap, "workers", "orders") == LOOP_RECORDS
 
     @pytest.mark.feature("fencing")
@@ -552,7 +553,7 @@ class Crew:
         for member in self._members.values():
             member.finish()
         wanted = [f"done {partition}-{at}" for partition in range(PARTITIONS) for at in range(self._fed)]
-        self.judge(values(self.broker.bootstrap, "out"), wanted)
+        self.judge(texts(self.broker.bootstrap, "out"), wanted)
 
     def _eventually(self, look: Callable[[], object], what: str) -> None:
         """Like `eventually`; a timeout also reports the group's offsets and the errors of its members."""

@@ -7,10 +7,11 @@ import contextlib
 from collections.abc import AsyncIterator
 from typing import Any
 
+import aiokafka
 import pytest
 
 from tests.support.broker import Broker, StartBroker
-from tests.support.clients import aiokafka, batches_of, tidy
+from tests.support.clients import batches_of, tidy
 from tests.support.deadlines import HANG_S
 
 pytestmark = pytest.mark.client("aiokafka")

@@ -149,7 +149,7 @@ def test_its_files_are_dumped(run: Run, apache: tuple[str, Path]) -> None:
     run("produce", "dumped", "value", "-x", "dumper")
     (folder,) = apache[1].rglob("dumped-0")
 
-    def dumped() -> list[str]:
+    def dumped() -> list[str | None]:
         rows = objects(run("dump", "-r", str(folder), "--json"))
         return [each.get("value") or each.get("marker") for each in rows if "offset" in each]
 

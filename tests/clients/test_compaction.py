@@ -11,7 +11,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from protocol.batch import batches
 from tests.support.broker import Broker, StartBroker
-from tests.support.clients import PATIENCE, eventually
+from tests.support.clients import PATIENCE, eventually, offset_of
 from tests.support.deadlines import HANG_S
 from tests.support.javaprog import java_clients
 
@@ -68,9 +68,14 @@ def write(broker: Broker, first: int) -> dict[str, str]:
         else:
             transactional.abort_transaction()
     plain = Producer(options)
-    for key, value in (("deleted", "value"), ("deleted", None), ("last", str(first))):
+    changes: tuple[tuple[str, str | None], ...] = (
+        ("deleted", "value"),
+        ("deleted", None),
+        ("last", str(first)),
+    )
+    for key, change in changes:
         hour += 1
-        send(plain, key, value, hour)
+        send(plain, key, change, hour)
     left["last"] = str(first)
     return left
 
@@ -124,8 +129,9 @@ def by_confluent(broker: Broker, isolation: str) -> list[tuple[int, str, str | N
     try:
         consumer.assign([TopicPartition(TOPIC, 0, 0)])
         while (message := consumer.poll(60)) is not None and message.error() is None:
-            value = message.value()
-            found.append((message.offset(), message.key().decode(), value and value.decode()))
+            key, value = message.key(), message.value()
+            assert key is not None
+            found.append((offset_of(message), key.decode(), None if value is None else value.decode()))
         assert message is not None
     finally:
         consumer.close()

@@ -156,5 +156,6 @@ def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     new = new_consumer(broker)
     new.subscribe(["orders"])
     told = eventually(lambda: new.poll(0.1), "the new member gets an error")
+    assert told is not None
     assert "group id does not exist" in str(told.error())
     assert are_fair(*old)

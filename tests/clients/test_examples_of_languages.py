@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,8 @@ def test_a_recipe_typed_in_an_empty_folder(
     project.mkdir()
     temporary.mkdir()
     # Go refuses a module in the system's folder for temporary files.
-    with Terminal(project, TMPDIR=str(temporary), **environment) as terminal:
+    variables: dict[str, Any] = {"TMPDIR": str(temporary), **environment}
+    with Terminal(project, **variables) as terminal:
         for block in blocks(page):
             terminal.take(block)
 

@@ -5,6 +5,8 @@ tests/differential/console_tools compares the output of Kafka's tools with our b
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from click.testing import CliRunner
 
@@ -51,7 +53,7 @@ def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
     ]
     from_beginning = ("--from-beginning", "--max-messages", 2)
     theirs("kafka-console-consumer", *where, *same, *from_beginning, "--group", "g")
-    for name, *words in (
+    lines: tuple[tuple[Any, ...], ...] = (
         ("kafka-topics", "--list"),
         ("kafka-topics", "--describe", *same),
         ("kafka-get-offsets", *same),
@@ -62,5 +64,6 @@ def test_our_tools_by_the_same_names_print_the_same(broker: Broker):
         ("kafka-consumer-groups", "--list"),
         ("kafka-consumer-groups", "--describe", "--group", "g"),
         ("kafka-consumer-groups", "--reset-offsets", "--group", "g", *same, "--to-earliest", "--dry-run"),
-    ):
+    )
+    for name, *words in lines:
         assert cells(ours(name, *where, *words)) == cells(theirs(name, *where, *words)), (name, words)

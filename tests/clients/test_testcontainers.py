@@ -79,7 +79,8 @@ def expect_modules(
     said = says(engine, [*command, *(f"{name}={image}" for name, image in images.items())], **environment)
     assert said == [{"module": name, "read": ["paid"]} for name in images]
     assert engine.containers == {}
-    for name, container in zip(images, engine.removed[before:], strict=True):
+    removed: Sequence[Any] = engine.removed[before:]
+    for name, container in zip(images, removed, strict=True):
         # A slow machine is not the module's fault.
         warnings = [line for line in container.log.text.splitlines() if '"level": "warning"' in line]
         assert [line for line in warnings if "event loop is late" not in line] == [], name
@@ -220,14 +221,15 @@ def test_a_recipe_typed_in_an_empty_folder(
 ):
     """The recipe's rule loses the response to the commit, and its container is removed at the end."""
     tool_or_skip(program)
-    variables = {**engine.environment, **environment}
+    variables: dict[str, Any] = {**engine.environment, **environment}
     if section == "Python":
         variables["PYTHONPATH"] = f"{python_packages(TESTCONTAINERS_PYTHON)}{os.pathsep}{ROOT}"
     before = set(engine.containers)
     project, temporary = tmp_path / "payments", tmp_path / "temporary"
     project.mkdir()
     temporary.mkdir()
-    with Terminal(project, ports=OUTSIDE, TMPDIR=str(temporary), **variables) as terminal:
+    variables["TMPDIR"] = str(temporary)
+    with Terminal(project, ports=OUTSIDE, **variables) as terminal:
         for block in section_of(RECIPES, section):
             terminal.take(block)
     assert set(engine.containers) == before

@@ -114,7 +114,9 @@ class Namespace:
             found: Manifest | None = statuses[0].get("state", {}).get("terminated")
             return found
 
-        return eventually(ended, f"{pod} has ended", within_s=HANG_S)
+        state = eventually(ended, f"{pod} has ended", within_s=HANG_S)
+        assert state is not None
+        return state
 
     # ---- Logs
 

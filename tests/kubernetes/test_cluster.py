@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -302,7 +303,7 @@ def test_a_service_may_have_any_name() -> None:
         here.apply_file(CASES / "services.yaml")
         here.apply_file(CASES / "beside-services.yaml")
         for pod in ("plain", "own-port"):
-            eventually(lambda pod=pod: here.logs(pod), f"{pod} has started", within_s=HANG_S)
+            eventually(partial(here.logs, pod), f"{pod} has started", within_s=HANG_S)
             assert "odradek-control" in here(
                 "exec", pod, "--", "odradek", "topic", "create", "odradek-control"
             )
@@ -338,11 +339,15 @@ def test_settings_from_a_configmap_leave_the_data_where_they_are(pod: str) -> No
         assert eventually(values, "records", within_s=HANG_S) == ["paid", "shipped"]
 
 
+def restarts_of(here: Any, pod: str) -> Any:
+    return restarts(here.get("pod", pod))
+
+
 def test_three_pods_with_a_quorum_are_refused() -> None:
     with namespace(PRIVILEGED) as here:
         here.apply_file(CASES / "kraft-statefulset.yaml")
         for pod in ("kafka-0", "kafka-1", "kafka-2"):
-            eventually(lambda pod=pod: restarts(here.get("pod", pod)), "it ends", within_s=HANG_S)
+            eventually(partial(restarts_of, here, pod), "it ends", within_s=HANG_S)
             said = here("logs", pod, "--previous")
             assert "controller.quorum.voters" in said
             assert "--nodes 3" in said

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from broker.config.settings import Settings
 from broker.security.tls.authority import Authority
 from lab.control.operations import discover
-from server.options import Settings, parse
+from server.options import parse
 from tests.docs.blocks import ROOT, blocks
 from tests.kubernetes.manifests import (
     EXAMPLES,

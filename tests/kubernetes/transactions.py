@@ -17,7 +17,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 
-from tests.support.clients import FINDS_COORDINATORS, PATIENCE
+from tests.support.clients import FINDS_COORDINATORS, PATIENCE, offset_of, place_of, value_of
 from tests.support.deadlines import TEST_S, Deadline
 
 GROUP = TRANSACTIONAL_ID = "billing"
@@ -104,8 +104,9 @@ class Job:
             if message.error():
                 raise KafkaException(message.error())
             producer.begin_transaction()
-            producer.produce("invoices", message.value(), partition=message.partition())
-            position = TopicPartition("orders", message.partition(), message.offset() + 1)
+            _, partition = place_of(message)
+            producer.produce("invoices", message.value(), partition=partition)
+            position = TopicPartition("orders", partition, offset_of(message) + 1)
             places, member = [position], consumer.consumer_group_metadata()
             insist(partial(producer.send_offsets_to_transaction, places, member, CALL_S))
             insist(partial(producer.commit_transaction, CALL_S))
@@ -143,7 +144,7 @@ def moved(bootstrap: str, count: int) -> Counter[int]:
             for message in consumer.consume(count, POLL_S):
                 if message.error():
                     raise KafkaException(message.error())
-                found[int(message.value())] += 1
+                found[int(value_of(message))] += 1
             for each in consumer.position(consumer.assignment()):
                 ends[each.partition] = consumer.get_watermark_offsets(each, POLL_S)[1]
                 read_to[each.partition] = max(each.offset, 0)

@@ -162,13 +162,17 @@ def test_a_rule_with_flags_in_it_needs_no_quotes(broker: package.Broker) -> None
     assert rule.text == "slow-link 1 2 delay=5ms one-way"
 
 
+def state_of(broker: package.Broker, node_id: int) -> str:
+    return broker.nodes[node_id].state
+
+
 def test_a_node_is_paused_and_resumed(broker: package.Broker) -> None:
     assert said(broker, "node", "pause", "2").startswith("node 2 is paused")
-    assert broker.nodes[2].state == "paused"
+    assert state_of(broker, 2) == "paused"
     assert said(broker, "node", "resume", "2") == "node 2 is running\n"
     broker.nodes[2].pause()
     broker.nodes[2].resume()
-    assert broker.nodes[2].state == "running"
+    assert state_of(broker, 2) == "running"
 
 
 def test_leaders_are_moved_and_the_partitions_shown(broker: package.Broker) -> None:

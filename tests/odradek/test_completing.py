@@ -10,8 +10,9 @@ import pytest
 from click.shell_completion import BashComplete
 
 import odradek as package
+from broker.injection.points import POINTS
 from broker.requests.served import SERVED
-from lab.faults.rules import API_KEYS, POINTS
+from lab.faults.rules import API_KEYS
 from odradek.cli import _TOOLS, main
 from odradek.commands import completing
 from odradek.commands.completing import attach

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -29,7 +30,7 @@ def broker() -> Iterator[package.Broker]:
         broker.trace.start()
         host, port = broker.bootstrap_servers.split(":")
         wire = Wire(host, int(port))
-        requests = [
+        requests: list[tuple[str, int, dict[str, Any]]] = [
             ("find_coordinator", 3, {"key": HOSTILE, "key_type": 1}),
             ("init_producer_id", 4, {"transactional_id": HOSTILE, "transaction_timeout": 60_000}),
             ("find_coordinator", 3, {"key": HOSTILE, "key_type": 0}),

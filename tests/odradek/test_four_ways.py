@@ -16,6 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer
 
 import odradek
+from tests.support.clients import value_of
 from tests.support.deadlines import HANG_S
 
 RULE = "EndTxn transactional_id={id} nth=2 -> lose-answer"
@@ -53,7 +54,7 @@ def read(bootstrap: str, transactional_id: str) -> list[str]:
     consumer.subscribe(["orders"])
     found = []
     while (message := consumer.poll(60)) is not None and not message.error():
-        found.append(message.value().decode())
+        found.append(value_of(message).decode())
     consumer.close()
     return [value for value in found if value.startswith(transactional_id)]
 

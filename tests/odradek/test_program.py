@@ -55,7 +55,8 @@ def start(*words: str, redirections: str = "") -> subprocess.Popen[str]:
 def obeys(pid: int, number: signal.Signals) -> bool:
     """Whether the process blocks the signal or has a handler: then the kernel does not drop it, even for process 1."""
     status = Path(f"/proc/{pid}/status").read_text()
-    return any(int(re.search(rf"^{mask}:\s*(\w+)", status, re.M)[1], 16) >> number - 1 & 1 for mask in MASKS)
+    masks = dict(re.findall(r"^(\w+):\s*(\w+)$", status, re.M))
+    return any(int(masks[mask], 16) >> number - 1 & 1 for mask in MASKS)
 
 
 @pytest.fixture
@@ -93,9 +94,10 @@ def test_a_signal_right_after_the_exec_ends_a_server(serving: subprocess.Popen[s
 
 def test_from_its_first_lines_on_a_server_misses_no_signal(serving: subprocess.Popen[str]) -> None:
     has_begun(serving)
-    assert serving.stdout is not None
+    output = serving.stdout
+    assert output is not None
     lines: list[str] = []
-    reading = threading.Thread(target=lambda: lines.extend(iter(serving.stdout.readline, "")), daemon=True)
+    reading = threading.Thread(target=lambda: lines.extend(iter(output.readline, "")), daemon=True)
     reading.start()
     while not any('"started"' in line for line in lines):
         assert obeys(serving.pid, signal.SIGTERM)

@@ -96,7 +96,7 @@ def test_producer_ids_and_topic_ids_are_never_issued_twice(broker: odradek.Broke
     ids, topic_ids = [], []
     for _ in range(4):
         ids += [producer_id(broker), producer_id(broker)]
-        metadata = ask(broker, "metadata", 12, topics=None)
+        metadata: Any = ask(broker, "metadata", 12, topics=None)
         topic_ids += [topic["topic_id"] for topic in metadata["topics"] if topic["name"] == "orders"]
         broker.reset()
     assert len(set(ids)) == len(ids) == 8

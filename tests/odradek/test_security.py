@@ -28,12 +28,13 @@ from broker.config.sources import from_environment
 from broker.security.sasl.jaas import parse_config
 from odradek.process import BrokerProcess
 from odradek.security import LIBRARIES, MECHANISMS, Authority, Client, Login, Security, client_config
+from odradek.words import Mechanism
 from tests.support.clients import PATIENCE, eventually
 from tests.support.deadlines import HANG_S
 
 SECRET = 'hu"nt\\er:2;'
 AUTHORITY = Authority(Path("/tls"))
-ANY_ACL = (
+ANY_ACL: tuple[Any, ...] = (
     ResourceType.ANY,
     None,
     ResourcePatternType.ANY,
@@ -52,7 +53,8 @@ def nodes_of(config: dict[str, Any]) -> int:
 def refused(config: dict[str, Any]) -> KafkaError:
     """librdkafka's error of a client that cannot connect."""
     errors: list[KafkaError] = []
-    client = AdminClient({**config, "log_level": 0, "error_cb": errors.append})
+    options: dict[str, Any] = {**config, "log_level": 0, "error_cb": errors.append}
+    client = AdminClient(options)
     eventually(lambda: client.poll(0.05) and errors)
     return errors[0]
 
@@ -131,7 +133,7 @@ def test_a_library_that_is_unknown_is_refused():
 
 # -- settings of a broker
 
-PASSWORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=("Cs",)), min_size=1)
+PASSWORDS = st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"]), min_size=1)
 
 
 @given(PASSWORDS, st.sampled_from([None, *MECHANISMS]))
@@ -192,7 +194,7 @@ def broker() -> Iterator[odradek.Broker]:
 
 
 @pytest.mark.parametrize("mechanism", [None, *MECHANISMS])
-def test_each_user_logs_in_by_each_mechanism(broker: odradek.Broker, mechanism: str | None):
+def test_each_user_logs_in_by_each_mechanism(broker: odradek.Broker, mechanism: Mechanism | None):
     for user in (None, "alice", "bob"):
         assert nodes_of(broker.client_config(user, mechanism=mechanism)) == 2
 
@@ -272,7 +274,11 @@ def test_with_an_authorizer_the_nodes_may_write_markers_and_a_user_what_it_is_al
     }
     users = {"admin": "of admin", "alice": "of alice"}
     with odradek.Broker(nodes=2, topics=["orders:2"], users=users, settings=settings) as broker:
-        allow = {"host": "*", "operation": AclOperation.ALL, "permission_type": AclPermissionType.ALLOW}
+        allow: dict[str, Any] = {
+            "host": "*",
+            "operation": AclOperation.ALL,
+            "permission_type": AclPermissionType.ALLOW,
+        }
         resources = [(ResourceType.TOPIC, "orders"), (ResourceType.TRANSACTIONAL_ID, "payments")]
         bindings = [
             AclBinding(kind, name, ResourcePatternType.LITERAL, "User:alice", **allow)

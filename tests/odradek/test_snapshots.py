@@ -27,7 +27,7 @@ def write(broker: odradek.Broker, *values: str) -> None:
     producer.close()
 
 
-def values(broker: odradek.Broker) -> list[object]:
+def values(broker: odradek.Broker) -> list[str]:
     return sorted(str(record.value) for record in broker.records("orders"))
 
 

@@ -15,9 +15,9 @@ import odradek
 from broker.clock import Domain
 from broker.clock.virtual import ALL
 from broker.cluster.runtime import NodeState
+from broker.transactions.transaction import NAMED_STATES
 from lab.control.routes.disk import Damage
 from lab.control.routes.topics import RecordsForm
-from lab.control.routes.transactions import NAMED_STATES
 from lab.faults.rules import ACTIONS, SENDERS
 from odradek import security, words
 from tests.support.deadlines import HANG_S

@@ -219,4 +219,9 @@ async def _aiokafka(bootstrap: str, source: str, sink: str, steps: Steps) -> Non
 
 if __name__ == "__main__":
     name, *where, step = sys.argv[1:]
-    {"confluent": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}[name](*where, Steps(step))
+    loops: dict[str, Callable[..., None]] = {
+        "confluent": confluent,
+        "kafka-python": kafka_python,
+        "aiokafka": aiokafka,
+    }
+    loops[name](*where, Steps(step))

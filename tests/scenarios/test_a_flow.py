@@ -144,9 +144,9 @@ def test_each_further_partition_is_one_record_with_all_so_far(
     _, *ongoing = transaction_log(broker.bootstrap, "orders")
     assert [record and record.status for record in ongoing] == [ONGOING] * 3
     assert [record and record.partitions for record in ongoing] == [
-        {("orders", 2)},
-        {("orders", 2), ("orders", 0)},
-        {("orders", 2), ("orders", 0), ("orders", 1)},
+        frozenset({("orders", 2)}),
+        frozenset({("orders", 2), ("orders", 0)}),
+        frozenset({("orders", 2), ("orders", 0), ("orders", 1)}),
     ]
     assert len({record.start_ms for record in ongoing if record}) == 1
     producer.abort()
@@ -192,7 +192,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     *_, ongoing = transaction_log(broker.bootstrap, "orders")
     assert ongoing is not None
     assert ongoing.status == ONGOING
-    assert ongoing.partitions == {("orders", 0), offsets_partition("readers")}
+    assert ongoing.partitions == frozenset({("orders", 0), offsets_partition("readers")})
     assert committed_offset(broker.bootstrap, "readers", "input") == -1
 
     getattr(producer, end)()
@@ -228,7 +228,7 @@ def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     *_, prepare, complete = transaction_log(broker.bootstrap, "orders")
     assert prepare is not None
     assert complete is not None
-    assert prepare.partitions == {("orders", 0), ("orders", 1)}
+    assert prepare.partitions == frozenset({("orders", 0), ("orders", 1)})
     assert complete.partitions == frozenset()
     for partition, records in ((0, 2), (1, 1)):
         *data, marker = batches_of(broker.data_dir, "orders", partition)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.scenarios.conftest import NewProducer
-from tests.support.clients import CLIENTS, Refused, batches_of, eventually, values
+from tests.support.clients import CLIENTS, Refused, batches_of, eventually, texts
 from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
@@ -55,7 +55,7 @@ def plain(client: str, acks: int, more: dict[str, Any] | None = None) -> dict[st
 
 
 def written(broker: InProcess) -> list[str]:
-    return values(broker.bootstrap, "orders")
+    return texts(broker.bootstrap, "orders")
 
 
 # ---- C1, C2, C3: idempotent producers
@@ -210,8 +210,8 @@ def test_clients_recover_from_an_error_that_passes(
 @pytest.mark.parametrize("client", ["confluent"], indirect=True)
 def test_a_producer_that_stands_still_delays_no_other(new_producer: NewProducer, broker: InProcess):
     rule = broker.stage("Produce client_id=slow -> hold")
-    slow = new_producer(broker.bootstrap, more={"client.id": "slow", "delivery.timeout.ms": 20_000})
-    sent: list[Callable[[], None]] = []
+    slow: Any = new_producer(broker.bootstrap, more={"client.id": "slow", "delivery.timeout.ms": 20_000})
+    sent: list[object] = []
     slow._producer.produce("orders", "slow", on_delivery=lambda error, message: sent.append(error))
     broker.reached(rule)
     new_producer(broker.bootstrap).send("orders", ["quick"])

@@ -11,7 +11,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, ElectionType, TopicParti
 from confluent_kafka.admin import AdminClient
 
 from tests.scenarios.conftest import StartThree
-from tests.support.clients import PATIENCE, ConfluentProducer, eventually, values
+from tests.support.clients import PATIENCE, ConfluentProducer, eventually, value_of, values
 from tests.support.deadlines import HANG_S
 from tests.support.javaprog import java_clients
 from tests.support.three_nodes import NODES, ThreeNodes
@@ -98,7 +98,7 @@ def confluent_in_rack(cluster: ThreeNodes, rack: str) -> Iterator[Callable[[], l
     consumer.assign([TopicPartition("orders", 0, OFFSET_BEGINNING)])
 
     def poll() -> list[str]:
-        return [each.value().decode() for each in consumer.consume(100, 0.1) if each.error() is None]
+        return [value_of(each).decode() for each in consumer.consume(100, 0.1) if each.error() is None]
 
     try:
         yield poll

@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -17,6 +18,7 @@ from tests.support.clients import ConfluentProducer, eventually, read, tidy, val
 from tests.support.deadlines import HANG_S
 from tests.support.in_process import InProcess
 
+T = TypeVar("T")
 NODES = pytest.mark.parametrize("nodes", [1, 3], ids=["one node", "three nodes"])
 
 
@@ -65,6 +67,11 @@ class Doing:
         return self.result
 
 
+def of_length(length: int, found: list[T]) -> list[T]:
+    """The list once it is this long, an empty one before."""
+    return found if len(found) == length else []
+
+
 @NODES
 def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., InProcess], nodes: int):
     """EndTxn succeeded; consumers see half of the transaction until the held markers are written."""
@@ -77,7 +84,7 @@ def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., 
         producer.send("orders", [f"{partition}"], partition=partition)
     producer.commit()
     broker.reached(rule, 2)
-    seen = eventually(lambda: len(found := values(everywhere(broker), "orders")) == 2 and found)
+    seen = eventually(lambda: of_length(2, values(everywhere(broker), "orders")))
     assert set(seen) < {"0", "1", "2", "3"}
     assert len(rule.held) == 2
 
@@ -114,14 +121,12 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
     dead = [
         node_id
         for node_id in broker.cluster.nodes
-        if broker.call(lambda n=node_id: broker.cluster.running(n)) is None
+        if broker.call(partial(broker.cluster.running, node_id)) is None
     ]
     assert len(dead) == 1
     broker.run(broker.cluster.start_node(dead[0]))
     transact(producer, "after")
-    found = eventually(
-        lambda: len(found := read(everywhere(broker), "orders")) == 5 and found, "all five records"
-    )
+    found = eventually(lambda: of_length(5, read(everywhere(broker), "orders")), "all five records")
     assert sorted(str(record.value) for record in found) == ["0", "1", "2", "after", "before"]
 
 

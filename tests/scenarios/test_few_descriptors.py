@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -47,18 +48,20 @@ def healthy(port: int, process: subprocess.Popen[bytes] | None = None) -> None:
 
 
 def test_connections_take_no_descriptor_from_the_logs(port: int, tmp_path: Path) -> None:
-    servers = {"bootstrap.servers": f"127.0.0.1:{port}"}
+    servers: dict[str, Any] = {"bootstrap.servers": f"127.0.0.1:{port}"}
     admin, producer = AdminClient(servers), Producer(servers)
     failures: list[object] = []
 
     def paused() -> bool:
         return "accept paused" in (tmp_path / "log").read_text()
 
+    def delivered(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
     def write_to_all(topic: str) -> None:
         for index in range(PARTITIONS):
-            producer.produce(
-                topic, b"x", partition=index, on_delivery=lambda error, _: error and failures.append(error)
-            )
+            producer.produce(topic, b"x", partition=index, on_delivery=delivered)
         assert producer.flush(HANG_S) == 0
         assert failures == []
 

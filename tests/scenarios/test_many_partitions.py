@@ -67,7 +67,7 @@ class Peer:
             for row in answer["responses"][0]["partitions"]:
                 records = [record for one in batches(row["records"]) for record in one.records()]
                 assert [record.offset for record in records] == list(range(len(records)))
-                found[name, row["partition_index"]] = [record.value for record in records]
+                found[name, row["partition_index"]] = [record.value or b"" for record in records]
         return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import aiokafka
 import pytest
 
 from tests.scenarios.conftest import NewProducer
@@ -18,7 +19,6 @@ from tests.support.clients import (
     PREPARE_ABORT,
     ConfluentProducer,
     Refused,
-    aiokafka,
     eventually,
     statuses,
     transaction_log,

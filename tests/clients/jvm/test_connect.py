@@ -50,7 +50,7 @@ class ConnectLoop(Loop):
     topics = ("lines:1",)
     output = "lines"
     portion = 40
-    deaths = (*TRANSACTION_DEATHS, *GROUP_DEATHS)
+    deaths: ClassVar[tuple[str, ...]] = (*TRANSACTION_DEATHS, *GROUP_DEATHS)
 
     @property
     def source(self) -> Path:

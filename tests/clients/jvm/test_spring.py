@@ -52,7 +52,7 @@ class SpringConsumerLoop(SpringLoop):
 
     name = "spring-consumer"
     protocol = "consumer"
-    settings = SETTINGS | {
+    settings = dict(SETTINGS) | {
         "group.consumer.min.session.timeout.ms": "500",
         "group.consumer.session.timeout.ms": "2000",
         "group.consumer.min.heartbeat.interval.ms": "50",

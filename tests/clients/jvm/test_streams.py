@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -55,6 +56,10 @@ class StreamsLoop(Loop):
         assert counts == {word: list(range(1, count + 1)) for word, count in expected.items()}
 
 
+def has_purged(bootstrap: str, topic: str) -> bool:
+    return any(log_start(bootstrap, topic))
+
+
 def log_start(bootstrap: str, topic: str) -> list[int]:
     consumer = Consumer({**PATIENCE, "bootstrap.servers": bootstrap, "group.id": "watch"})
     try:
@@ -89,7 +94,7 @@ def test_internal_topics_are_set_up_compacted_and_purged(start_broker: StartBrok
         eventually(lambda: loop.is_done(loop.portion), "all words are counted")
         for guarantee in (EXACTLY, AT_LEAST):
             purged = f"app-{guarantee}-words-repartition"
-            eventually(lambda topic=purged: any(log_start(broker.bootstrap, topic)), f"{purged} is purged")
+            eventually(partial(has_purged, broker.bootstrap, purged), f"{purged} is purged")
         member.finish()
     loop.check(loop.portion)
     for guarantee in (EXACTLY, AT_LEAST):

@@ -20,7 +20,7 @@ from odradek.security import Authority, Client, Login, client_config
 from tests.broker.security.sasl.world import unsecured
 from tests.clients.security.cells import COMMITTED, ENDS_S, Cell
 from tests.clients.security.world import World
-from tests.support.clients import CLIENTS, Refused, TransactionalProducer, run_in_loop, tidy
+from tests.support.clients import CLIENTS, Refused, TransactionalProducer, run_in_loop, tidy, value_of
 from tests.support.deadlines import HANG_S, Deadline
 from tests.support.javaprog import JavaFailed, java_clients
 
@@ -164,7 +164,7 @@ class Confluent(LocalClient):
                 deadline.check(f"{topic}: only {values}")
                 for message in consumer.consume(len(COMMITTED), POLL_MS / 1000):
                     assert message.error() is None, message.error()
-                    values.append(str(message.value(), "utf-8"))
+                    values.append(str(value_of(message), "utf-8"))
         finally:
             consumer.close()
         return values
@@ -232,7 +232,7 @@ class Java(LocalClient):
         return values
 
 
-class _Token(AbstractTokenProvider):  # type: ignore[misc]
+class _Token(AbstractTokenProvider):
     def __init__(self, cell: Cell) -> None:
         super().__init__()
         self._cell = cell
@@ -275,7 +275,7 @@ class KafkaPython(LocalClient):
         return values
 
 
-class _AioToken(AioTokenProvider):  # type: ignore[misc]
+class _AioToken(AioTokenProvider):
     def __init__(self, cell: Cell) -> None:
         self._cell = cell
 

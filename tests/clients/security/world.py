@@ -23,6 +23,7 @@ from confluent_kafka.admin import (
     ResourceType,
     ScramCredentialInfo,
     ScramMechanism,
+    UserScramCredentialAlteration,
     UserScramCredentialUpsertion,
 )
 
@@ -101,7 +102,7 @@ class World:
 
     def populate(self) -> None:
         """Create the SCRAM users, and the ACLs of all users."""
-        wanted = [
+        wanted: list[UserScramCredentialAlteration] = [
             UserScramCredentialUpsertion(
                 mechanism.lower(),
                 ScramCredentialInfo(ScramMechanism[mechanism.replace("-", "_")], _ITERATIONS),

@@ -233,6 +233,6 @@ def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
     def entries(**_: Any) -> list[dict[str, Any]]:
         return [entry("EndTxn", "h:2", next(outcomes))]
 
-    staged.observation._broker.trace.entries = entries  # type: ignore[method-assign]
+    staged.observation._broker.trace.entries = entries
     assert done("kill-between", staged) == ""
     assert (job.killed_ones, notes, list(outcomes)) == ([2], ["instance 2 is killed"], [])

@@ -210,7 +210,7 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
 
 def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
     """The lost record was never written: the next batch has other records. The producer is weak, but did not lose it."""
-    single = {"producer": (-1, -1), "count": 1}
+    single: dict[str, Any] = {"producer": (-1, -1), "count": 1}
     refused = [
         ASKS,
         offsets("in", 1),

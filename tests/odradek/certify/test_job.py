@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from odradek.certify.jobs.command import Command
+from odradek.certify.jobs.instance import Instance, ProcessInstance
 from odradek.certify.jobs.job import Exit, Grace, Job, wait_until
 from odradek.certify.jobs.restarts import ALWAYS, NEVER, ON_FAILURE, Restart
 from tests.support.deadlines import HANG_S
@@ -24,6 +25,11 @@ def jobs() -> Iterator[list[Job]]:
     yield made
     for job in made:
         job.end()
+
+
+def pid_of(instance: Instance) -> int:
+    assert isinstance(instance, ProcessInstance)
+    return instance.process.pid
 
 
 def job_of(jobs: list[Job], code: str, tmp_path: Path, restart: Restart = ALWAYS, **values: str) -> Job:
@@ -213,7 +219,7 @@ def test_a_job_that_ignores_sigterm_is_killed(
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)
     grace = Grace(said_s)
     job.end(grace)
-    assert not psutil.pid_exists(instance.process.pid)
+    assert not psutil.pid_exists(pid_of(instance))
     assert grace.seconds == then_s
 
 
@@ -231,13 +237,13 @@ def test_a_killed_instance_dies_with_its_children_and_comes_back(jobs: list[Job]
     code = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {SLEEPS!r}]); {SLEEPS}"
     job = job_of(jobs, code, tmp_path)
     first = job.start(1)
-    parent = psutil.Process(first.process.pid)
+    parent = psutil.Process(pid_of(first))
     assert wait_until(lambda: len(parent.children()) == 1, WAIT_S)
     (child,) = parent.children()
     job.killed(first)
     assert wait_until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, WAIT_S)
     (second,) = job.alive
-    assert second.process.pid != first.process.pid
+    assert pid_of(second) != pid_of(first)
     assert job.kills == 1
     assert job.exits == []
 
@@ -247,7 +253,7 @@ def test_the_processes_of_an_instance_are_named_with_its_children(jobs: list[Job
     instance = job_of(jobs, code, tmp_path).start(1)
     assert wait_until(lambda: len(instance.processes()) == 2, WAIT_S)
     (first, name), (child, _) = instance.processes()
-    assert first == instance.process.pid
+    assert first == pid_of(instance)
     assert name == psutil.Process(first).name()
     assert psutil.Process(child).ppid() == first
     instance.kill()
@@ -258,9 +264,9 @@ def test_a_frozen_instance_is_stopped_until_it_is_thawed(jobs: list[Job], tmp_pa
     job = job_of(jobs, SLEEPS, tmp_path)
     instance = job.start(1)
     instance.freeze()
-    assert wait_until(lambda: psutil.Process(instance.process.pid).status() == psutil.STATUS_STOPPED, WAIT_S)
+    assert wait_until(lambda: psutil.Process(pid_of(instance)).status() == psutil.STATUS_STOPPED, WAIT_S)
     instance.thaw()
-    assert wait_until(lambda: psutil.Process(instance.process.pid).status() != psutil.STATUS_STOPPED, WAIT_S)
+    assert wait_until(lambda: psutil.Process(pid_of(instance)).status() != psutil.STATUS_STOPPED, WAIT_S)
 
 
 def test_the_owner_of_a_connection_is_found(jobs: list[Job], tmp_path: Path) -> None:

@@ -36,13 +36,13 @@ def ndjson(*entries: dict[str, Any]) -> str:
 
 def test_inputs_are_the_topics_whose_positions_are_committed() -> None:
     found = observed(trace(fetch("in"), fetch("out", isolation=0), transaction("a", 5)))
-    assert (found.inputs, found.outputs) == ({"in"}, {"out"})
+    assert (found.inputs, found.outputs) == (frozenset({"in"}), frozenset({"out"}))
     assert occurrences(found) == []
 
 
 def test_without_a_commit_all_that_is_fetched_is_input() -> None:
     found = observed(trace(fetch("in"), fetch("__consumer_offsets"), produce("out")))
-    assert (found.inputs, found.outputs) == ({"in"}, {"out"})
+    assert (found.inputs, found.outputs) == (frozenset({"in"}), frozenset({"out"}))
 
 
 def test_the_producer_of_an_input_is_not_part_of_the_job() -> None:
@@ -56,7 +56,7 @@ def test_the_producer_of_an_input_is_not_part_of_the_job() -> None:
 
 def test_topics_that_are_named_are_taken() -> None:
     found = observed(trace(transaction("a", 5)), ["mid"], ["end"])
-    assert (found.inputs, found.outputs) == ({"mid"}, {"end"})
+    assert (found.inputs, found.outputs) == (frozenset({"mid"}), frozenset({"end"}))
 
 
 def test_a_lint_has_the_client_that_was_seen_at_it() -> None:

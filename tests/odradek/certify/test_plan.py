@@ -122,7 +122,7 @@ def test_an_invalid_plan_is_refused_with_a_reason(text: str) -> None:
 
 def exploration(**more: Any) -> Exploration:
     run = trace(init("a"), fetch("in"), transaction("a", 5), transaction("a", 9), transaction("a", 12))
-    return Exploration(moments(run), **more)  # type: ignore[arg-type]
+    return Exploration(moments(run), **more)
 
 
 def test_each_cell_is_tried_once_before_any_pair() -> None:

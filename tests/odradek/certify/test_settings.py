@@ -34,7 +34,7 @@ def test_a_file_says_what_the_options_say(tmp_path: Path) -> None:
         3,
         5.0,
     )
-    assert (found.settings, found.ignored) == ({"num.partitions": "4"}, {"at"})
+    assert (found.settings, found.ignored) == ({"num.partitions": "4"}, frozenset({"at"}))
 
 
 def test_a_name_that_is_no_option_is_named(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_a_check_alone_needs_no_output(tmp_path: Path) -> None:
     alone = workload({"job": "true", "check": "true"}, tmp_path)
     assert (alone.outputs, alone.compare) == ((), Compare.NONE)
     both = workload(JOB | {"check": "true", "compare-also": "partition"}, tmp_path)
-    assert (both.compare, both.compare_also) == (Compare.ROWS, {"partition"})
+    assert (both.compare, both.compare_also) == (Compare.ROWS, frozenset({"partition"}))
 
 
 def test_headers_are_compared_where_the_expected_records_have_any(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def test_a_job_is_certified_and_one_that_is_wrong_is_a_failed_assertion(tmp_path
         of(wrong, failures=1, budget=f"{PATIENT_S:g}s", report="report")
     (failure,) = failed.value.certificate.failures
     odradek = Path(sys.executable).parent / "odradek"
-    again = [odradek, "certify", "--report", "report", "again", failure.plan.id, "--json"]
+    again: list[str | Path] = [odradek, "certify", "--report", "report", "again", failure.plan.id, "--json"]
     tried = subprocess.run(again, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert tried.returncode == 1, tried.stderr
     assert json.loads(tried.stdout)["findings"]

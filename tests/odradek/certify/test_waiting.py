@@ -11,7 +11,6 @@ import pytest
 
 from odradek.certify.jobs.job import Exit
 from odradek.certify.judging.findings import Ending
-from odradek.certify.runs import waiting
 from odradek.certify.runs.arrivals import DEATHS, Arrivals
 from odradek.certify.runs.choosing import ENDS_S, IDLE_S, Choice
 from odradek.certify.runs.patience import Patience
@@ -38,7 +37,7 @@ class Time:
 @pytest.fixture(autouse=True)
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     time = Time()
-    monkeypatch.setattr(waiting.time, "sleep", time.sleep)
+    monkeypatch.setattr("time.sleep", time.sleep)
     return time
 
 

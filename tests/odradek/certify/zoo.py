@@ -101,7 +101,7 @@ def certified(
         "check": check,
         "expect": expect,
     }
-    return Certifier(settings.workload(options, directory), **{"budget_s": BUDGET_S, **more})  # type: ignore[arg-type]
+    return Certifier(settings.workload(options, directory), **{"budget_s": BUDGET_S, **more})
 
 
 def find(

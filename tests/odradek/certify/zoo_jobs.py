@@ -233,7 +233,7 @@ def is_found(job: Wrong, start: Start, seed: int, directory: Path) -> None:
     find(job, start(), directory, seed=seed)
 
 
-def before_kafka(seed: int, directory: Path, run: Callable[[str], None]) -> None:
+def before_kafka(seed: int, directory: Path, run: Callable[[str], object]) -> None:
     with kafka_oracle.kafka() as kafka:
         run(f"{kafka.host}:{kafka.port}")
 

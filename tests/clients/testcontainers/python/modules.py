@@ -3,12 +3,13 @@
 import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from confluent_kafka import Consumer, Producer
 from testcontainers.community.kafka import KafkaContainer, RedpandaContainer
 
 WITHIN_S = 60
-CONTAINERS: dict[str, Callable[[str], object]] = {
+CONTAINERS: dict[str, Callable[[str], Any]] = {
     "KafkaContainer": KafkaContainer,
     "KafkaContainer.with_kraft": lambda image: KafkaContainer(image).with_kraft(),
     "RedpandaContainer": RedpandaContainer,
@@ -31,7 +32,9 @@ def transaction(bootstrap: str) -> list[str]:
         record = consumer.poll(WITHIN_S)
         assert record is not None, "no record"
         assert record.error() is None, record.error()
-        read.append(record.value().decode())
+        content = record.value()
+        assert content is not None, "a tombstone"
+        read.append(content.decode())
     consumer.close()
     return read
 
