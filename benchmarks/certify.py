@@ -81,7 +81,7 @@ def certified(directory: Path, minutes: float, stages: int) -> Certificate:
     (directory / "in.ndjson").write_text("".join(f'{{"value": "v{each}"}}\n' for each in range(RECORDS)))
     Timed.journal = directory / "lives"
     Timed.journal.mkdir()
-    certifier.Stage = Timed  # type: ignore[misc, attr-defined]
+    certifier.Stage = Timed  # type: ignore[attr-defined]
     python, lives = shlex.quote(sys.executable), shlex.quote(str(Timed.journal))
     options = {
         "job": f"{python} job.py {{bootstrap}} {lives} {{data}}",

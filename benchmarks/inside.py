@@ -43,7 +43,8 @@ from benchmarks.client import (
 )
 from benchmarks.client import INIT_PRODUCER_ID as INIT
 from broker.cluster import Cluster
-from broker.net.connection import TURN_OVER, Connection
+from broker.net.connection import Connection
+from broker.net.holds import TURN_OVER
 from lab.trace.trace import Trace
 from server.options import parse as parse_options
 

@@ -83,7 +83,7 @@ def hot_functions(kind: str, directory: Path) -> set[str]:
 
 def spent(profile: Path) -> Counter[str]:
     """Instructions by function, from a profile."""
-    command = ["callgrind_annotate", "--threshold=100", "--auto=no", profile]
+    command: list[str | Path] = ["callgrind_annotate", "--threshold=100", "--auto=no", profile]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     by_function: Counter[str] = Counter()
     for instructions, function in FUNCTION.findall(table):

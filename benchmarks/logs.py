@@ -32,7 +32,7 @@ def batch_of(size: int, timestamp_ms: int = NOW_MS) -> RecordBatch:
 
 
 def new_log(directory: Path, **settings: Any) -> Log:
-    return Log(directory, TOPIC_ID, LogConfig(**settings))  # type: ignore[arg-type]
+    return Log(directory, TOPIC_ID, LogConfig(**settings))
 
 
 def fill(log: Log, batch: RecordBatch, length: int) -> None:

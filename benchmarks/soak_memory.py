@@ -176,7 +176,7 @@ class Load:
     def consumer_group(self) -> None:
         """The same with the consumer protocol."""
         group = f"consumer-{next(self._numbers)}"
-        member = {"group_id": group, "member_id": f"{group}-member"}
+        member: dict[str, Any] = {"group_id": group, "member_id": f"{group}-member"}
         joined = self._ask(
             CONSUMER_GROUP_HEARTBEAT,
             ConsumerGroupHeartbeatRequest(

@@ -212,7 +212,9 @@ def test_no_test_decides_by_wall_clock():
 
 def is_seconds(node: ast.expr) -> bool:
     """Whether a number is a duration in seconds. Larger numbers are milliseconds in a request's field."""
-    return isinstance(node, ast.Constant) and type(node.value) in (int, float) and 0 < node.value < 1000
+    if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
+        return False
+    return isinstance(node.value, int | float) and 0 < node.value < 1000
 
 
 def waits_for_seconds(call: ast.Call) -> bool:
@@ -457,7 +459,7 @@ def test_every_dependency_is_bounded_explained_and_locked():
     lock = locked.LOCK.read_text("utf-8")
     groups = project()["optional-dependencies"] | pyproject()["dependency-groups"]
     for requirement in [*project()["dependencies"], *(each for group in groups.values() for each in group)]:
-        name = re.match(r"[\w.-]+", requirement)[0]
+        name = re.split(r"[^\w.-]", requirement)[0]
         if name == project()["name"]:
             continue  # An extra that brings another one.
         assert f"[{name}](" in explained, name

@@ -171,13 +171,15 @@ def test_everything_works_from_there(installed: Install, tmp_path: Path):
 
 def pythons() -> dict[str, Path]:
     """The Python interpreters of this machine by version, including those of pyenv."""
-    found = {}
+    found: dict[str, Path] = {}
     for version in VERSIONS:
-        candidates = [
+        candidates: list[str | Path | None] = [
             shutil.which(f"python{version}"),
             *Path.home().glob(f".pyenv/versions/{version}.*/bin/python{version}"),
         ]
-        for candidate in filter(None, candidates):
+        for candidate in candidates:
+            if candidate is None:
+                continue
             if subprocess.run([candidate, "--version"], capture_output=True, check=False).returncode == 0:
                 found[version] = Path(candidate)
     return found

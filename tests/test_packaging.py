@@ -101,10 +101,9 @@ class Image:
 
     def copy(self, instruction: Copy) -> None:
         if instruction.stage:  # in this test all stages have the same root
-            [source], target = instruction.sources, instruction.destination
-            if source != target and not OF_THE_SYSTEM.match(source):
-                inside = f"{self.root}{target}"
-                shutil.copytree(self.here(source), inside, symlinks=True, dirs_exist_ok=True)
+            [name], inside = instruction.sources, instruction.destination
+            if name != inside and not OF_THE_SYSTEM.match(name):
+                shutil.copytree(self.here(name), f"{self.root}{inside}", symlinks=True, dirs_exist_ok=True)
             return
         for source, destination in instruction.files(ROOT):
             target = Path(f"{self.root}{destination}")

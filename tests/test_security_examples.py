@@ -136,7 +136,9 @@ def test_the_service_of_acls_says_what_the_shop_may_do(tmp_path: Path) -> None:
     services = document["services"]
     write_scripts(tmp_path / "bin", ["kafka-acls"])
     (tmp_path / "admin.properties").write_text(here(document["configs"]["admin.properties"]["content"]))
-    environment = {name: here(value) for name, value in services["broker"]["environment"].items()}
+    environment: dict[str, Any] = {
+        name: here(value) for name, value in services["broker"]["environment"].items()
+    }
     with Terminal(tmp_path, **environment) as terminal:
         terminal.run(here(shlex.join(["odradek", "serve", *services["broker"]["command"]])))
         with pytest.raises(KafkaException, match="Transactional Id authorization failed"):

@@ -14,6 +14,7 @@ import venv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from zipfile import ZipFile
 
 import pytest
@@ -262,9 +263,18 @@ def test_a_program_imports_the_users_packages_and_its_broker_imports_its_own(pro
 
 def test_the_commands_import_none_of_the_users_packages(project: Project):
     port = _free_port()
-    where = {"cwd": project.folder, "env": project.environ}
+    where: dict[str, Any] = {"cwd": project.folder, "env": project.environ}
     odradek = project.binaries / "odradek"
-    command = [odradek, "serve", "--port", str(port), "--data-dir", "data", "--topic", "orders:1"]
+    command: list[str | Path] = [
+        odradek,
+        "serve",
+        "--port",
+        str(port),
+        "--data-dir",
+        "data",
+        "--topic",
+        "orders:1",
+    ]
     with (project.folder / "log").open("wb") as log:
         process = subprocess.Popen(command, **where, stdout=log, stderr=subprocess.STDOUT)
     try:

@@ -97,7 +97,8 @@ def _p99(times_ms: Sequence[float]) -> float:
 
 def _plain_writes(directory: Path, seconds: float) -> list[float]:
     """Milliseconds of each plain write. Some wait because the host allocates memory only when the machine touches it."""
-    data, took_ms = os.urandom(MIB), []
+    data = os.urandom(MIB)
+    took_ms: list[float] = []
     files = [directory / f"plain-{number}" for number in range(KEPT_FILES)]
     ends = time.perf_counter() + seconds
     while time.perf_counter() < ends:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Final
@@ -92,7 +93,7 @@ def in_turns(
             in_turn(client, [frame] * 10)
     for _ in range(run.scaled(8, 3)):
         for (target, client), found in zip((direct, through), costs, strict=True):
-            found.append(cost_of(target.pid, 1, requests, lambda client=client: work(client)))
+            found.append(cost_of(target.pid, 1, requests, partial(work, client)))
     check_produced(answers)
     first, second = (
         Cost(

@@ -135,7 +135,7 @@ def _coordinator(transactions: int) -> Iterator[bytes]:
     for number in range(transactions):
         epoch, producer_id = number % 32_000, number // 32_000 + 1
         key = TransactionLogKey(transactional_id=f"loop-{producer_id}").encode()
-        steps = [
+        steps: list[tuple[int, int, list[TransactionPartitions] | None]] = [
             (_ONGOING, epoch, listed),
             (_PREPARE_COMMIT, epoch + 1, listed),
             (_COMPLETE_COMMIT, epoch + 1, []),

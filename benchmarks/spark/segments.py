@@ -9,6 +9,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,13 +41,13 @@ def measure(run: SparkRun) -> Iterator[Figure]:
         ours, theirs, slow = [], [], []
         by_segments(directory, None)  # compiles the functions, and loads the file into the page cache
         for _ in range(run.rounds or ROUNDS):
-            ours.append(speed(lambda path=directory: by_segments(path, "key,value"), records))
-            theirs.append(speed(lambda path=directory: by_aiokafka(path), records))
+            ours.append(speed(partial(by_segments, directory, "key,value"), records))
+            theirs.append(speed(partial(by_aiokafka, directory), records))
             if kafka_python_can(codec):
-                slow.append(speed(lambda path=few: by_kafka_python(path), records // PART))
+                slow.append(speed(partial(by_kafka_python, few), records // PART))
         rate, aiokafka = statistics.median(ours), statistics.median(theirs)
         kafka_python = statistics.median(slow) if slow else None
-        whole = speed(lambda path=directory: by_segments(path, None), records)
+        whole = speed(partial(by_segments, directory, None), records)
         times = "" if kafka_python is None else f"{rate / kafka_python:.0f} times kafka-python; "
         yield Figure(
             f"segment files, {codec}",
@@ -105,7 +106,8 @@ def by_segments(directory: Path, columns: str | None) -> int:
     options = {"path": str(directory)} | ({"columns": columns} if columns else {})
     source = Segments(options)
     reader = source.reader(source.schema())
-    return sum(batch.num_rows for task in reader.partitions() for batch in reader.read(task))
+    batches: Iterator[Any] = (batch for task in reader.partitions() for batch in reader.read(task))
+    return sum(batch.num_rows for batch in batches)
 
 
 def by_aiokafka(directory: Path) -> int:
