@@ -85,7 +85,7 @@ def test_without_equality_each_is_only_itself():
 
 def test_fields_of_a_class_that_was_never_used_are_those_of_its_bases_too():
     @slotted(frozen=True)
-    class Late(Longer):  # type: ignore[misc]  # a dataclass would not be allowed
+    class Late(Longer):  # type: ignore[misc]  # a frozen dataclass may not derive from Longer
         e: int = 5
 
     assert [each.name for each in dataclasses.fields(Late)] == ["a", "b", "c", "d", "e"]

@@ -281,7 +281,7 @@ class Registry:
         self.formats.append(source.name())
 
 
-def test_a_session_is_told_of_the_formats_once():
+def test_the_formats_are_registered_once_per_session():
     session = Registry()
     spark = cast(Any, session)
     assert environment.register(environment.register(spark)) is spark

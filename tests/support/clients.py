@@ -164,7 +164,7 @@ class ConfluentProducer:
             yield
         except KafkaException as failed:
             raise self._refused(failed.args[0]) from failed
-        except KafkaError as fatal:  # type: ignore[misc]  # librdkafka's module raises it, though its type is none
+        except KafkaError as fatal:  # type: ignore[misc]  # raised, although its stub is no exception
             # Calls that serve callbacks raise KafkaError without a KafkaException around it.
             raise self._refused(fatal) from fatal
         except SystemError as muddle:
