@@ -9,7 +9,7 @@ from storage.producers cimport ProducerStateManager
 
 cdef class Partition:
     cdef object __weakref__
-    cdef public tuple key, _said
+    cdef public tuple key, _logged_damage
     cdef public object topic, leading, offline, name, topic_id, following, _clock, _verification_enabled, listener, replicas, isr
     cdef public bint is_internal, unflushed, high_watermark_moved, leads_alone
     cdef public long long index, leader_epoch, leader_id, high_watermark, _node_id, _served_offset, _checked_offset
