@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 POINTS_MAX: Final = 1_000
-"""Maximum number of metrics of one push in the log line, which has the number of further ones."""
+"""Maximum number of metrics of one push in a log line; ``more_metrics`` is the number of those that are left out."""
 
 log = get_logger()
 
 
 class MissingPackage(Exception):
-    """An exporter needs a package that is not installed."""
+    """A package that the configured exporter needs is not installed."""
 
 
 def check_exporter(config: BrokerConfig) -> None:
@@ -36,12 +36,12 @@ def check_exporter(config: BrokerConfig) -> None:
 
 
 def exporter_of(config: BrokerConfig) -> Exporter | None:
-    """The configured exporter; None for none."""
+    """Return the configured exporter; None if no exporter is configured."""
     return LogExporter() if config.client_telemetry_exporter == EXPORTER_LOG else None
 
 
 class LogExporter:
-    """Logs a line for each push: the client, and its metrics by name and labels."""
+    """Exporter that logs one line for each push: the client, and its metrics by name and labels."""
 
     def export(
         self, instance_id: UUID, parameters: Mapping[str, str], push: Push, metrics: bytes, bytes_max: int

@@ -13,7 +13,7 @@ from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
-"""zstd, lz4, gzip, snappy: offered to clients, in the order of preference."""
+"""Ids of zstd, lz4, gzip and snappy: the compression types for clients, in the order of preference."""
 UNCOMPRESSED: Final = 0
 _ASKED_ANEW_AFTER: Final = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 
@@ -26,10 +26,10 @@ class Expiry(Protocol):
 
 @slotted
 class ClientInstance:
-    """A client with its own client instance id."""
+    """A client that pushes metrics, identified by its client instance id."""
 
     parameters: Mapping[str, str]
-    """Parameters of its first request, against which patterns are matched."""
+    """Parameters of the client's first request, such as ``client_id``; the patterns of subscriptions match them."""
     requested: Requested
     version: int
     """Version of the subscriptions from which ``requested`` was computed."""
@@ -53,11 +53,11 @@ class Push:
     is_terminating: bool
     compression_type: int
     size: int
-    """Bytes of metrics, as sent."""
+    """Number of bytes of the metrics, as sent."""
 
 
 def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
-    """Check whether the client may request its subscription now: NONE or the error."""
+    """Check whether the client may request its subscription now, and note the time: NONE or the error."""
     times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
     if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
         instance.last_get_ms = now_ms
@@ -83,9 +83,9 @@ def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: flo
 
 
 def _is_due(instance: ClientInstance, now_ms: float) -> bool:
-    """Whether a push may come now.
+    """Whether the client may push now; if so, the push is noted.
 
-    The first one after GetTelemetrySubscriptions may always: clients choose a random time.
+    The first push after GetTelemetrySubscriptions is always due, because clients send it after a random time.
     """
     get_ms, push_ms = instance.last_get_ms, instance.last_push_ms
     is_due = (

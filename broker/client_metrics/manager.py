@@ -20,10 +20,10 @@ from protocol.errors import NONE, ErrorCode
 from protocol.uuids import uuid_text
 
 INSTANCES_MAX: Final = 16_384
-"""Maximum number of clients of a node. The least recent one above it must request its subscription again."""
+"""Maximum number of clients of a node. Above it the least recent client must request its subscription again."""
 EXPIRY_MS_MIN: Final = 60_000
 EXPIRY_INTERVALS: Final = 3
-"""Number of missed pushes after which a client is forgotten."""
+"""Number of push intervals without a request after which a client is forgotten."""
 RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 
 log = get_logger()
@@ -35,12 +35,12 @@ class Exporter(Protocol):
     def export(
         self, instance_id: UUID, parameters: Mapping[str, str], push: Push, metrics: bytes, bytes_max: int
     ) -> None:
-        """Export ``metrics``, OTLP's ``MetricsData`` compressed as ``push`` says. Raises if they cannot be decoded."""
+        """Export ``metrics``, OTLP's ``MetricsData`` with the compression of ``push``. Raises if they cannot be decoded."""
         ...
 
 
 class ClientMetricsManager(MetadataListener):
-    """Handles GetTelemetrySubscriptions and PushTelemetry.
+    """Handles GetTelemetrySubscriptions and PushTelemetry for the clients of one node.
 
     ``new_id`` creates client instance ids. Without an ``exporter`` the metrics are dropped, as on Kafka.
     """
@@ -66,7 +66,7 @@ class ClientMetricsManager(MetadataListener):
 
     @property
     def is_announced(self) -> bool:
-        """Whether ApiVersions announces the APIs: only with an exporter."""
+        """Whether ApiVersions lists the two APIs: only with an exporter."""
         return self._exporter is not None
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
@@ -98,7 +98,7 @@ class ClientMetricsManager(MetadataListener):
         push: Push,
         metrics: bytes,
     ) -> ErrorCode:
-        """Check a push and export its metrics."""
+        """Check a push and export its metrics: NONE or the error."""
         if instance_id is None or instance_id in RESERVED_IDS:
             return ErrorCode.invalid_request
         instance = self._instance(instance_id, connection_id, parameters)

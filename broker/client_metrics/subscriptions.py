@@ -25,10 +25,10 @@ class Subscription:
     """The settings of one ``client-metrics`` resource."""
 
     metrics: frozenset[str]
-    """Prefixes of metric names; `ALL_METRICS` for all."""
+    """Prefixes of the names of the requested metrics; `ALL_METRICS` stands for all."""
     interval_ms: int
     patterns: Mapping[str, Matches]
-    """Client parameter (``client_id``) -> pattern; without patterns the subscription applies to all clients."""
+    """Client parameter, such as ``client_id`` -> pattern. Without patterns the subscription applies to all clients."""
 
     def is_for(self, parameters: Mapping[str, str]) -> bool:
         """Whether all patterns match the client's parameters."""
@@ -39,7 +39,7 @@ class Subscription:
 
 @slotted(frozen=True)
 class Requested:
-    """The combined subscription of one client."""
+    """The subscription that one client gets: all matching ``client-metrics`` resources combined."""
 
     subscription_id: int
     metrics: tuple[str, ...]
@@ -62,7 +62,7 @@ def subscription_of(configs: Mapping[str, str], compile_pattern: Callable[[str],
 def requested_of(
     instance_id: UUID, parameters: Mapping[str, str], subscriptions: Iterable[Subscription]
 ) -> Requested:
-    """Combine all subscriptions that match the client: all their metrics, the shortest interval."""
+    """Combine all subscriptions that match the client: the union of their metrics, and the shortest interval."""
     metrics: set[str] = set()
     interval_ms: int = INTERVAL_MS_DEFAULT
     for each in subscriptions:
@@ -74,7 +74,7 @@ def requested_of(
 
 
 def _subscription_id(names: Iterable[str], interval_ms: int, instance_id: UUID) -> int:
-    """Subscription id: depends on the metrics, the interval and the client, as in Kafka except for the order of names."""
+    """Return a hash of names, interval and client: the subscription id, as in Kafka except for the order of the names."""
     crc = google_crc32c.value(f"[{', '.join(names)}]{interval_ms}".encode())
     folded = (instance_id.int >> 64) ^ (instance_id.int & (1 << 64) - 1)
     number: int = (crc ^ (folded >> 32) ^ folded) & 0xFFFFFFFF

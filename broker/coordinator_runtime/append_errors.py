@@ -1,4 +1,4 @@
-"""Maps the errors of a failed append to an internal topic to errors for clients, which do not know that topic."""
+"""Maps the error of a failed append to an internal topic to the error for the client, which does not know that topic."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reports the damaged records of a partition that a coordinator loads, and the ids or groups that may be affected.
+"""Reports the damaged records of a partition that a coordinator loads, and the transactional ids or groups of the records.
 
-Kafka stops at the first damaged batch: its transaction coordinator serves with what came before it
+Kafka stops at the first damaged batch: its transaction coordinator serves with the records before that batch
 (``TransactionStateManager.loadTransactionMetadata``), its group coordinator refuses every group of the partition
-(``CoordinatorRuntime``, state FAILED). This broker loads the rest, and logs what is missing (docs/differences.md).
+(``CoordinatorRuntime``, state FAILED). This broker loads the other batches, and logs what is missing (docs/differences.md).
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ _LENGTH: Final = Struct(">h")
 _LENGTH_MAX: Final = 2**15 - 1
 
 NameOf = Callable[[bytes], str | None]
-"""Record key -> transactional id or group id; None if it has none."""
+"""Record key -> transactional id or group id; None if the key has neither."""
 Known = Callable[[], Iterable[str]]
-"""Returns the names that have a state from the records read so far."""
+"""Returns the transactional ids or group ids for which the records read so far have a state."""
 
 log_events = get_logger()
 
 
 class DamagedRecords:
-    """The damaged ranges of one partition, in log order."""
+    """The damaged ranges of one partition, in log order, and the ids that may be affected."""
 
     def __init__(self, topic: str, index: int, of: str, name_of: NameOf, known: Known) -> None:
-        """``of``: what the names are, ``transactional_ids`` or ``groups``. ``known`` is called at the first damage."""
+        """``of`` is ``transactional_ids`` or ``groups``: the ids in log lines. ``known`` is called at the first damage."""
         self._topic = topic
         self._index = index
         self._of = of
@@ -46,14 +46,14 @@ class DamagedRecords:
         self._known = known
         self._stretches: list[Damaged] = []
         self._further = 0
-        # Name -> number of damaged ranges before its last record.
+        # Transactional id or group id -> number of damaged ranges before its last record.
         self._last_seen: dict[str, int] = {}
 
     def __bool__(self) -> bool:
         return bool(self._stretches)
 
     def note(self, damaged: Damaged) -> None:
-        """Note a damaged range."""
+        """Add a damaged range."""
         if not self._stretches:
             self._last_seen = dict.fromkeys(self._known(), 0)
         if len(self._stretches) < LINES_MAX:
@@ -62,13 +62,13 @@ class DamagedRecords:
             self._further += 1
 
     def note_read(self, key: bytes | None) -> None:
-        """Note a record that was read. Must be called for each record after the first damage."""
+        """Note the key of a record that was read. Must be called for each record after the first damaged range."""
         name = self._name_of(key) if key is not None else None
         if name is not None:
             self._last_seen[name] = len(self._stretches)
 
     def report(self) -> None:
-        """Log one line for each damaged range, after the partition was read to its end."""
+        """Log one line for each damaged range. Must be called after the partition was read to its end."""
         for number, damaged in enumerate(self._stretches):
             names = self._affected(number, damaged)
             named: Mapping[str, object] = {self._of: names[:NAMED_MAX], f"{self._of}_affected": len(names)}
@@ -93,16 +93,16 @@ class DamagedRecords:
             )
 
     def _affected(self, number: int, damaged: Damaged) -> list[str]:
-        """The names that can be read in the damaged bytes; if there are none, all names without a record after the range."""
+        """Return the ids in the damaged bytes; if none can be read, all ids that have no record after the damaged range."""
         names = {name for key in readable_keys(damaged.content) if (name := self._name_of(key)) is not None}
         names |= names_in(damaged.content, self._last_seen)
         return sorted(names or (name for name, met in self._last_seen.items() if met <= number))
 
 
 def names_in(content: bytes, names: Iterable[str]) -> set[str]:
-    """The names that occur in the damaged bytes with their length in front, as in the encoded key.
+    """Return the names that occur in the damaged bytes, with their length in front of them as in the encoded key.
 
-    One pass through the bytes finds all of them: searching a megabyte for each of 100,000 names would block the event loop
+    One pass through the bytes finds all names: searching a megabyte for each of 100,000 names would block the event loop
     for 20 s.
     """
     by_bytes = {name.encode(): name for name in names if name}

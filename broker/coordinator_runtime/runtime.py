@@ -1,8 +1,8 @@
 """The shards of a coordinator: one for each partition of its topic that this node leads.
 
-The counterpart of Kafka's ``CoordinatorRuntime``. A shard is loaded when the node becomes leader of its partition, a long
-log in several turns of the event loop; until then its requests get COORDINATOR_LOAD_IN_PROGRESS. It is unloaded when the
-leadership ends.
+The counterpart of Kafka's ``CoordinatorRuntime``. A shard is loaded when the node becomes leader of its partition: a long
+log takes several turns of the event loop. Until then requests get COORDINATOR_LOAD_IN_PROGRESS. The shard is unloaded when
+the leadership ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ log_events = get_logger()
 
 
 class CoordinatorRuntime(Generic[S]):
-    """Loads, finds and unloads the shards of one coordinator, by partition index."""
+    """The shards of one coordinator, by partition index. Loads, finds and unloads them."""
 
     def __init__(
         self,
@@ -64,8 +64,8 @@ class CoordinatorRuntime(Generic[S]):
     def find(self, index: int, *, at_once: bool = False) -> S | ErrorCode:
         """Return the shard of a partition if this node leads it and has loaded it, otherwise the error for the client.
 
-        If the node has become its leader, the load starts now: in several turns of the event loop, or in this call
-        (``at_once``).
+        If the node has just become the leader, the load starts now: it takes several turns of the event loop, or with
+        ``at_once`` it ends before this call returns.
         """
         if self.serving.ended:
             return ErrorCode.not_coordinator
@@ -84,7 +84,7 @@ class CoordinatorRuntime(Generic[S]):
         return shard if shard.refusal is None else shard.refusal
 
     def get(self, index: int) -> S | None:
-        """Return the shard of a partition if it is loaded, otherwise None; it starts no load."""
+        """Return the shard of a partition if it is loaded, otherwise None. Never starts a load."""
         shard = self._shards.get(index)
         return None if shard is None or shard.is_loading else shard
 
@@ -118,7 +118,7 @@ class CoordinatorRuntime(Generic[S]):
         return shard
 
     async def _read(self, shard: S, *, at_once: bool) -> None:
-        """Load a shard. If its log cannot be read the partition goes offline, and its requests get KAFKA_STORAGE_ERROR."""
+        """Load a shard. If its log cannot be read, the partition goes offline and its requests get KAFKA_STORAGE_ERROR."""
         index = shard.partition.index
         at = InjectionPoint("coordinator.load", self._replicas.node_id, self._topic, index)
         refused = await verdict_at(self._injection, at)
@@ -161,12 +161,12 @@ class CoordinatorRuntime(Generic[S]):
             self.unload(index)
 
     def close(self) -> None:
-        """The node stops: waiting requests get an error response."""
+        """Unload all shards, because the node stops: waiting requests get an error response."""
         self.serving.ended = True
         self.unload_all()
 
     def abandon(self) -> None:
-        """The node is killed: waiting requests get no response."""
+        """Close all shards, because the node was killed: waiting requests get no response."""
         self.serving.ended = True
         for shard in self._shards.values():
             shard.abandon()

@@ -1,6 +1,6 @@
 """Lookup of the shard that serves a partition.
 
-Each request of a client begins with this lookup; if it finds none, the runtime decides
+Each request of a client begins with this lookup. If no shard is found, the runtime determines the error or loads the shard
 (`broker.coordinator_runtime.runtime`).
 """
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ServingShards:
-    """The shards of a coordinator by partition, with a fast lookup of those that serve requests."""
+    """The shards of a coordinator by partition, with a fast lookup of the shards that serve requests."""
 
     __slots__ = ("_replicas", "_topic", "by_partition", "ended")
 

@@ -1,4 +1,4 @@
-"""The base class of a coordinator's shard: one partition of its topic, with its memory and all appends to its log.
+"""The base class of a coordinator's shards. A shard is one partition of the coordinator's topic: its memory and its appends.
 
 The counterpart of Kafka's ``CoordinatorShard`` within ``CoordinatorRuntime``. The memory is built by reading the log.
 """
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 class CoordinatorShard:
-    """One partition, while this node leads it in one leader epoch. `CoordinatorRuntime` creates, loads and unloads it."""
+    """One partition of the coordinator's topic, while this node leads it in one leader epoch.
+
+    `CoordinatorRuntime` creates, loads and unloads it.
+    """
 
     client_errors: ClassVar[Mapping[ErrorCode, ErrorCode]] = CLIENT_ERRORS
     """Error of a failed append -> error for the client."""
@@ -32,7 +35,7 @@ class CoordinatorShard:
         self.refusal: ErrorCode | None = ErrorCode.coordinator_load_in_progress
         """The error for every request until the log has been read; None afterwards."""
         self.is_closed = False
-        """Whether the shard was unloaded or its node was killed: coroutines that still refer to it do nothing."""
+        """Whether the shard was unloaded or its node was killed; coroutines that still refer to the shard do nothing."""
         self._injection = injection or FaultInjection()
 
     def is_current(self) -> bool:
@@ -50,13 +53,16 @@ class CoordinatorShard:
 
     @classmethod
     def client_error(cls, error: ErrorCode) -> ErrorCode:
-        """Map the error of a failed append to the error for the client."""
+        """Return the error for the client after an append has failed with ``error``."""
         return error if error is NONE else cls.client_errors.get(error, error)
 
     # -- loading and unloading ----------------------------------------------------------------------------------
 
     def load(self) -> Iterator[None]:
-        """Read the log into memory, to its end (a new leader commits everything in its log); yields between slices."""
+        """Read the log into memory; yields between slices.
+
+        The load ends at the log end, not at the high watermark, because a new leader commits everything in its log.
+        """
         raise NotImplementedError
 
     def loaded(self) -> None:
@@ -80,13 +86,13 @@ class CoordinatorShard:
         verified: bool = False,
         required_acks: int = -1,
     ) -> AppendResult:
-        """Append a batch, if this node still leads the partition in the shard's leader epoch."""
+        """Append a batch. NOT_LEADER_OR_FOLLOWER if this node no longer leads the partition in the shard's leader epoch."""
         if not self.is_current():
             return AppendResult(ErrorCode.not_leader_or_follower)
         return self.partition.append_internal(records, guard, verified, required_acks)
 
     async def committed(self, end_offset: int) -> ErrorCode:
-        """Wait until all records below ``end_offset`` are committed. NONE if this shard is still current, else an error."""
+        """Wait until all records below ``end_offset`` are committed. NONE if this shard is still current, else the error."""
         partition = self.partition
         if partition.high_watermark >= end_offset and not self.is_closed:
             return NONE
@@ -105,7 +111,7 @@ class CoordinatorShard:
     def verdict_at_append(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
     ) -> Waiter[ErrorCode]:
-        """Pass an injection point before an append: NONE, now or after a rule releases it, or the error of a rule."""
+        """Pass an injection point before an append; see `verdict_at` for the result."""
         partition = self.partition
         at = InjectionPoint(
             point,
@@ -119,7 +125,7 @@ class CoordinatorShard:
 
 
 def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:
-    """Pass an injection point: the waiter gets NONE, now or after a rule's release, or the error of a rule that refuses."""
+    """Pass an injection point. The waiter gets NONE, at once or after a rule's release, or the error of a rule."""
     verdict: Waiter[ErrorCode] = Waiter()
     injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
     return verdict

@@ -1,7 +1,7 @@
 """One connection from this node to another, and the requests on it.
 
-A request ends with its response, or with None: the connection could not be made, was closed, or brought no response within
-``request.timeout.ms``. In that case it is unknown what the other node did with the request.
+The waiter of a request gets the response, or None if the connection could not be made, was closed, or brought no response
+within ``request.timeout.ms``. With None it is unknown what the other node did with the request.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from protocol.slotted import slotted
 REQUESTS_PENDING_MAX: Final = 1024
 """Maximum number of requests that wait for a response or for the connection: further requests fail at once."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""As in Kafka's connections between brokers."""
+"""Pause after a failed attempt to connect, as in Kafka's connections between brokers."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 ProtocolFactory = Callable[[], asyncio.Protocol]
@@ -36,13 +36,13 @@ log = get_logger()
 
 @slotted(frozen=True)
 class LinkState:
-    """The state of the link below a channel; the functions are called at every use."""
+    """The link between two nodes as functions, which the channel calls for every request and response."""
 
     address: Callable[[], tuple[str, int] | None]
     is_cut: Callable[[], bool]
-    """Whether nothing reaches the other node."""
+    """Whether the link to the other node is cut, so that nothing reaches it."""
     is_deaf: Callable[[], bool]
-    """Whether nothing comes back from the other node."""
+    """Whether the link from the other node is cut, so that no response arrives."""
     delay_ms: Callable[[], int]
     delay_back_ms: Callable[[], int]
 
@@ -57,7 +57,7 @@ class _Pending:
 
 
 class Channel:
-    """Connects when there is a request to send; after a failure it connects again, following a pause."""
+    """A connection to another node. It is made at the first request, and again after a failure and a pause."""
 
     def __init__(
         self, client_id: str, clock: Clock, connect: Connect, link_state: LinkState, request_timeout_ms: int
@@ -82,7 +82,7 @@ class Channel:
     # -- requests -----------------------------------------------------------------------------------------------
 
     def send(self, api_key: int, api_version: int, request: Any, answered: Waiter[Any]) -> None:
-        """Send a request; the waiter gets the response or None, never before this call has returned."""
+        """Send a request. ``answered`` gets the response, or None after a failure, but never within this call."""
         if self._ended:
             return
         if len(self._pending) >= REQUESTS_PENDING_MAX or self._line.is_cut():
@@ -115,7 +115,7 @@ class Channel:
             wire.transport.write(frame)
 
     def _timed_out(self, correlation_id: int) -> None:
-        """Drop the connection. All requests on it fail, as in Kafka, because responses come in order."""
+        """Drop the connection after a request timeout. All its requests fail, as in Kafka: responses come in order."""
         if correlation_id in self._pending:
             log.info("no response from another node", client_id=self.client_id)
             self.drop()
@@ -164,7 +164,7 @@ class Channel:
             self._begin_to_connect()
 
     def lost(self, wire: _Wire) -> None:
-        """The connection was closed."""
+        """Fail all requests, because the connection was closed."""
         if wire is self._wire:
             self._forget_wire()
             self._fail_all()
@@ -177,7 +177,7 @@ class Channel:
         self._fail_all()
 
     def check_link(self) -> None:
-        """Drop the connection if its link was cut; called after a change of the links."""
+        """Drop the connection if its link was cut. Called after each change of the links."""
         if (self._wire is not None or self._pending) and self._line.is_cut():
             self.drop()
 
@@ -228,7 +228,7 @@ class Channel:
     # -- the end ------------------------------------------------------------------------------------------------
 
     def end(self, *, resets: bool) -> None:
-        """Close for good: no waiter is woken any more. ``resets``: reset the connection, as at the end of a process."""
+        """Close the channel for good, without waking a waiter. ``resets``: reset the connection, as when a process dies."""
         self._ended = True
         for timer in (self._pause, *(pending.timer for pending in self._pending.values())):
             if timer is not None:

@@ -9,7 +9,7 @@ from broker.clock import Clock, Domain, Timer
 
 
 class Lane:
-    """A queue of delayed steps. It costs one call while the link is not slow; ``delay_ms`` is called for each step."""
+    """A queue of delayed steps. ``delay_ms`` returns the delay of the link; at 0 a step runs without being queued."""
 
     __slots__ = ("_clock", "_delay_ms", "_last_due_ms", "_steps", "_timers")
 
@@ -21,7 +21,7 @@ class Lane:
         self._last_due_ms = 0
 
     def put(self, step: Callable[[], object]) -> None:
-        """Run ``step`` after the delay of the link; immediately if there is none and no other step is delayed."""
+        """Run ``step`` after the delay of the link; immediately if there is no delay and no other step is waiting."""
         delay_ms = self._delay_ms()
         if not delay_ms and not self._steps:
             step()
@@ -38,7 +38,7 @@ class Lane:
         self._steps.popleft()()
 
     def clear(self) -> None:
-        """Drop all steps that are delayed."""
+        """Drop all steps that are waiting."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

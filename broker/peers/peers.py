@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class Peers:
-    """The channels of one node: one for each destination and purpose (client id), created at the first request.
+    """The channels of one node to the others: one for each node and purpose (client id), created at the first request.
 
-    ``connect`` replaces TCP by another network: it is called with host, port and a protocol factory, and returns an
-    awaitable of (transport, protocol), as ``loop.create_connection``; it raises OSError like that.
+    ``connect`` replaces TCP by another network. Like ``loop.create_connection`` it is called with host, port and a protocol
+    factory, returns an awaitable of (transport, protocol), and raises OSError.
     """
 
     def __init__(
@@ -48,10 +48,10 @@ class Peers:
         return broker is not None and not broker.fenced and self._address(node_id) is not None
 
     def send(self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any) -> Waiter[Any]:
-        """Send a request to another node; the waiter gets the response, or None if there is none, never within this call.
+        """Send a request to another node. The waiter gets the response, or None without one, but never within this call.
 
-        Responses to requests with one client id to one node come in their order. After ``close`` and ``abandon`` the
-        waiter is not woken.
+        Requests with one client id to one node get their responses in order. After ``close`` and ``abandon`` no waiter is
+        woken.
         """
         answered: Waiter[Any] = Waiter()
         if self._ended:
@@ -83,11 +83,11 @@ class Peers:
             channel.check_link()
 
     def close(self) -> None:
-        """The node stops: connections are closed; requests without a response never end."""
+        """Close the connections, because the node stops. The waiters of open requests are never woken."""
         self._end(resets=False)
 
     def abandon(self) -> None:
-        """The node is killed: connections are reset, and no waiter is woken any more."""
+        """Reset the connections, because the node was killed. The waiters of open requests are never woken."""
         self._end(resets=True)
 
     def _end(self, *, resets: bool) -> None:

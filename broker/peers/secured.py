@@ -1,4 +1,4 @@
-"""Connections between nodes on a listener with TLS or SASL: the login precedes the first request of the channel.
+"""Connections between nodes on a listener with TLS or SASL: the SASL login precedes the first request of the channel.
 
 connect = secured(tls=lambda: context, login=lambda: SaslClient("PLAIN", "broker", password))
 Peers(..., connect=connect)
@@ -34,7 +34,7 @@ def secured(
     tls: Callable[[], ssl.SSLContext] | None = None,
     login: Callable[[], SaslClient] | None = None,
 ) -> Connect:
-    """Return a connect function for `Peers`. It raises OSError if the other node cannot be reached or rejects the login."""
+    """Return the ``connect`` function for `Peers`. Raises OSError if the other node is unreachable or rejects the login."""
 
     async def connect(
         host: str, port: int, protocol_factory: ProtocolFactory
@@ -77,7 +77,7 @@ async def _log_in(exchange: _Exchange, login: SaslClient) -> None:
 
 
 class _Exchange(asyncio.Protocol):
-    """Sends the requests of the login one by one, until the channel's protocol replaces this one."""
+    """Sends the requests of the SASL login one after the other, until the channel's protocol replaces it."""
 
     def __init__(self) -> None:
         self._transport: asyncio.Transport | None = None

@@ -1,4 +1,4 @@
-"""Client ids of requests between nodes, as in Kafka; they tell nodes from clients as senders of a request."""
+"""Client ids of requests between nodes, as in Kafka: the receiver recognises requests of nodes by them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def partition_verifier(node_id: int) -> str:
 
 
 def comes_from(sender: str, client_id: str | None) -> bool:
-    """Whether a request comes from a ``client`` or from a ``node`` (``sender``).
+    """Whether a request with this client id comes from a "client" or from a "node", as ``sender`` says.
 
     >>> comes_from("node", marker_sender(2)), comes_from("client", marker_sender(2))
     (True, False)
@@ -32,7 +32,7 @@ def comes_from(sender: str, client_id: str | None) -> bool:
 
 
 def sending_node(client_id: str | None) -> int | None:
-    """Id of the node that sent a request; None for a client's request.
+    """Return the id of the node that sent a request with this client id; None for a client's request.
 
     >>> sending_node(partition_verifier(3)), sending_node("app")
     (3, None)

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 BUCKETS_KEPT: Final = 10_000
-"""Maximum number of rates (and of buckets) in memory; above it those that are idle are removed."""
+"""Maximum number of rates, and of token buckets, in memory; when it is reached, idle ones are removed."""
 
 _Key = tuple[str, QuotaEntity]
 
 
 class ClientQuotas:
-    """The usage of all quotas on one node, as in Kafka.
+    """The usage of all client quotas on one node.
 
-    Controller mutations are counted on the node that got the request.
+    As in Kafka, each node counts separately; controller mutations are counted on the node that got the client's request.
     """
 
     def __init__(self, config: BrokerConfig, clock: Clock, quotas: Callable[[], Quotas]) -> None:
@@ -40,7 +40,7 @@ class ClientQuotas:
 
     @property
     def request_throttle_ms_max(self) -> int:
-        """Maximum throttle time of the request quota: one sample."""
+        """Maximum throttle time for the request quota, in milliseconds: the length of one sample."""
         return self._window.sample_ms
 
     @property
@@ -49,7 +49,7 @@ class ClientQuotas:
         return bool(self._quotas())
 
     def charge(self, key: str, user: str, client_id: str, value: float) -> int:
-        """Count the usage of a client; returns its throttle time in milliseconds."""
+        """Add ``value`` to the usage of a client; returns its throttle time in milliseconds, 0 without a quota."""
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return 0
@@ -59,9 +59,9 @@ class ClientQuotas:
         return rate.throttle_ms(limit.per_second, now_ms)
 
     def charge_if_it_may(self, key: str, user: str, client_id: str, value: float) -> int:
-        """As `charge`, before the client gets something.
+        """Add ``value`` to the usage of a client unless that exceeds the quota; returns the throttle time in milliseconds.
 
-        If it is throttled it does not get it, and the usage is not counted.
+        If the throttle time is not 0, the usage is not counted, and the caller must not do what the client requested.
         """
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
@@ -75,7 +75,7 @@ class ClientQuotas:
         return throttle_ms
 
     def value_max(self, key: str, user: str, client_id: str) -> float:
-        """Maximum that an idle client may use at once; more would always be throttled."""
+        """Maximum value that an idle client may use at once, infinite without a quota; more would always be throttled."""
         limit = limit_of(self._quotas(), key, user, client_id)
         if limit is None:
             return inf
@@ -95,7 +95,7 @@ class ClientQuotas:
             self._buckets = {key: each for key, each in self._buckets.items() if not each.is_idle(now_ms)}
 
     def mutations(self, user: str, client_id: str, *, strict: bool) -> MutationQuota:
-        """The mutation quota for one request that changes topics. If ``strict``, `take` refuses what exceeds it."""
+        """Return the mutation quota for a request. If ``strict``, `MutationQuota.take` raises when the quota is exceeded."""
         limit = limit_of(self._quotas(), CONTROLLER_MUTATION_RATE, user, client_id)
         if limit is None:
             return MutationQuota(self._clock, None, None, strict=strict)
@@ -108,7 +108,7 @@ class ClientQuotas:
 
 
 class MutationQuota:
-    """The quota of one request for controller mutations: each created or deleted partition takes a token (KIP-599)."""
+    """The controller mutation quota for one request: each created or deleted partition takes a token (KIP-599)."""
 
     def __init__(
         self, clock: Clock, bucket: TokenBucket | None, limit: Limit | None, *, strict: bool
@@ -120,7 +120,7 @@ class MutationQuota:
         self.throttle_ms = 0
 
     def take(self, partitions: int) -> None:
-        """Take tokens before a change of ``partitions``. If strict and the quota is exceeded, raises ApiError."""
+        """Take a token for each of ``partitions`` before the change. Raises ApiError if strict and the quota is exceeded."""
         if self._bucket is None or self._limit is None:
             return
         limit, now_ms = self._limit.per_second, self._clock.now_ms(Domain.REQUESTS)

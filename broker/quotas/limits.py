@@ -16,8 +16,8 @@ class Limit(NamedTuple):
 def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | None:
     """Return the quota of a client, None if there is none.
 
-    Precedence: (user, client id), (user, default client id), user; the same with the default user; then the client id, and
-    the default client id. Clients to which a default applies have a bucket each, by their own names.
+    Precedence: (user, client id), (user, default client id), user; then these three for the default user; then the client
+    id, and the default client id. Each client to which a default applies has a bucket of its own, with its own names.
     """
     client = (CLIENT_ID, client_id)
     for name in (user, None):

@@ -1,6 +1,6 @@
-"""Recent usage: a rate over a sliding window, and a token bucket. Pure.
+"""Recent usage of a quota: a rate over a sliding window, and a token bucket. Pure.
 
-As Kafka's ``Rate`` over ``SampledStat`` and ``TokenBucket``, so that throttle times are equal.
+The counterparts of Kafka's ``Rate`` over ``SampledStat`` and of ``TokenBucket``: they compute the same throttle times.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class _Sample:
 
 
 class SampledRate:
-    """A rate from the sums of samples; samples without an addition for a whole window are dropped."""
+    """A rate over a sliding window of samples. A sample without an addition for a whole window is dropped."""
 
     __slots__ = ("_samples", "_window")
 
@@ -52,12 +52,12 @@ class SampledRate:
         self._samples = [sample for sample in self._samples if sample.last_ms > oldest_ms]
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether no sample is left in the window."""
+        """Whether the window has no samples."""
         self._purge(now_ms)
         return not self._samples
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """The divisor of the rate: a window that has just begun counts as a whole window without one sample."""
+        """Time in milliseconds by which the sum is divided: even for a new rate, at least the window without one sample."""
         sample_ms = self._window.sample_ms
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
         missing = self._window.samples - 1 - elapsed_ms // sample_ms
@@ -69,13 +69,13 @@ class SampledRate:
         return total * MS_PER_SECOND / self._elapsed_ms(now_ms)
 
     def throttle_ms(self, limit: float, now_ms: int) -> int:
-        """Time in milliseconds until the rate is back at the limit; 0 below it (``QuotaUtils.throttleTime``)."""
+        """Time in milliseconds until the rate is back at the limit; 0 if it is not above (``QuotaUtils.throttleTime``)."""
         rate = self.per_second(now_ms)
         return round((rate - limit) / limit * self._elapsed_ms(now_ms)) if rate > limit else 0
 
 
 class TokenBucket:
-    """A bucket that refills at the limit, up to one whole window; the last request may overdraw it (KIP-599)."""
+    """A bucket that gets ``limit`` tokens per second, up to those of one window. A request may overdraw it (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated_ms", "_window")
 
@@ -100,5 +100,5 @@ class TokenBucket:
         self._tokens = self._refill(limit, now_ms) - count
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether the bucket is full, whatever its limit is: a whole window has passed since the last request."""
+        """Whether the bucket is full at any limit, because a whole window has passed since the last request."""
         return now_ms - self._updated_ms >= self._window.samples * self._window.sample_ms

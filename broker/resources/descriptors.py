@@ -1,8 +1,8 @@
 """Distribution of the process's file descriptors (RLIMIT_NOFILE) between log files, client connections and the control port.
 
-All nodes of the process share them. When one part is used up the others are not affected: new clients wait until they are
-accepted, the control port closes the connection that was idle for longest, logs close the files that were used least
-recently.
+All nodes of the process share the descriptors. When one of the three parts is used up, the others are not affected: new
+clients wait until they are accepted, the control port closes the connection that was idle for longest, and logs close the
+files that were used least recently.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Final
 from protocol.named_tuple import NamedTuple
 from storage.descriptors import SPARE_DESCRIPTORS
 
-# Limit for log files: keeping more open saves less than opening a file again costs.
+# Limit for open log files: beyond it, more open files save little, because few files would have to be opened again.
 OPEN_FILES_MAX: Final = 16_384
 CONTROL_CONNECTIONS_MAX: Final = 256
-# Standard streams, the event loop, listeners, locks, links between nodes, files that are open briefly.
+# Descriptors for everything else: standard streams, the event loop, listeners, locks, links between nodes, and files that
+# are open briefly.
 OTHERS: Final = 32
 CLIENTS_MIN: Final = 8
 
@@ -31,7 +32,10 @@ class Shares(NamedTuple):
 
 
 def shares(allowed: int, open_files_max: int = 0) -> Shares:
-    """Divide ``allowed`` descriptors; ``open_files_max`` is odradek.open.files.max, 0 for half of them."""
+    """Divide ``allowed`` descriptors between log files, clients and the control port.
+
+    ``open_files_max`` is odradek.open.files.max; if it is 0, log files get half of ``allowed``, at most ``OPEN_FILES_MAX``.
+    """
     files = open_files_max or min(allowed // 2, OPEN_FILES_MAX)
     control = min(allowed // 16, CONTROL_CONNECTIONS_MAX)
     clients = allowed - files - control - OTHERS - SPARE_DESCRIPTORS
@@ -39,7 +43,7 @@ def shares(allowed: int, open_files_max: int = 0) -> Shares:
 
 
 def allowed_descriptors() -> int:
-    """The process's limit, which `server.process` has raised as far as possible."""
+    """Soft limit for the process's file descriptors, which `server.process` has raised as far as possible."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 2**31 - 1 if soft == resource.RLIM_INFINITY else soft
 
@@ -64,16 +68,16 @@ class ClientSlots:
         return self.open + self.arriving < self.limit
 
     def wait(self, resume: Callable[[], object]) -> None:
-        """Call ``resume`` once, as soon as a slot may be free."""
+        """Call ``resume`` once, as soon as a slot may be free. ``resume`` must check `has_room` again."""
         self._waiting[resume] = None
 
     def gone(self) -> None:
-        """A connection was closed."""
+        """Free the slot of a connection that was closed."""
         self.open -= 1
         self._wake()
 
     def arrived(self) -> None:
-        """An accepted socket was assigned to a node, and is counted as open since then, or it failed."""
+        """Count one arriving socket less: it was assigned to a node, which counts it in ``open``, or it failed."""
         self.arriving -= 1
         self._wake()
 

@@ -1,4 +1,4 @@
-"""Returns memory that closed TLS connections have freed to the operating system.
+"""Returns the memory of closed TLS connections to the operating system.
 
 A handshake allocates about 50 KB in hundreds of pieces, between uvloop's buffers of 256 KiB. When they are freed, pages
 become free that the allocator does not return: a thousand clients that connect and disconnect would leave 50 MB allocated
@@ -11,11 +11,11 @@ from collections.abc import Callable
 from typing import Final
 
 ENDS: Final = 256
-"""Connections between two calls of malloc_trim: about 12 MB, and a millisecond or two for the call."""
+"""Closed connections between two calls of malloc_trim: they held about 12 MB, and a call takes a millisecond or two."""
 
 
 class ReturnedMemory:
-    """Callable that must be called for each closed connection; trims the heap after every ``ENDS`` calls."""
+    """A function that the caller must call for each closed connection; every ``ENDS``-th call trims the heap."""
 
     def __init__(self, give_back: Callable[[], object] | None = None) -> None:
         self._give_back = give_back or _malloc_trim()
@@ -29,7 +29,7 @@ class ReturnedMemory:
 
 
 def _malloc_trim() -> Callable[[], object]:
-    """glibc's ``malloc_trim``; with other allocators a function that does nothing."""
+    """Return glibc's ``malloc_trim``; with other allocators, a function that does nothing."""
     try:
         import ctypes
 

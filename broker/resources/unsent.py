@@ -1,10 +1,11 @@
 """Responses that clients have not read yet: one memory budget for all connections of the process.
 
 The bytes of a response that the socket does not accept at once stay in memory until they are sent. Each connection is
-bounded (`WRITE_BUFFER_HIGH_BYTES`), but a Fetch response may have 55 MiB (fetch.max.bytes), and forty slow clients held
-866 MiB. So a Fetch reads only as much as is left of the budget, and while nothing is left no further request is served for
-a client that has not read all its responses. A client that has read everything is always served, and its Fetch gets the
-first batch as a whole (KIP-74), so that it makes progress: the budget may be exceeded by that much for each connection.
+bounded (`WRITE_BUFFER_HIGH_BYTES`), but a Fetch response may have 55 MiB (fetch.max.bytes): with forty slow clients the
+responses took 866 MiB. So a Fetch reads only as many bytes as remain in the budget. While none remain, the broker serves
+no further request of a client that has not read all its responses. A client that has read all its responses is always
+served, and its Fetch gets the first batch as a whole (KIP-74), so that it makes progress: each connection may exceed the
+budget by one batch.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Unsent:
     def __init__(self) -> None:
         self.bytes = 0
         self.some = False
-        """Whether the socket has not accepted all bytes."""
+        """True while the socket has not accepted all bytes."""
 
     def wrote(self, size: int) -> bool:
         """Charge a response to the budget; returns whether the client must read it before its next request is served."""

@@ -1,6 +1,6 @@
-"""AddPartitionsToTxn to coordinators on other nodes, before a transactional batch is appended (KIP-890).
+"""Sends AddPartitionsToTxn to coordinators on other nodes, before a transactional batch is appended (KIP-890).
 
-One request is in flight to each node. Verifications that arrive meanwhile go in the next request, at most one for each
+One request is in flight to each node. Verifications that arrive in the meantime go in the next request, at most one for each
 transactional id (Kafka's ``AddPartitionsToTxnManager``).
 """
 
@@ -34,14 +34,14 @@ Errors = dict[TopicPartition, ErrorCode]
 
 @slotted(frozen=True)
 class VerificationRequest:
-    """The partitions of one transaction that the coordinator shall verify or add."""
+    """The partitions of one transaction for which a partition leader asks the coordinator to verify or add them."""
 
     transactional_id: str
     producer_id: int
     epoch: int
     keys: Sequence[TopicPartition]
     verifies: bool
-    """True: verify only. False: add the partitions to the transaction."""
+    """True: only verify that the transaction contains the partitions. False: add the partitions to the transaction."""
     answered: Waiter[Errors] = field(default_factory=Waiter)
     """Woken with the error code of each partition."""
 
@@ -57,19 +57,19 @@ class AddPartitionsToTxnManager:
         self._peers = peers
         self._life = life
         self._waiting: dict[int, dict[str, VerificationRequest]] = {}
-        """Node id -> transactional id -> verification. Bounded: each request of a client has at most one here."""
+        """Node id -> transactional id -> verification. Bounded: each request of a client has at most one."""
         self._under_way: set[int] = set()
 
     def send(self, node_id: int, verification: VerificationRequest) -> None:
-        """Queue the verification for the next request to the node; its ``answered`` is woken later."""
+        """Queue the verification for the next request to the node. Its ``answered`` is woken with the result later."""
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(verification.transactional_id)
         if other is not None:
             if verification.epoch < other.epoch:
                 verification.answer(ErrorCode.invalid_producer_epoch)
                 return
-            # Same epoch: the producer has lost its connection and retries, so the verification of the lost request may be
-            # retried.
+            # Same epoch: the producer has lost its connection and retries. The verification of the earlier request gets a
+            # retriable error.
             fenced = other.epoch < verification.epoch
             del waiting[verification.transactional_id]
             other.answer(ErrorCode.invalid_producer_epoch if fenced else ErrorCode.network_exception)
@@ -104,7 +104,7 @@ def _transaction(verification: VerificationRequest) -> AddPartitionsToTxnTransac
 
 
 def _errors(verifications: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
-    """Errors of each verification, by transactional id; NETWORK_EXCEPTION for an id that is missing in the response."""
+    """Return the errors for each transactional id; NETWORK_EXCEPTION for an id that is missing in the response."""
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:
         # As Kafka: the client must not see the broker's own authorization error.

@@ -1,4 +1,4 @@
-"""The search for lost transaction decisions that a coordinator does once, after an unclean shutdown."""
+"""The coordinator's search for lost transaction decisions, once after an unclean shutdown."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ log_events = get_logger()
 
 
 def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> list[LostDecision]:
-    """Compare the coordinator's transactions with the producer state of the partitions that are open on this node."""
+    """Return the transactions that markers on this node's partitions have ended, but the coordinator's log has not."""
     entries: dict[int, list[tuple[TopicPartition, ProducerStateEntry]]] = defaultdict(list)
     for partition in replicas.opened():
         for producer_id, entry in partition.log.producers.entries.items():
@@ -51,7 +51,7 @@ def _batches(partition: Partition, from_ms: int) -> Iterator[RecordBatch]:
 
 
 def report_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> None:
-    """Log one warning for each transaction whose end only its partitions record."""
+    """Log one warning for each transaction that partitions have ended, but the coordinator's log has not."""
     for decision in find_lost_decisions(transactions, replicas):
         txn = decision.txn
         log_events.warning(

@@ -31,7 +31,7 @@ log_events = get_logger()
 
 
 class Cleanup:
-    """Both periodic jobs, for all ids that this node coordinates."""
+    """The two periodic jobs, for all transactional ids that this node coordinates."""
 
     def __init__(
         self,
@@ -71,13 +71,13 @@ class Cleanup:
             timer.cancel()
 
     def abort_timed_out(self) -> None:
-        """Abort transactions that are open for longer than their producer's timeout; the epoch bump fences the producer."""
+        """Abort transactions that are open longer than their producer's timeout. The epoch bump fences the producer."""
         for shard in self._runtime.open():
             for transactional_id in tuple(shard.open_ids):
                 start_in_background(self._abort_if_timed_out(shard, transactional_id), self._life)
 
     async def _abort_if_timed_out(self, shard: TransactionShard, transactional_id: str) -> None:
-        """Abort one transaction. After an error the next round of the job tries again."""
+        """Abort one transaction if it has timed out. After an error the next round of the job tries again."""
         fresh: int | None = None
         while True:
             entry = shard.entries.get(transactional_id)
@@ -95,7 +95,7 @@ class Cleanup:
                 return
 
     def remove_expired(self) -> None:
-        """Remove each id that has been idle for ``transactional.id.expiration.ms``, by writing a tombstone."""
+        """Remove each transactional id that was idle for ``transactional.id.expiration.ms``, by writing a tombstone."""
         expiration_ms = self._config.transactional_id_expiration_ms
         for shard in self._runtime.open():
             for transactional_id, entry in tuple(shard.entries.items()):

@@ -1,9 +1,9 @@
 """The transaction coordinator: carries out what `broker.transactions.decisions` decides.
 
-Persist first, then act, then respond, in the order of the lines. Each request is a coroutine that is started eagerly
-(`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX, markers,
-CompleteX, response) is one turn of the event loop. State that was read before an `await` may be stale after it: it is either
-read again, or cannot have changed because the id was pending.
+Each method first appends the new state, then writes markers, then responds. Each request is a coroutine that is started
+eagerly (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX,
+markers, CompleteX, response) is one turn of the event loop. After an `await`, state that was read before may be outdated: a
+method reads it again, unless the transactional id was pending, so that the state cannot have changed.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` the node sends nothing to other nodes: markers for partitions that they lead wait.
+        """Without ``peers`` the node sends no markers: those for partitions that other nodes lead wait.
 
         ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
         from the metadata.
@@ -117,25 +117,25 @@ class TransactionCoordinator(MetadataListener):
     # -- the partition of a transactional id --------------------------------------------------------------------
 
     def partition_for(self, transactional_id: str) -> int:
-        """Partition of ``__transaction_state`` for an id, by the partition count at the node's start."""
+        """Partition of ``__transaction_state`` for a transactional id, by the partition count at the node's start."""
         return partition_for(transactional_id, self._partitions)
 
     def _is_partition_count_stable(self) -> bool:
-        """Whether ``__transaction_state`` still has as many partitions as at the start.
+        """Whether ``__transaction_state`` has as many partitions as at the node's start.
 
-        Otherwise the ids in a loaded partition would not be the ids that hash to it.
+        After a change, the ids in a loaded partition would not be the ids that hash to it.
         """
         topic = self._metadata.topic(TRANSACTION_STATE)
         return topic is None or len(topic.partitions) == self._partitions
 
     def node_for(self, transactional_id: str) -> int | None:
-        """Id of the node that coordinates a transactional id; None if the partition does not exist or has no leader."""
+        """Id of the node that coordinates a transactional id; None if the id's partition does not exist or has no leader."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         state = None if topic is None else topic.partition(self.partition_for(transactional_id))
         return None if state is None or state.leader < 0 else state.leader
 
     def _find(self, transactional_id: str) -> tuple[TransactionShard, Entry | None] | ErrorCode:
-        """Return the shard and the entry of an id, or the error for the client.
+        """Return the shard and the entry of a transactional id (None if the id is new), or the error for the client.
 
         Callers test for a tuple, because an isinstance check for an enumeration would cost a call (ADR 25).
         """
@@ -149,9 +149,9 @@ class TransactionCoordinator(MetadataListener):
         return shard
 
     def _resume(self, shard: TransactionShard) -> None:
-        """Finish transactions that were decided before this node took over.
+        """Finish transactions that are in PrepareCommit or PrepareAbort in a shard that was just loaded.
 
-        All their markers are written again; duplicates are harmless.
+        All markers of these transactions are written again; duplicates are harmless.
         """
         decided = [entry for entry in shard.entries.values() if entry.txn.state in PREPARED]
         for entry in decided:
@@ -171,7 +171,7 @@ class TransactionCoordinator(MetadataListener):
     async def init_producer_id(
         self, transactional_id: str, timeout_ms: int, producer_id: int, epoch: int
     ) -> Answer:
-        """InitProducerId. If the predecessor of the producer left a transaction open, abort it first."""
+        """Handle InitProducerId. If an earlier instance of the producer left a transaction open, abort it first."""
         fresh: int | None = None
         while True:
             found = self._find(transactional_id)
@@ -211,7 +211,7 @@ class TransactionCoordinator(MetadataListener):
         partitions: Collection[TopicPartition],
         client_version: int,
     ) -> Answer:
-        """AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
+        """Handle AddPartitionsToTxn, AddOffsetsToTxn, and the implicit add of Produce v12 and TxnOffsetCommit v5."""
         found = self._find(transactional_id)
         if not isinstance(found, tuple):
             return Answer(found)
@@ -236,7 +236,7 @@ class TransactionCoordinator(MetadataListener):
     def verify_partitions(
         self, transactional_id: str, producer_id: int, epoch: int, partitions: Collection[TopicPartition]
     ) -> dict[TopicPartition, ErrorCode]:
-        """Check whether the partitions are part of the open transaction of this producer; returns an error for each."""
+        """Check whether the partitions are part of this producer's open transaction; returns an error for each partition."""
         found = self._find(transactional_id)
         if not isinstance(found, tuple):
             return dict.fromkeys(partitions, found)
@@ -248,7 +248,7 @@ class TransactionCoordinator(MetadataListener):
     async def end(
         self, transactional_id: str, producer_id: int, epoch: int, *, committed: bool, bumps_epoch: bool
     ) -> Answer:
-        """EndTxn. ``bumps_epoch`` is true for clients of v5 and later."""
+        """Handle EndTxn. ``bumps_epoch`` is true for EndTxn v5 and later."""
         fresh: int | None = None
         while True:
             found = self._find(transactional_id)
@@ -286,12 +286,12 @@ class TransactionCoordinator(MetadataListener):
     # -- administration (KIP-664) -------------------------------------------------------------------------------
 
     def find(self, transactional_id: str) -> Entry | ErrorCode:
-        """Return the entry of an id, TRANSACTIONAL_ID_NOT_FOUND, or the error of its partition."""
+        """Return the entry of a transactional id, TRANSACTIONAL_ID_NOT_FOUND, or the error of the id's partition."""
         found = self._find(transactional_id)
         return found if isinstance(found, ErrorCode) else found[1] or ErrorCode.transactional_id_not_found
 
     def all_entries(self) -> list[Entry] | ErrorCode:
-        """All ids whose partition this node leads; COORDINATOR_LOAD_IN_PROGRESS while one of these partitions is loading."""
+        """Return the entries of all ids that this node coordinates; COORDINATOR_LOAD_IN_PROGRESS while a partition loads."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         entries: list[Entry] = []
         for state in topic.partitions if topic is not None else ():
@@ -311,7 +311,7 @@ class TransactionCoordinator(MetadataListener):
         return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
-        """Whether the value format can store this client's state: at transaction.version 0 only that of old clients."""
+        """Whether the record can store the state for this client: at transaction.version 0 only for old clients."""
         return client_version == 0 or self._value_version >= 1
 
     @property
@@ -321,7 +321,7 @@ class TransactionCoordinator(MetadataListener):
     async def _persist(
         self, shard: TransactionShard, entry: Entry, transition: Transition, point: str | None = None
     ) -> ErrorCode:
-        """Append a state, and install it in memory once it is committed.
+        """Append a state, and install it in memory once the record is committed. Returns NONE or the error for the client.
 
         ``point``: injection point at which a fault rule may hold or refuse the append.
         """
@@ -337,8 +337,9 @@ class TransactionCoordinator(MetadataListener):
     async def _end(self, shard: TransactionShard, entry: Entry, transition: Transition) -> Answer:
         """Write PrepareX, the markers and CompleteX. Returns the response after the first attempt at each marker.
 
-        With ``odradek.commit.order=kafka`` it returns the response before the markers. Once PrepareX is committed the
-        transaction can only be completed. The client does not wait for the remaining markers, but its next transaction does.
+        With ``odradek.commit.order=kafka`` the response comes before the markers. Once PrepareX is committed, the
+        transaction can only be completed: the client does not wait for markers that have to be retried, but its next
+        transaction does.
         """
         crash_point("txn.prepare.before")
         error = await self._persist(shard, entry, transition, PREPARE_APPEND)
@@ -354,7 +355,7 @@ class TransactionCoordinator(MetadataListener):
         return transition.answer
 
     async def _complete_later(self, shard: TransactionShard, completion: PendingCompleteTxn) -> None:
-        """``odradek.commit.order=kafka``: write the markers after the client has received its response."""
+        """Write the markers after the client has received its response, as ``odradek.commit.order=kafka`` requires."""
         await sleep_ms(self._clock, self._config.commit_marker_delay_ms, Domain.TRANSACTIONS)
         self._markers.start(completion)
         await self._complete(shard, completion)
@@ -380,10 +381,11 @@ class TransactionCoordinator(MetadataListener):
     async def abort(
         self, shard: TransactionShard, entry: Entry, fresh_producer_id: int | None = None
     ) -> Answer | None:
-        """Abort an open transaction on the coordinator's initiative; None if the epochs are exhausted and an id is needed.
+        """Abort an open transaction for a timeout or for a new instance of the producer.
 
-        The caller then allocates a producer id and calls again. The transactional id is not pending meanwhile, as nothing is
-        decided; Kafka allocates the id synchronously.
+        Returns None if the epochs of the producer id are exhausted: the caller then allocates a new producer id and calls
+        again with it. The transactional id is not pending in the meantime, as nothing is decided; Kafka allocates the
+        producer id synchronously.
         """
         transition = decisions.abort_by_coordinator(
             entry.txn,
@@ -396,7 +398,7 @@ class TransactionCoordinator(MetadataListener):
             return None
         outcome = await self._end(shard, entry, transition)
         if outcome.error is not NONE and self._transaction_version < TRANSACTION_VERSION_2:
-            # As on Kafka: the bumped epoch fences in memory even if the record could not be written.
+            # As on Kafka: the bumped epoch fences the producer in memory even if the record could not be written.
             entry.txn = entry.txn._replace(epoch=transition.after.epoch, last_epoch=NO_EPOCH)
             entry.failed_fence = True
         return outcome
@@ -404,23 +406,23 @@ class TransactionCoordinator(MetadataListener):
     # -- start, stop, metadata changes --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load every partition that this node leads, finish decided transactions, start the timers."""
+        """Load every partition that this node leads, finish transactions that were decided, and start the timers."""
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:
                 self._runtime.find(state.index, at_once=True)
         if not self._replicas.directory.was_clean:
-            # Only now, because every log is open: a power cut may have lost a part of the data that was not synced.
+            # The search needs every log open. Only a power cut, which loses data that was not synced, can lose a decision.
             known = [entry.txn for shard in self._runtime.open() for entry in shard.entries.values()]
             report_lost_decisions(known, self._replicas)
         self.start_timers()
 
     def start_timers(self) -> None:
-        """Start the periodic jobs; that is all there is to start if the topic does not exist yet."""
+        """Start the periodic jobs. If ``__transaction_state`` does not exist yet, there is nothing else to start."""
         self.cleanup.start()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Load the partition if this node has become its leader, unload it if it no longer is."""
+        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
         if topic.name == TRANSACTION_STATE and not self._closed:
             self._runtime.on_leader_elected(partition.index, partition.leader)
 
@@ -429,7 +431,7 @@ class TransactionCoordinator(MetadataListener):
             self._runtime.unload_all()
 
     def close(self) -> None:
-        """Stop on shutdown or kill of the node: cancel the timers and everything that waits."""
+        """Cancel the timers and all waiting coroutines, when the node stops or is killed."""
         self._closed = True
         self.cleanup.close()
         self._runtime.abandon()
@@ -438,12 +440,12 @@ class TransactionCoordinator(MetadataListener):
     abandon = close
 
     def known(self) -> Iterator[Transaction]:
-        """Yield the committed state of each id that this node coordinates now. Ids may be added and removed meanwhile."""
+        """Yield the committed state of each id that this node coordinates now. Ids may be added and removed in between."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
                 for entry in tuple(shard.entries.values()):
                     yield entry.txn
 
     def memory(self) -> dict[int, dict[str, Transaction]]:
-        """Committed state of all ids, by partition of the topic."""
+        """Return the committed state of all ids: partition of the topic -> transactional id -> state."""
         return {index: shard.memory() for index, shard in self._runtime.items() if shard.entries}

@@ -1,4 +1,4 @@
-"""When the next periodic job of the coordinator is due, so that a clock that is advanced can skip rounds without work."""
+"""Time of the next work for the coordinator's periodic jobs: a clock that is advanced can skip rounds without work."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def first_timeout_ms(shards: Collection[TransactionShard], clock: Clock) -> int | None:
-    """Time at which the first open transaction will time out, by the present state; None if none is open."""
+    """Time at which the first open transaction will time out, as of now; None if no transaction is open."""
     waits = (
         txn.start_ms + txn.timeout_ms + 1 - clock.now_for(txn.start_ms, Domain.TRANSACTIONS)
         for shard in shards
@@ -23,7 +23,7 @@ def first_timeout_ms(shards: Collection[TransactionShard], clock: Clock) -> int 
 
 
 def first_expiry_ms(shards: Collection[TransactionShard], clock: Clock, expiration_ms: int) -> int | None:
-    """Time at which the first id will expire, by the present state; None if there are no ids."""
+    """Time at which the first transactional id will expire, as of now; None if there are no ids."""
     waits = (
         txn.last_update_ms + expiration_ms - clock.now_for(txn.last_update_ms, Domain.IDS)
         for shard in shards

@@ -53,10 +53,7 @@ def _next(
     start_ms: int | None = None,
     client_version: int | None = None,
 ) -> Transaction:
-    """Return the next state; fields that are not given keep their value.
-
-    The present producer id becomes the previous one.
-    """
+    """Return the next state: the producer id becomes the previous one, fields that are not given keep their value."""
     assert txn.state in VALID_PREDECESSORS[state], f"{txn.state.name} cannot become {state.name}"
     return Transaction(
         txn.transactional_id,
@@ -87,7 +84,7 @@ def init_producer_id(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Answer | Transition | AbortFirst | NeedsProducerId:
-    """A producer starts, or requests a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
+    """Decide InitProducerId: a producer starts, or requests a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
     if pending is not None:
         return Answer(ErrorCode.concurrent_transactions)
     given = producer_id != NO_PRODUCER_ID
@@ -105,7 +102,7 @@ def init_producer_id(
 
 
 def _may_continue(txn: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether the producer id is the present one, or the previous one right after its epochs were exhausted."""
+    """Whether the request has the present producer id, or the previous one right after its epochs were exhausted."""
     return (
         txn.epoch == NO_EPOCH
         or producer_id == txn.producer_id
@@ -165,7 +162,7 @@ def _check_producer(
     epoch: int,
     ignore_pending: bool = False,
 ) -> ErrorCode:
-    """The checks that add_partitions and verify_partitions share, in Kafka's order."""
+    """Return the first error of the checks that add_partitions and verify_partitions share, in Kafka's order, or NONE."""
     if txn is None:
         return ErrorCode.invalid_producer_id_mapping
     if pending is not None and not ignore_pending:
@@ -188,7 +185,7 @@ def add_partitions(
     client_version: int,
     now_ms: int,
 ) -> Decision:
-    """Add ``partitions`` to the transaction; this begins the transaction if none is open."""
+    """Decide to add ``partitions`` to the transaction. If no transaction is open, this begins one."""
     error = _check_producer(txn, pending, producer_id, epoch)
     if error is not NONE or txn is None:
         return Answer(error)
@@ -209,7 +206,7 @@ def add_partitions(
 def verify_partitions(
     txn: Transaction | None, producer_id: int, epoch: int, partitions: Iterable[TopicPartition]
 ) -> dict[TopicPartition, ErrorCode]:
-    """Check whether these partitions are part of the open transaction (KIP-890, part 1)."""
+    """Return for each partition whether it is part of the open transaction: NONE or the error (KIP-890, part 1)."""
     error = _check_producer(txn, None, producer_id, epoch, ignore_pending=True)
     if error is not NONE or txn is None:
         return dict.fromkeys(partitions, error)
@@ -239,7 +236,7 @@ def end_v1(
     committed: bool,
     now_ms: int,
 ) -> Decision:
-    """EndTxn v0-v4: the producer epoch does not change."""
+    """Decide EndTxn v0-v4, which does not change the producer epoch."""
     if txn is None or producer_id != txn.producer_id:
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if epoch != txn.epoch:
@@ -266,7 +263,7 @@ def end_v2(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Decision | NeedsProducerId:
-    """EndTxn v5 and later: each end of a transaction bumps the producer epoch (KIP-890, part 2)."""
+    """Decide EndTxn v5 and later, where each end of a transaction bumps the producer epoch (KIP-890, part 2)."""
     if txn is None:
         return Answer(ErrorCode.invalid_producer_id_mapping)
     if pending is not None and pending is not TransactionState.PREPARE_EPOCH_FENCE:
@@ -306,7 +303,7 @@ def _prepare_v2(
 ) -> Transition | NeedsProducerId:
     """Return the transition to PrepareX with a bumped epoch.
 
-    The Prepare record and the markers carry the bumped epoch, the data batches the one before. Epoch 32767 cannot be
+    The Prepare record and the markers have the bumped epoch, the data batches have the epoch before. Epoch 32767 cannot be
     bumped: an abort keeps it, and CompleteAbort switches to the next producer id
     (``TransactionMetadata.prepareAbortOrCommit``).
     """
@@ -337,9 +334,9 @@ def abort_by_coordinator(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Transition | NeedsProducerId:
-    """Abort the open transaction because of a timeout or a new instance of the producer; the epoch bump fences the old one.
+    """Abort the open transaction after a timeout or for a new instance of the producer. The epoch bump fences the old one.
 
-    ``failed_fence``: an earlier attempt bumped the epoch in memory but could not write it, so it is not bumped again.
+    ``failed_fence``: an earlier attempt bumped the epoch in memory but could not write the record, so do not bump again.
     """
     assert txn.state is ONGOING, txn
     if transaction_version >= TRANSACTION_VERSION_2:
@@ -351,7 +348,7 @@ def abort_by_coordinator(
         epoch=epoch,
         last_epoch=NO_EPOCH,
         last_update_ms=now_ms,
-        client_version=0,  # as for every end without an epoch bump, at transaction.version 1 too (``endTransactionWithTV1``)
+        client_version=0,  # as in every end without an epoch bump, even at transaction.version 1 (``endTransactionWithTV1``)
     )
     return Transition(after, Answer(NONE))
 
@@ -375,7 +372,7 @@ def complete(txn: Transaction, now_ms: int) -> Transaction:
 
 
 def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int) -> bool:
-    """Whether an open transaction has timed out. The time counts from its first partition, not from its last activity."""
+    """Whether an open transaction has timed out. The timeout counts from the first partition, not from the last activity."""
     return (
         txn.state is ONGOING
         and pending is None
@@ -385,5 +382,5 @@ def is_timed_out(txn: Transaction, pending: TransactionState | None, now_ms: int
 
 
 def is_expired(txn: Transaction, pending: TransactionState | None, now_ms: int, expiration_ms: int) -> bool:
-    """Whether an id without an open transaction has been idle for ``expiration_ms``."""
+    """Whether a transactional id without an open transaction has been idle for ``expiration_ms``."""
     return txn.state in SETTLED and pending is None and txn.last_update_ms <= now_ms - expiration_ms

@@ -18,7 +18,7 @@ from protocol.batch import EndTxnMarker
 
 
 class Entry:
-    """One transactional id: its committed state, and the state that an append in progress will bring."""
+    """One transactional id: its committed state, and the state that an append in progress will set."""
 
     __slots__ = ("completion", "failed_fence", "pending", "txn")
 
@@ -26,9 +26,9 @@ class Entry:
         self.txn = txn
         self.pending: TransactionState | None = None
         self.failed_fence = False
-        """A fencing epoch bump could not be written: the epoch is bumped in memory already and must not be bumped twice."""
+        """True after a fencing epoch bump that could not be written: the epoch in memory must not be bumped again."""
         self.completion: PendingCompleteTxn | None = None
-        """The markers of the transaction, from PrepareX to CompleteX; None otherwise."""
+        """The markers of the transaction between PrepareX and CompleteX; None at other times."""
 
     @property
     def unmarked(self) -> Collection[TopicPartition]:
@@ -37,7 +37,10 @@ class Entry:
 
 
 class PendingCompleteTxn:
-    """The markers of one transaction. Until CompleteX is committed, requests for the id get CONCURRENT_TRANSACTIONS."""
+    """The markers of one transaction that is being completed.
+
+    Until CompleteX is committed, requests for the transactional id get CONCURRENT_TRANSACTIONS.
+    """
 
     __slots__ = (
         "_ended",
@@ -68,11 +71,11 @@ class PendingCompleteTxn:
         entry.pending = COMPLETE_COMMIT if self.marker.committed else COMPLETE_ABORT
 
     def is_wanted(self) -> bool:
-        """Whether this node still has to finish the transaction, in this coordinator epoch."""
+        """Whether this node still has to finish the transaction: not cancelled, and the coordinator epoch is the same."""
         return not self.cancelled and self.shard.is_current()
 
     async def all_committed(self) -> bool:
-        """Wait until every marker is committed. False if this node no longer has to finish the transaction."""
+        """Wait until every marker is committed. Returns False if this node no longer has to finish the transaction."""
         if self.remaining and self.is_wanted():
             self._ended = Waiter()
             await self._ended
@@ -85,7 +88,7 @@ class PendingCompleteTxn:
             self._end()
 
     def cancel(self) -> None:
-        """Cancel the completion: a newer owner has the id, or this node no longer coordinates it."""
+        """Cancel the completion, because another coordinator owns the transactional id, or the shard is unloaded."""
         self.cancelled = True
         self._end()
 

@@ -1,4 +1,4 @@
-"""Allocation of a producer id for the requests that need one."""
+"""Allocation of a new producer id for InitProducerId and for an exhausted epoch."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 
 async def fresh_producer_id(metadata: ClusterMetadata, node_id: int) -> int | None:
-    """Return a producer id, waiting for the node's next block if needed; None if the controller could not allocate a block.
+    """Return a new producer id, waiting for the node's next block if needed; None if the controller allocated no block.
 
-    Other requests may have been handled during the wait, so the caller decides again from the beginning. Without an id the
-    client gets COORDINATOR_LOAD_IN_PROGRESS, as on Kafka.
+    Other requests may be handled during the wait, so the caller must decide again. Without a producer id the client gets
+    COORDINATOR_LOAD_IN_PROGRESS, as on Kafka.
     """
     allocated: int | Awaitable[int] = metadata.allocate_producer_id(node_id)
     if isinstance(allocated, int):

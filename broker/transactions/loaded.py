@@ -1,4 +1,4 @@
-"""Whether a transaction coordinator has loaded a partition."""
+"""Tells whether a transaction coordinator has loaded a partition."""
 
 from __future__ import annotations
 

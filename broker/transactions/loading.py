@@ -1,7 +1,7 @@
 """Reading a partition of ``__transaction_state`` into the memory of its coordinator.
 
-Only the last record of each id counts, so only that one is decoded: until compaction the log of a busy id has several
-records for each transaction.
+Only the last record of each transactional id counts, so only the last one is decoded: until compaction the log of a busy id
+has several records for each transaction.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ log_events = get_logger()
 
 
 def load(partition: Partition, install: Callable[[Transaction], object]) -> Iterator[None]:
-    """Read a partition of the topic from its start to its end, and call ``install`` for each id; yields between slices.
+    """Read a partition from log start to log end, and call ``install`` with the last state of each transactional id.
 
-    It reads to the log end, not to the high watermark, because a new leader commits everything that is in its log. Damaged
-    batches are skipped and reported at the end (`broker.coordinator_runtime.damaged_records`).
+    Yields between slices of work. The load ends at the log end, not at the high watermark, because a new leader commits
+    everything that is in its log. Damaged batches are skipped, and reported at the end of the load
+    (`broker.coordinator_runtime.damaged_records`).
     """
     latest: dict[bytes, bytes] = {}
     topic, index = partition.topic, partition.index

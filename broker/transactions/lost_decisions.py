@@ -5,18 +5,18 @@ end of a data log. The data log then has a marker that ends a transaction, while
 open or does not know it. No broker can repair that, since the other partitions may have lost the data of the transaction;
 the broker can only report it. Kafka has the same gap and does not report it.
 
-A marker of the open transaction is told apart from markers of earlier transactions by its epoch or its time:
+A marker of the open transaction differs from markers of earlier transactions by its epoch or its time:
 
-- in transaction version 2 the Prepare record bumps the producer epoch, and the marker carries the bumped epoch. A partition
-  whose producer state has a later epoch than the coordinator has seen a marker that the coordinator has lost;
-- before, the epoch does not change. If a partition has no open transaction of the producer, and the producer's last batch in
-  it is a marker later than the start of the transaction, then the transaction was ended there. A marker of the same
-  millisecond may belong to the transaction before, if the partition was added to this transaction but not yet written to:
-  it is not reported.
+- in transaction version 2 the Prepare record bumps the producer epoch, and the marker has the bumped epoch. If the producer
+  state of a partition has a later epoch than the coordinator, the partition has a marker that the coordinator has lost;
+- before version 2 the epoch does not change. If a partition has no open transaction of the producer, and the producer's last
+  batch in it is a marker later than the start of the transaction, then that marker has ended the transaction. A marker of
+  the same millisecond is not reported, since it may belong to the transaction before, if the partition was added to this
+  transaction but not yet written to.
 
 If the id has no open transaction for its coordinator, only epochs are compared, since Kafka dates a Complete record before
-its markers. Not found are ids that the log has lost altogether, and a partition in which the lost decision was followed by
-records of another transaction in the same epoch.
+its markers. Two cases are not found: ids of which the log has lost every record, and partitions in which records of another
+transaction in the same epoch follow the lost decision.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from protocol.slotted import slotted
 from storage.producers import NO_OFFSET, ProducerStateEntry
 
 NO_MARKER_YET = -1
-"""Coordinator epoch of a producer entry that has seen no marker."""
+"""Coordinator epoch in the producer state of a producer that has no marker in the partition yet."""
 
 
 class Verdict(Enum):
@@ -46,14 +46,14 @@ class Verdict(Enum):
     COMMIT = "commit"
     ABORT = "abort"
     BOTH = "commit and abort"
-    """An operator has written one of the markers, or a second crash came while the first was being repaired."""
+    """The markers differ: an operator has written one, or a second crash came while the first was being repaired."""
     UNKNOWN = "unknown"
-    """The markers are no longer in the log (retention, compaction)."""
+    """No marker is in the log any more (retention, compaction)."""
 
 
 @slotted(frozen=True)
 class Marker:
-    """An end transaction marker in a partition; ``committed`` is None and ``offset`` -1 if it is no longer in the log."""
+    """An end transaction marker. If it is no longer in the partition's log, ``committed`` is None and ``offset`` is -1."""
 
     topic: str
     partition: int
@@ -64,14 +64,14 @@ class Marker:
 
 @slotted(frozen=True)
 class LostDecision:
-    """A transaction as its coordinator has it, and the markers of partitions that contradict it."""
+    """A transaction in the coordinator's state, and the markers in partitions that contradict that state."""
 
     txn: Transaction
     markers: tuple[Marker, ...]
 
     @property
     def unmarked(self) -> tuple[TopicPartition, ...]:
-        """The partitions of the transaction that have no marker for it."""
+        """The partitions of the transaction that have no marker of this transaction."""
         marked = {(marker.topic, marker.partition) for marker in self.markers}
         return tuple(sorted(self.txn.partitions - marked))
 
@@ -86,7 +86,7 @@ class LostDecision:
 
     @property
     def is_torn(self) -> bool:
-        """Whether the outcome will differ: committed in some partitions, aborted by the coordinator in the others."""
+        """Whether the outcome may differ by partition: committed in some, aborted by the coordinator in the others."""
         return (
             self.txn.state is TransactionState.ONGOING
             and bool(self.unmarked)
@@ -95,7 +95,7 @@ class LostDecision:
 
     @property
     def outcome(self) -> str:
-        """What the coordinator will do with the transaction, as a sentence for the log."""
+        """What the coordinator will do with the transaction, as text for the log."""
         if self.txn.state is not TransactionState.ONGOING:
             return "the transaction is ended for the coordinator, which writes nothing more"
         ends = "the coordinator aborts it when it times out or when its producer is initialised again"
@@ -105,7 +105,7 @@ class LostDecision:
 
 
 Entries = Mapping[int, Sequence[tuple[TopicPartition, ProducerStateEntry]]]
-"""Producer id -> its producer state entry in each partition."""
+"""Producer id -> (partition, the producer's state in that partition)."""
 FindMarker = Callable[[TopicPartition, Transaction], Marker | None]
 
 
@@ -126,7 +126,7 @@ def lost_decisions(
                     markers.append(marker)
                 elif entry.current_txn_first_offset == NO_OFFSET:
                     markers.append(Marker(*key, entry.epoch))
-                # else only records carry the later epoch, and no marker has ended them
+                # else no marker has ended the transaction: only records have the later epoch
         if markers:
             markers.sort(key=lambda marker: (marker.topic, marker.partition))
             found.append(LostDecision(txn, tuple(markers)))
@@ -134,9 +134,9 @@ def lost_decisions(
 
 
 def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
-    """Whether a partition has seen a marker of this transaction, or of a later one, that its coordinator has lost."""
+    """Whether a partition has a marker for this transaction, or a later one, that the coordinator has lost."""
     if txn.state is not TransactionState.ONGOING and txn.state not in SETTLED:
-        return False  # the coordinator is about to write these markers itself
+        return False  # the coordinator will write these markers itself
     if entry.coordinator_epoch == NO_MARKER_YET:
         return False
     if entry.epoch != txn.epoch:
@@ -151,7 +151,7 @@ def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
 
 
 def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Transaction) -> Marker | None:
-    """Return the first marker in ``batches`` that the coordinator does not know. Pass the batches from ``since_ms`` on."""
+    """Return the first marker that the coordinator does not know, None without one. ``batches`` start at ``since_ms``."""
     for batch in batches:
         if not batch.is_control or batch.producer_id != txn.producer_id or not _is_unknown(txn, batch):
             continue

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers to other nodes: one request in flight to each node; the markers that wait meanwhile go in the next one."""
+"""Sends WriteTxnMarkers to other nodes: one request is in flight to each node, waiting markers go in the next request."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 API_KEY: Final = 27
 API_VERSION: Final = 2
-"""First version that carries the transaction version (KIP-1228)."""
+"""First version of WriteTxnMarkers with the transaction version (KIP-1228)."""
 PARTITIONS_PER_REQUEST_MAX: Final = 1000
-"""Bounds the work of a node that has been unavailable for long, in one turn of its event loop."""
+"""Bounds a request to a node that was unavailable for long, so that the node does not block its event loop with it."""
 
 
 MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]]
@@ -33,18 +33,18 @@ MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]
 
 
 class TransactionMarkerChannel:
-    """Queues the markers for each node and sends them."""
+    """The queues of markers for the other nodes; one request at a time takes markers from each queue."""
 
     def __init__(self, peers: Peers, life: NodeLife) -> None:
         self._client_id = marker_sender(peers.node_id)
         self._peers = peers
         self._life = life
         self._waiting: dict[int, MarkersToSend] = {}
-        """Node id -> markers. Bounded by the open transactions: each completion is in it once, with its partitions."""
+        """Node id -> markers. Bounded by the open transactions: each completion is listed once, with its partitions."""
         self._under_way: set[int] = set()
 
     def add(self, node_id: int, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode]:
-        """Queue a marker for the next ``flush``; returns the waiter for its result."""
+        """Queue a marker for the next ``flush``. The waiter gets the result of the marker."""
         written: Waiter[ErrorCode] = Waiter()
         self._waiting.setdefault(node_id, {}).setdefault(completion, {})[key] = written
         return written
@@ -55,7 +55,7 @@ class TransactionMarkerChannel:
                 start_in_background(self._send_all(node_id), self._life)
 
     async def _send_all(self, node_id: int) -> None:
-        """Send one request after the other while markers wait for the node."""
+        """Send one request after the other to the node while markers wait for it."""
         self._under_way.add(node_id)
         try:
             while node_id in self._waiting:
@@ -77,7 +77,7 @@ class TransactionMarkerChannel:
             self._under_way.discard(node_id)
 
     def _next_batch(self, node_id: int) -> MarkersToSend:
-        """Remove and return the markers for the next request to a node, without those that are no longer needed."""
+        """Remove and return the markers for the next request to a node, without markers that are no longer needed."""
         batch: MarkersToSend = {}
         rest: MarkersToSend = {}
         room = PARTITIONS_PER_REQUEST_MAX

@@ -1,8 +1,9 @@
 """Writes a marker to every partition of a transaction, between PrepareX and CompleteX.
 
-The first attempt is made in the turn of the commit: markers for partitions that this node leads are appended, so that the
-producer's next transaction does not find this one incomplete, and markers for other nodes are sent (`marker_channel`).
-Failed markers are retried with a back-off until all are committed or a newer owner of the id is found.
+The first attempt is made in the turn of the event loop in which PrepareX is committed: markers for partitions that this node
+leads are appended, so that the producer's next transaction does not find this one incomplete, and markers for other nodes
+are sent (`marker_channel`). Failed markers are retried with a back-off until all are committed or another coordinator owns
+the id.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _NOT_FOR_MARKERS = (ErrorCode.unsupported_for_message_format, ErrorCode.unsuppor
 
 
 class TransactionMarkerManager:
-    """Writes the markers of transactions, here or through other nodes, and completes each `PendingCompleteTxn`."""
+    """Writes the markers of transactions, on this node or through other nodes, and completes each `PendingCompleteTxn`."""
 
     def __init__(
         self,
@@ -67,7 +68,7 @@ class TransactionMarkerManager:
         self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
-        """Try each marker once: in this turn, or after the EndTxn response if a rule is installed at ``txn.marker``."""
+        """Try each marker once. If a rule is installed at ``txn.marker``, the EndTxn response is sent before that."""
         if self._one_by_one.is_wanted or len(completions) > 1:
             start_in_background(self._start_all(completions), self._life)
         else:
@@ -89,7 +90,7 @@ class TransactionMarkerManager:
         self._try([(each, each.remaining) for each in batch])
 
     def _try(self, batch: Iterable[tuple[PendingCompleteTxn, Collection[TopicPartition]]]) -> None:
-        """Try each marker once. Requests to other nodes are sent first, so that they work while this node appends."""
+        """Try each marker once. Requests to other nodes are sent first, so that these nodes work while this node appends."""
         led_here: list[tuple[PendingCompleteTxn, list[TopicPartition]]] = []
         for completion, keys in batch:
             if self._one_by_one.is_wanted:
@@ -123,7 +124,7 @@ class TransactionMarkerManager:
             start_in_background(self.write_here(completion, key), self._life)
 
     def _node_for(self, key: TopicPartition) -> int | None:
-        """The other node that leads a partition; None if this node leads it, or the leader is unknown or not alive."""
+        """Return the other node that leads a partition; None if this node leads it, or no leader is known and alive."""
         topic = self._metadata.topic(key[0])
         state = topic.partition(key[1]) if topic is not None else None
         if state is None or state.leader == self._replicas.node_id or self._peers is None:
@@ -135,7 +136,7 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def send_to_leader(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Send a marker to the node that leads the partition; the waiter gets the result. None if no other node leads."""
+        """Send a marker to the other node that leads the partition; the waiter gets the result. None if there is none."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)
@@ -153,7 +154,7 @@ class TransactionMarkerManager:
     async def _write_at(
         self, node_id: int, completion: PendingCompleteTxn, keys: Sequence[TopicPartition]
     ) -> None:
-        assert self._remote is not None, "only with peers another node leads a partition"
+        assert self._remote is not None, "without peers no other node can lead a partition"
         asked = [self._remote.add(node_id, completion, key) for key in keys]
         results = []
         for key, written in zip(keys, asked, strict=True):
@@ -161,7 +162,7 @@ class TransactionMarkerManager:
         await self.handle_results(completion, results)
 
     async def write_here(self, completion: PendingCompleteTxn, key: TopicPartition) -> None:
-        """Append a marker on this node and wait until it is committed; on a retriable error, try again later."""
+        """Append a marker on this node and wait until it is committed. After a retriable error, retry after a back-off."""
         if not completion.is_wanted() or key not in completion.remaining:
             return
         partition: Partition | ErrorCode | None = self._replicas.opened_leader(key[0], key[1])
@@ -189,7 +190,7 @@ class TransactionMarkerManager:
     async def handle_results(
         self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Process the result of each marker; failed ones are retried after a back-off, at the node that leads then."""
+        """Process the result of each marker. Failed ones are retried after a back-off, at the partition's leader by then."""
         again = []
         for key, error in results:
             if error is NONE:
@@ -202,7 +203,7 @@ class TransactionMarkerManager:
                 self._try([(completion, again)])
 
     def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
-        """Whether to retry a marker that was not written. May complete the partition or cancel the completion instead."""
+        """Whether to retry a failed marker. If not, the partition counts as marked or the completion is not wanted."""
         if not completion.is_wanted():
             return False
         if error in _NOT_FOR_MARKERS:
@@ -234,7 +235,7 @@ async def write_marker(
     marker: EndTxnMarker,
     transaction_version: int,
 ) -> ErrorCode:
-    """Append one marker; returns when it is committed and, in ``__consumer_offsets``, the group's offsets are applied."""
+    """Append one marker. Returns NONE once it is committed and, in ``__consumer_offsets``, applied to the offsets."""
     crash_point("txn.marker.before")
     result: AppendResult = partition.append_marker(producer_id, epoch, marker, transaction_version)
     if result.error is not NONE:

@@ -25,7 +25,7 @@ from protocol.varint import unsigned_varint
 # A commit writes three or four states, so a value is packed directly. `to_value` encodes field by field; a test compares
 # the two.
 _START: Final = Struct(">hqhib")
-"""Version, producer id, epoch, timeout, state."""
+"""The first fields of the value: version, producer id, epoch, timeout, state."""
 _TIMES: Final = Struct(">qq")
 _INT64_TAG: Final = Struct(">BBq")
 _INT16_TAG: Final = Struct(">BBh")
@@ -33,29 +33,29 @@ _LENGTH: Final = Struct(">h")
 _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
 """The last fields in the usual case: both timestamps, then the tagged fields `previous` and `client version`."""
 _OLD_CLIENTS: Final = Struct(">qqBBBq")
-"""The last fields for a client of the old protocol, whose version 0 is not written."""
+"""The last fields for a client of the old protocol, whose client version 0 is not written."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512
-"""Cache size of encoded ids: a transaction of two requests and an EndTxn writes its id four times."""
+"""Cache size for encoded ids: a transaction of two requests and an EndTxn writes its id four times."""
 PARTITIONS_REMEMBERED: Final = 512
-"""Cache size of encoded partition sets: the states of one transaction, and often of the next one, have the same set."""
+"""Cache size for encoded partition sets: the states of a transaction, and often of the next one, have the same set."""
 
 
 def state_batch(txn: Transaction, value_version: int, now_ms: int) -> bytes:
-    """Build the batch with one record that sets the state of the id to ``txn``."""
+    """Build a batch with one record, which sets the state of the transactional id to ``txn``."""
     return build_batch([(now_ms, key_bytes(txn.transactional_id), value_bytes(txn, value_version))])
 
 
 @lru_cache(IDS_REMEMBERED)
 def key_bytes(transactional_id: str) -> bytes:
-    """Encode a `TransactionLogKey`: type 0 and the id."""
+    """Encode a `TransactionLogKey`: its type 0 and the id."""
     name = transactional_id.encode()
     return b"\0\0" + _LENGTH.pack(len(name)) + name
 
 
 def value_bytes(txn: Transaction, version: int) -> bytes:
-    """Encode the value directly; the same bytes as `to_value` and its encoding (ADR 23)."""
+    """Encode the record's value directly: the same bytes as `to_value` followed by the encoding (ADR 23)."""
     # The tuple is unpacked at once: access by name would call a built-in function for each field.
     _, producer_id, previous, next_id, epoch, _, timeout_ms, state, written, start_ms, updated_ms, client = (
         txn
@@ -119,14 +119,14 @@ def _flexible(partitions: frozenset[TopicPartition] | None) -> bytes:
 
 
 def tombstone_batch(transactional_id: str, now_ms: int) -> bytes:
-    """Build the batch with the tombstone that removes an id."""
+    """Build a batch with the tombstone that removes a transactional id."""
     return build_batch([(now_ms, TransactionLogKey(transactional_id=transactional_id).encode(), None)])
 
 
 def to_value(txn: Transaction) -> TransactionLogValue:
     """Convert a state to the record's value. The partitions are null in Empty and an empty list in Complete, as in Kafka.
 
-    `value_bytes` is the fast form of this function and its encoding.
+    `value_bytes` does the same as this function and the encoding of its result, but faster.
     """
     topics = by_topic(sorted(txn.partitions))
     partitions = [TransactionPartitions(topic=topic, partition_ids=ids) for topic, ids in topics.items()]

@@ -1,7 +1,7 @@
 """Writes markers one after the other while a fault rule is installed at ``txn.marker``.
 
-The hits of the rule then equal what has happened: with ``after=3 times=1 -> kill`` three markers are in their partitions'
-logs, on this node or others, when the node dies. Without such a rule the markers of a transaction are written together
+The hits of the rule then equal the markers written: with ``after=3 times=1 -> kill`` three markers are in the logs of their
+partitions, on this node or others, when the node dies. Without such a rule the markers of a transaction are written together
 (`markers`).
 """
 
@@ -46,9 +46,9 @@ class Markers(Protocol):
 
 
 class SequentialMarkers:
-    """A queue of markers. The next one reaches the point when the one before it is written, refused, or held by a rule.
+    """A queue of markers. A marker reaches ``txn.marker`` after the one before it was written, refused, or held by a rule.
 
-    A failed attempt and its retry both count as hits. Bounded by the decided transactions of this node: each of their
+    A failed attempt and its retry count as two hits. Bounded by the transactions in PrepareX on this node: each of their
     partitions is in the queue once.
     """
 
@@ -116,9 +116,9 @@ class SequentialMarkers:
         verdict: Waiter[ErrorCode],
         asked: Waiter[ErrorCode] | None,
     ) -> None:
-        """Write the marker after its point has let it pass: here or through another node.
+        """Write the marker, on this node or through another one, after the fault rule has released it.
 
-        Report an error if it was refused.
+        If the rule refuses the marker, report the error to the completion.
         """
         error = await verdict
         if error is not NONE:

@@ -1,4 +1,4 @@
-"""One partition of ``__transaction_state`` with its ids in memory.
+"""One partition of ``__transaction_state`` with its transactional ids in memory.
 
 The memory is a view of the log: it is built by reading the log, and changes only after an append is committed.
 """
@@ -29,7 +29,7 @@ log_events = get_logger()
 
 
 class TransactionShard(CoordinatorShard):
-    """The ids of one partition of ``__transaction_state``, while this node leads it."""
+    """The transactional ids of one partition of ``__transaction_state``, while this node leads it."""
 
     client_errors = _APPEND_ERRORS
 
@@ -37,7 +37,7 @@ class TransactionShard(CoordinatorShard):
         super().__init__(partition, injection)
         self.entries: dict[str, Entry] = {}
         self.open_ids: set[str] = set()
-        """Ids with an open transaction; the timeout job looks at no others."""
+        """Ids with an open transaction; the job that aborts transactions after a timeout looks only at these."""
 
     def load(self) -> Iterator[None]:
         return load(self.partition, self._load_one)
@@ -50,7 +50,7 @@ class TransactionShard(CoordinatorShard):
         log_events.debug("transactions loaded", partition=self.partition.index, ids=len(self.entries))
 
     def install(self, entry: Entry, txn: Transaction) -> None:
-        """Set the state of an id, after its append is committed."""
+        """Set the committed state of a transactional id, after the append is committed or while the log is loaded."""
         entry.txn, entry.completion = txn, None
         if self._injection.transaction_watcher is not None:
             self._injection.transaction_watcher(txn)
@@ -60,7 +60,7 @@ class TransactionShard(CoordinatorShard):
             self.open_ids.discard(txn.transactional_id)
 
     async def write(self, records: bytes, transactional_id: str, point: str | None = None) -> ErrorCode:
-        """Append a batch. NONE if it is committed and this shard is still current, otherwise the error for the client.
+        """Append a batch. Returns NONE once it is committed and this shard is still current, else the error for the client.
 
         ``point``: injection point at which a fault rule may hold or refuse the append.
         """
@@ -72,7 +72,7 @@ class TransactionShard(CoordinatorShard):
         if result.error is not NONE:
             return self.client_error(result.error)
         if self.partition.high_watermark > result.last_offset and not self.is_closed:
-            return NONE  # this node is the only replica
+            return NONE  # the batch is committed already, as this node is the only replica in the ISR
         return await self.committed(result.last_offset + 1)
 
     def unload(self, error: ErrorCode) -> None:

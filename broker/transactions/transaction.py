@@ -1,4 +1,4 @@
-"""The state of one transactional id as a value, its states, and the decisions that a coordinator can make.
+"""The state of one transactional id as a value, and the results that a decision of the coordinator can have.
 
 The decisions are made in `broker.transactions.decisions`.
 """
@@ -17,7 +17,7 @@ NO_PRODUCER_ID = -1
 NO_EPOCH = -1
 EPOCH_MAX = 32767
 LAST_USABLE_EPOCH = EPOCH_MAX - 1
-"""Epoch 32767 is reserved for the marker that fences the last producer of an id."""
+"""Last epoch for producers. Epoch 32767 is reserved for the marker that fences the last producer of a producer id."""
 NO_TIME = -1
 TRANSACTION_VERSION_2 = 2
 TIMEOUT_NEVER_MS = 2**31 - 1
@@ -25,7 +25,7 @@ TIMEOUT_NEVER_MS = 2**31 - 1
 
 
 class TransactionState(IntEnum):
-    """``TransactionState`` of Kafka, with its id in the record. The last two exist in memory only."""
+    """Kafka's ``TransactionState`` with the numbers in the records. The last two states exist in memory only."""
 
     EMPTY = 0
     ONGOING = 1
@@ -35,13 +35,13 @@ class TransactionState(IntEnum):
     COMPLETE_ABORT = 5
     DEAD = 6
     PREPARE_EPOCH_FENCE = 7
-    """Not used here: Kafka fences in a separate step before it aborts, this coordinator does both in one step."""
+    """Not used here: Kafka fences the producer in a separate step before the abort, this coordinator in the same step."""
 
     __hash__ = int.__hash__
 
     @property
     def wire_name(self) -> str:
-        """The name in the responses of DescribeTransactions and ListTransactions: ``PrepareCommit``."""
+        """The name in responses of DescribeTransactions and ListTransactions, such as ``PrepareCommit``."""
         return self.name.title().replace("_", "")
 
 
@@ -105,7 +105,7 @@ class Transaction(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """Immediate response; the state does not change."""
+    """Decision: respond at once; the state does not change."""
 
     error: ErrorCode
     producer_id: int = NO_PRODUCER_ID
@@ -113,20 +113,20 @@ class Answer(NamedTuple):
 
 
 class Transition(NamedTuple):
-    """New state ``after``, which must be committed in the log before the response ``answer`` is sent."""
+    """Decision: the new state ``after`` must be committed in the log before the response ``answer`` is sent."""
 
     after: Transaction
     answer: Answer
 
 
 class AbortFirst(NamedTuple):
-    """An open transaction must be aborted by the coordinator first; then ``answer`` is the response."""
+    """Decision: the coordinator must abort the open transaction first; ``answer`` is the response after that."""
 
     answer: Answer
 
 
 class NeedsProducerId:
-    """The epochs of the producer id are exhausted: decide again with ``fresh_producer_id``."""
+    """No decision yet, as the epochs of the producer id are exhausted: decide again with a ``fresh_producer_id``."""
 
     __slots__ = ()
 

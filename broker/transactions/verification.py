@@ -1,9 +1,10 @@
 """The partition leader verifies with the coordinator that a batch's transaction is open (KIP-890).
 
-Old clients have sent AddPartitionsToTxn before: the partition is verified. Clients of transaction version 2 have not: the
-partition is added on their first batch. If the coordinator is on this node the result is there in the same turn; otherwise
-a request is sent (`add_partitions_manager`). Either way the append must present the verification guard that the leader
-created before; a marker that is written in between invalidates the guard, so the append is refused.
+Old clients have sent AddPartitionsToTxn before, so the coordinator verifies that the transaction contains the partition.
+Clients of transaction version 2 have not, so the coordinator adds the partition on their first batch. If the coordinator is
+on this node, the result is available in the same turn of the event loop; otherwise a request is sent
+(`add_partitions_manager`). In both cases the leader creates a verification guard before, and the append must present it. A
+marker that is written in between invalidates the guard, so the append is refused.
 """
 
 from __future__ import annotations
@@ -60,12 +61,12 @@ class Verifier:
         self._remote = AddPartitionsToTxnManager(peers, life) if peers is not None else None
 
     async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
-        """Set guard and error of each check.
+        """Set ``guard`` and ``error`` of each check.
 
         ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be retried while the producer's
         previous transaction is being completed. Each attempt starts from the beginning, with new guards
-        (``ReplicaManager.handleProduceAppend``): the marker that ended the previous transaction has removed the old ones.
-        It suspends only if the coordinator is on another node, or before a retry.
+        (``ReplicaManager.handleProduceAppend``), because the marker that ended the previous transaction has removed the old
+        guards. The method suspends only if the coordinator is on another node, or before a retry.
         """
         deadline_ms: int | None = None
         while True:
@@ -87,7 +88,7 @@ class Verifier:
             check.error = errors[check.partition.key]
 
     def _to_ask(self, transactional_id: str, checks: Sequence[Check], adds: bool) -> list[Check]:
-        """Return the checks that the coordinator has to verify or add; the others are decided here."""
+        """Return the checks that the coordinator has to verify or add. The other checks get their result here."""
         now_ms = self._clock.now_ms(Domain.PRODUCERS)
         asked = [check for check in checks if self._is_asked(check, now_ms, adds)]
         if transactional_id:
@@ -115,7 +116,7 @@ class Verifier:
         return check.guard is not None
 
     async def _ask(self, transactional_id: str, checks: Sequence[Check], *, verifies: bool) -> Errors:
-        """Send the partitions to the id's coordinator, which verifies them (``verifies``) or adds them."""
+        """Ask the id's coordinator to verify (``verifies``) or add the partitions; returns an error for each partition."""
         keys = [check.partition.key for check in checks]
         producer_id, epoch = checks[0].producer_id, checks[0].epoch
         node_id = self._transactions.node_for(transactional_id)
