@@ -1,4 +1,4 @@
-"""The state machine of a classic group: requests and finished appends in; responses, appends and timers out.
+"""The state machine of a classic group. Its events are requests and finished appends; its effects are responses and appends.
 
 Pure: the group is changed in place, time is an argument, and the required actions are returned as a list of effects, which
 ``broker.groups.shard`` carries out in order. The rules are those of Kafka's ``GroupMetadataManager`` for classic groups:
@@ -39,7 +39,7 @@ NO_MEMBER_ID: Final = ""
 
 
 def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[ClassicGroup, list[Effect]]:
-    """Create an empty group, and the append of its first record, which has no protocol type."""
+    """Create an empty group; the returned effect appends the group's first record, which has no protocol type."""
     group = ClassicGroup(group_id, config, state_since_ms=now_ms)
     return group, [Append(group.record(), Created())]
 
@@ -48,7 +48,7 @@ def create(group_id: str, config: ClassicGroupConfig, now_ms: int) -> tuple[Clas
 
 
 def sync(group: ClassicGroup, request: SyncGroupRequest, token: object, now_ms: int) -> list[Effect]:
-    """SyncGroup: a member of this generation fetches its assignment; the leader sends the assignments of all members."""
+    """Process a SyncGroup: a member requests its assignment, the leader also sends the assignments of all members."""
     error = _sync_refusal(group, request)
     if error is not NONE:
         return [Answer(token, sync_error(error))]
@@ -92,7 +92,7 @@ def _differs(asked: str | None, actual: str | None) -> bool:
 
 
 def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Check member id, instance id and generation, in Kafka's order; all requests of members do so."""
+    """Check member id, instance id and generation of a member's request, in Kafka's order: NONE or the error."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     error = group.members.check(member_id, instance_id)
@@ -107,9 +107,9 @@ def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, 
 def heartbeat(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int
 ) -> tuple[ErrorCode, list[Effect]]:
-    """Restart the member's session.
+    """Process a Heartbeat: check the member and restart its session.
 
-    REBALANCE_IN_PROGRESS only in PreparingRebalance, as clients heartbeat after JoinGroup.
+    REBALANCE_IN_PROGRESS only in PreparingRebalance, since clients already send heartbeats after JoinGroup.
     """
     error = _check_member(group, member_id, instance_id, generation)
     if error is not NONE:
@@ -122,7 +122,7 @@ def heartbeat(
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
-    """LeaveGroup, by the members or by an administrator. The response waits for the record if the group becomes empty."""
+    """Process a LeaveGroup of members or an administrator. If the group becomes empty, the response waits for its record."""
     if group.state is ClassicGroupState.DEAD:
         return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
     out: Out = []
@@ -164,7 +164,7 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> Error
 def commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> tuple[ErrorCode, list[Effect]]:
-    """Check whether this member may commit offsets. If so, its session is restarted, too."""
+    """Check whether this client may commit offsets. A member's commit outside of a transaction restarts its session, too."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available, []
     if generation < 0 and group.state is ClassicGroupState.EMPTY:
@@ -197,7 +197,7 @@ def deletable(group: ClassicGroup) -> ErrorCode:
 
 
 def offsets_deletable(group: ClassicGroup) -> ErrorCode:
-    """Check whether OffsetDelete may remove offsets. If the group has members, their subscriptions must be readable."""
+    """Check whether OffsetDelete may remove offsets: NONE or the error. Members must use the consumer protocol type."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
     if group.state is not ClassicGroupState.EMPTY and not group.speaks_consumer_protocol:
@@ -221,7 +221,7 @@ def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[
 
 
 def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """Start a rebalance after a downgrade: the members of the former consumer group must join again."""
+    """Start a rebalance after a downgrade, so that the members of the former consumer group join again."""
     out: Out = []
     rebalance.prepare_rebalance(group, now_ms, out)
     return out
@@ -231,7 +231,7 @@ def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """Process an append that was committed, or that failed with ``error``, which is meant for clients."""
+    """Process an append that was committed (``error`` is NONE), or that failed with ``error``, mapped for clients."""
     if error is NONE:
         group.written = append.value
         # An older append may be committed after a newer one has failed.
@@ -256,7 +256,7 @@ def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, n
 
 
 def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """An append was not committed in time: fail the requests that wait for it. It may still be committed later."""
+    """Fail the requests that wait for an append that was not committed in time. The record may still be committed later."""
     out: Out = []
     match append.purpose:
         case Assigned() as assigned if group.state is not ClassicGroupState.DEAD:
@@ -270,7 +270,7 @@ def on_append_late(group: ClassicGroup, append: Append, error: ErrorCode, now_ms
 
 def _assigned(group: ClassicGroup, assigned: Assigned, error: ErrorCode, now_ms: int, out: Out) -> None:
     if group.state is not ClassicGroupState.COMPLETING_REBALANCE or group.generation != assigned.generation:
-        return  # the next rebalance has begun meanwhile, and has responded to the waiting requests
+        return  # the next rebalance has begun in the meantime, and has responded to the waiting requests
     if error is not NONE:
         rebalance.drop_assignments(group, error, out)
         rebalance.prepare_rebalance(group, now_ms, out)

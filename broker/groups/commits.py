@@ -49,7 +49,7 @@ class OffsetToCommit(NamedTuple):
 
 
 class Committer(NamedTuple):
-    """The sender of a commit: a member of the group, or (with all defaults) a client outside of the group."""
+    """The client that commits: a member of the group, or (with all defaults) a client outside of the group."""
 
     group_id: str
     member_id: str = ""
@@ -69,7 +69,10 @@ async def commit(
     api_version: int,
     producer: Producer = NO_PRODUCER,
 ) -> Errors:
-    """Commit for OffsetCommit, or for TxnOffsetCommit (``producer`` is set) after the transaction was verified."""
+    """Handle OffsetCommit, or TxnOffsetCommit (``producer`` is set) after the transaction was verified.
+
+    Returns one error for each offset.
+    """
     transactional = producer is not NO_PRODUCER
     error = _check(shard, who, offsets, api_version, transactional=transactional)
     if error is not NONE:
@@ -94,7 +97,7 @@ def _check(
     *,
     transactional: bool,
 ) -> ErrorCode:
-    """Check whether this client may commit these offsets; a member that may has its session restarted."""
+    """Check whether this client may commit these offsets. The check may restart the session of a member."""
     found = shard.state.group(who.group_id)
     if isinstance(found, ConsumerGroup):
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
@@ -123,7 +126,7 @@ def _check_member(
     *,
     transactional: bool,
 ) -> ErrorCode:
-    """Check whether a member of a consumer group may commit. One refused partition fails the whole request, as on Kafka."""
+    """Check whether a member of a consumer group may commit. As on Kafka, one refused partition fails the whole request."""
     try:
         check = check_commit(
             group,
@@ -178,16 +181,16 @@ def _records_of(
 
 
 def _java_length(text: str) -> int:
-    """Java's ``String.length()`` (UTF-16 code units), which Kafka counts as the size of the metadata."""
+    """Java's ``String.length()``, the number of UTF-16 code units: Kafka limits the metadata of an offset by it."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 async def fetch(
     shard: GroupShard, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> OffsetFetchResponseGroup:
-    """OffsetFetch for one group.
+    """Handle OffsetFetch for one group.
 
-    Returns committed offsets; with ``require_stable`` it first waits until all are committed.
+    Returns committed offsets. With ``require_stable`` the function first waits until all records in memory are committed.
     """
     shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
     if require_stable:
@@ -249,7 +252,7 @@ def _find_some(
 def _find_all(
     offsets: GroupOffsets, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """All offsets that the group has committed. Offsets that are only pending are left out, not reported as unstable."""
+    """Return all committed offsets of the group. Offsets that are only pending are left out, not reported as unstable."""
     group_id = wanted.group_id
     spots = offsets.committed_spots(group_id) if require_stable else offsets.spots_once_committed(group_id)
     topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
@@ -277,7 +280,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 
 async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
-    """OffsetDelete. Returns (an error for the whole group, an error for each topic partition)."""
+    """Handle OffsetDelete. Returns (the error of the whole group, an error for each topic partition)."""
     errors: Errors = []
 
     def find() -> list[Key] | ErrorCode:
@@ -299,7 +302,7 @@ async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]
 
 
 async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
-    """DeleteGroups: delete the group with all its offsets, including pending ones."""
+    """Handle DeleteGroups for one group: delete the group with all its offsets, including pending ones."""
 
     def find() -> list[Key] | ErrorCode:
         group = shard.state.group(group_id)
@@ -313,13 +316,13 @@ async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
-    # As Kafka, which first looks for a share group of this name: nothing is deleted while that read waits.
+    # Kafka first looks for a share group of this name. While that read waits, nothing is deleted; so it is here.
     error = await shard.read()
     return await shard.write_tombstones(find) if error is NONE else error
 
 
 async def expire(shard: GroupShard, retention_ms: int) -> None:
-    """Delete the offsets and groups that have expired. What cannot be written is found again by the next run."""
+    """Delete the offsets and groups that have expired. If a tombstone cannot be written, the next run writes it."""
     doomed: list[Key] = []
 
     def now_for(written_ms: int) -> int:
@@ -342,7 +345,7 @@ async def expire(shard: GroupShard, retention_ms: int) -> None:
 
 
 def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
-    """Milliseconds until `expire` has something to delete, by the present state; None if never."""
+    """Milliseconds until `expire` has something to delete, as of now; None if there is nothing that will expire."""
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
@@ -354,7 +357,7 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
 
 
 async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> None:
-    """Delete the offsets of a deleted topic, so that a new topic of the same name starts without offsets."""
+    """Delete all offsets for a deleted topic, so that a new topic of the same name starts without offsets."""
 
     def find() -> list[Key]:
         spots = shard.state.offsets.of_topic(topic, topic_id)
@@ -364,7 +367,7 @@ async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> 
 
 
 def _group_keys(group: ClassicGroup | ConsumerGroup) -> list[Key]:
-    """The keys of the group's own records, without its offsets."""
+    """The keys of the group's own records, without the keys of its offsets."""
     if isinstance(group, ConsumerGroup):
         return [record.key for record in group_tombstones(group)]
     return [GroupMetadataKey(group.group_id)]

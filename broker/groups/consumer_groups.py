@@ -1,7 +1,7 @@
 """Carries out decisions about consumer groups (KIP-848) on a shard: append, timers, response.
 
-A group is changed only by its records, so a decision has no effect before its records are in the log. Every request and
-every timer takes the same steps (`ConsumerGroups.carry_out`): decide, append, move timers, respond once the records are
+Only records change a group, so a decision has no effect before its records are in the log. Every request and every timer
+takes the same steps (`ConsumerGroups.carry_out`): decide, append, start and cancel timers, respond once the records are
 committed.
 """
 
@@ -60,7 +60,7 @@ class ConsumerGroups:
         metadata.subscribe(self.topics)
 
     def loaded(self, shard: GroupShard) -> None:
-        """Start a full session for each member of a partition that was loaded."""
+        """Start a full session for each member of a shard that was just loaded."""
         for group in shard.state.consumer_groups.values():
             context = self._context(group.group_id)
             for arm in timeouts.loaded(context, group):
@@ -74,7 +74,7 @@ class ConsumerGroups:
         request: ConsumerGroupHeartbeatRequest,
         client: Client,
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat, after `check_heartbeat`."""
+        """Handle ConsumerGroupHeartbeat. The caller has called `check_heartbeat` before."""
         group_id = request.group_id
         if not request.member_id:
             request.member_id = self._new_member_id()
@@ -99,7 +99,7 @@ class ConsumerGroups:
     def check_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, api_version: int
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Check a request without looking at its group; returns the error response, or None if the request is valid."""
+        """Check a request without its group. Returns the error response, or None if the request is valid."""
         try:
             heartbeat.check_request(request, api_version, assignors(self._config))
         except Refused as refusal:
@@ -114,7 +114,7 @@ class ConsumerGroups:
         client: Client,
         api_version: int,
     ) -> JoinGroupResponse:
-        """JoinGroup of a client of the classic protocol, in a consumer group that has members."""
+        """Handle JoinGroup from a client of the classic protocol, for a consumer group that has members."""
         new_member_id = self._new_member_id()
 
         def decide(context: Context) -> Decision[JoinGroupResponse]:
@@ -170,7 +170,7 @@ class ConsumerGroups:
             return LeaveGroupResponse(error_code=refusal.error)
 
     def _new_member_id(self) -> str:
-        """A new member id like Kafka's ``Uuid.toString``: 22 characters."""
+        """Return a new member id of 22 characters, like Kafka's ``Uuid.toString``."""
         unique = self._new_uuid()
         if not isinstance(unique, UUID):
             return str(unique)
@@ -185,11 +185,11 @@ class ConsumerGroups:
     async def _carry_out_request(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
     ) -> R:
-        """`carry_out` for a request; logs a refusal."""
+        """Call `carry_out` for a request, and log a refusal."""
         try:
             return await self.carry_out(shard, group_id, decide)
         except Refused as refusal:
-            # As Kafka, which logs why it does not upgrade a group: librdkafka shows the error without its message.
+            # Kafka also logs why it does not upgrade a group, since librdkafka shows the error without its message.
             note = log.info if refusal.error is ErrorCode.group_id_not_found else log.debug
             note("group request refused", group=group_id, error=refusal.error.name, reason=refusal.message)
             raise
@@ -197,10 +197,10 @@ class ConsumerGroups:
     async def carry_out(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
     ) -> R:
-        """Decide, append, move timers; returns the response once the records are committed. Raises `Refused`.
+        """Decide, append, move timers. Returns the response once the records are committed. Raises `Refused`.
 
-        If a fault rule holds the append, the decision is discarded and made again after the release, because the group
-        may have changed meanwhile.
+        If a fault rule delays the append, the decision is discarded and made again after the release, because the group
+        may have changed in the meantime.
         """
         decision = decide(self._context(group_id))
         if decision.records and shard.is_intercepted:
@@ -217,7 +217,7 @@ class ConsumerGroups:
         return decision.response
 
     def _carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
-        """Carry out the parts of a decision that are not records: timers, a downgrade, regular expressions to resolve."""
+        """Carry out the rest of a decision, after its records: timers, a downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
             group.compared_at = self.topics.changes
@@ -272,7 +272,7 @@ class ConsumerGroups:
     async def _carry_out_timer(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]
     ) -> None:
-        """`carry_out` for a timer, which no request waits for."""
+        """Call `carry_out` for a timer, and ignore the result, as no request waits for it."""
         try:
             await self.carry_out(shard, group_id, decide)
         except Refused as refusal:
@@ -280,7 +280,7 @@ class ConsumerGroups:
 
 
 def _check(error: ErrorCode) -> None:
-    """Raise `Refused`, without a message, unless the error is NONE."""
+    """Raise `Refused` without a message, unless the error is NONE."""
     if error is not NONE:
         raise Refused(error)
 

@@ -23,7 +23,7 @@ def is_enabled(config: BrokerConfig) -> bool:
 
 
 def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) -> ConsumerGroupSettings:
-    """The settings of one group: its own where they are set, otherwise the broker's."""
+    """Return the settings of one group: the group's own value of each setting, otherwise the broker's."""
     own = metadata.image.configs.get((GROUP_RESOURCE, group_id))
 
     def value(name: str, of_broker: int) -> int:

@@ -1,4 +1,4 @@
-"""The group coordinator of one node: finds the shard of a group, loads and unloads shards, and handles their requests."""
+"""The group coordinator of one node: loads and unloads its shards, and finds the shard of a group for each request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from storage.producers import VerificationGuard
 
 LOAD_IN_PROGRESS_SINCE: Final = 2
-"""TxnOffsetCommit clients before this version crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+"""First version of TxnOffsetCommit whose clients do not crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
 MS_PER_MINUTE: Final = 60_000
 
 
@@ -70,9 +70,9 @@ class GroupCoordinator(MetadataListener):
         life: NodeLife | None = None,
         partitions: int | None = None,
     ) -> None:
-        """``new_uuid`` returns the unique part of member ids; without it the part comes from ``random``.
+        """``new_uuid`` returns the unique part of member ids; without it that part comes from ``random``.
 
-        ``life`` is that of the node. Its end closes the coroutines that wait in the coordinator, before `abandon` is called.
+        When the node's ``life`` ends, the coroutines that wait in the coordinator are closed, before `abandon` is called.
         ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
         the metadata.
         """
@@ -104,7 +104,7 @@ class GroupCoordinator(MetadataListener):
         self.start_timers()
 
     def start_timers(self) -> None:
-        """Start the periodic expiry of offsets; that is all there is to start if the topic does not exist yet."""
+        """Start the periodic expiry of offsets. If ``__consumer_offsets`` does not exist yet, there is nothing else to start."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms
@@ -114,31 +114,31 @@ class GroupCoordinator(MetadataListener):
         return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Start the members' sessions, and delete offsets of topics that were deleted while no coordinator was loaded."""
+        """Start the members' sessions, and delete offsets of topics that were deleted while the shard was not loaded."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 start_in_background(commits.forget_topic(shard, name, topic_id), self._life)
 
     def close(self) -> None:
-        """The node stops: respond to all waiting requests with an error and cancel the timers."""
+        """Cancel the timers and respond to all waiting requests with an error, because the node stops."""
         self._end_expiry()
         self._ended = True
         self._runtime.close()
 
     def abandon(self) -> None:
-        """Stop as a kill does: cancel the timers, send no response and write nothing."""
+        """Cancel the timers, and neither respond nor write any more, because the node was killed."""
         self._ended = True
         self._end_expiry()
         self._runtime.abandon()
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Load the partition if this node has become its leader, unload it if it no longer is."""
+        """Load the partition if this node has become its leader; unload it if this node is no longer the leader."""
         if topic.name == CONSUMER_OFFSETS and not self._ended:
             self._runtime.on_leader_elected(partition.index, partition.leader)
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """Delete the offsets of the topic; unload all shards if the topic is ``__consumer_offsets``."""
+        """Delete the offsets of a deleted topic. If the topic is ``__consumer_offsets``, unload all shards."""
         if topic.name == CONSUMER_OFFSETS:
             self._runtime.unload_all()
             return
@@ -150,7 +150,7 @@ class GroupCoordinator(MetadataListener):
     def partition_for(self, group_id: str) -> int:
         """Partition of ``__consumer_offsets`` for a group, by the partition count at the node's start.
 
-        Partitions that are added later count from the next start on (``GroupCoordinatorService.startup``).
+        Partitions that are added later are used after the node's next start (``GroupCoordinatorService.startup``).
         """
         return partition_for(group_id, self._partitions)
 
@@ -259,7 +259,8 @@ class GroupCoordinator(MetadataListener):
             return await self.consumer_groups.leave(shard, group, members)
         response: Waiter[LeaveGroupResponse] = Waiter()
         shard.run(group, classic.leave(group, members, response, self._clock.now_ms()))
-        # A response that waits is sent once the group's record is committed. Other responses show what is in memory.
+        # A response that waits is sent once the group's record is committed. A response that is ready may depend on records
+        # that are only in memory yet.
         error = await shard.read() if response.done() else NONE
         return await response if error is NONE else LeaveGroupResponse(error_code=error)
 
@@ -271,7 +272,7 @@ class GroupCoordinator(MetadataListener):
         api_version: int,
         may_describe: MayDescribe | None = None,
     ) -> ConsumerGroupHeartbeatResponse:
-        """ConsumerGroupHeartbeat. ``may_describe`` limits the topics of the client's regular expression; None: no limit."""
+        """Handle ConsumerGroupHeartbeat. ``may_describe`` limits the topics of a regular expression; None: no limit."""
         refusal = self.consumer_groups.check_heartbeat(request, api_version)
         if refusal is not None:
             return refusal
@@ -296,7 +297,7 @@ class GroupCoordinator(MetadataListener):
     def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ErrorCode:
         """Return a group for read access, or the error for the client.
 
-        The empty group id may have committed offsets, too.
+        The group id may be empty, as offsets may be committed under the empty id.
         """
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
@@ -304,14 +305,14 @@ class GroupCoordinator(MetadataListener):
         return shard.state.group(group_id) or ErrorCode.group_id_not_found
 
     def all_groups(self) -> list[ClassicGroup | ConsumerGroup] | ErrorCode:
-        """All groups that this node coordinates; COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
+        """Return all groups that this node coordinates; COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
         shards = [shard for _, shard in self._runtime.items()]
         if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
         return [group for shard in shards for group in shard.state.all_groups()]
 
     def known(self) -> Iterator[tuple[ClassicGroup | ConsumerGroup, GroupOffsets]]:
-        """Yield each group that this node coordinates now, with all offsets of its partition; skips partitions that load."""
+        """Yield (group, offsets of its partition) for all groups of this node, except in partitions that are loading."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
                 for group in shard.state.all_groups():
@@ -345,7 +346,7 @@ class GroupCoordinator(MetadataListener):
         guard: VerificationGuard | None = None,
         verified: bool = False,
     ) -> Errors:
-        """The group's part of TxnOffsetCommit, after the transaction was verified: one error for each offset.
+        """Commit the offsets of a TxnOffsetCommit, after the transaction was verified. Returns one error for each offset.
 
         ``guard`` and ``verified`` are passed to the append (``Partition.append_internal``).
         """
@@ -361,7 +362,7 @@ class GroupCoordinator(MetadataListener):
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
-        """Apply a committed transaction marker to the offsets. A shard that is not loaded yet will read it from its log."""
+        """Apply a committed transaction marker to the offsets. A shard that is not loaded reads it from its log later."""
         shard = self._runtime.get(partition_index)
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)
@@ -414,7 +415,7 @@ class GroupCoordinator(MetadataListener):
     # -- comparison in tests ------------------------------------------------------------------------------------
 
     def memory(self) -> dict[int, dict[str, object]]:
-        """State of all groups and offsets by partition, as plain values; equal after a rebuild from the logs."""
+        """Return all groups and offsets by partition, as plain values, which are equal after a rebuild from the logs."""
         return {
             index: shard.state.image()
             for index, shard in sorted(self._runtime.items())

@@ -1,7 +1,7 @@
 """The coordinator's state of one partition of ``__consumer_offsets``, and the replay of its log. Pure.
 
-Offsets are fully determined by the log: the same ``apply`` is used for a commit that was just appended and for one that is
-replayed. A classic group is read from its last record; the progress of a rebalance is not in the log.
+The log fully determines the offsets: the same ``apply`` is used for a commit that was just appended and for one in the
+replay. A classic group is rebuilt from its last record; the progress of a rebalance is not in the log.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from protocol.schema import Key, MalformedRecord, Value
 
 
 class GroupCoordinatorState:
-    """Groups and offsets of one partition."""
+    """The groups and offsets of one partition of ``__consumer_offsets``."""
 
     __slots__ = ("config", "consumer_groups", "groups", "offsets", "records", "skipped")
 
@@ -35,7 +35,7 @@ class GroupCoordinatorState:
         self.config = config
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """The groups of KIP-848. A group id is in at most one of the two dictionaries."""
+        """The groups of KIP-848 by group id. A group id is in at most one of ``groups`` and ``consumer_groups``."""
         self.offsets = GroupOffsets()
         self.records = 0
         """Number of records that were replayed."""
@@ -52,9 +52,9 @@ class GroupCoordinatorState:
         return {*self.groups, *self.consumer_groups}
 
     def replay(self, batch: RecordBatch) -> str | None:
-        """Replay one batch of the log; returns the reason if the batch cannot be read, otherwise None.
+        """Replay one batch of the log. Returns the reason if the batch cannot be read, otherwise None.
 
-        It does not raise: one unreadable record must not make all groups of its partition unavailable.
+        The method does not raise: one unreadable record must not make all groups of its partition unavailable.
         """
         try:
             if batch.is_control:
@@ -85,7 +85,7 @@ class GroupCoordinatorState:
         self.skipped += 1
 
     def apply(self, record_offset: int, producer_id: int, key: Key, value: Value | None) -> bool:
-        """Apply one record to the state; False if records of this type are not part of it."""
+        """Apply one record to the state. Returns False if the state does not use records of this type."""
         match key:
             case OffsetCommitKey() | LegacyOffsetCommitKey():
                 assert value is None or isinstance(value, OffsetCommitValue)
@@ -107,7 +107,7 @@ class GroupCoordinatorState:
         return True
 
     def _apply_consumer_group(self, key: ConsumerGroupKey, value: Value | None) -> None:
-        """Apply a record of a consumer group, creating the group if needed: after compaction records come in any order."""
+        """Apply a record of a consumer group. Creates the group if needed: after compaction, records come in any order."""
         group = self.consumer_groups.get(key.group_id)
         if group is None:
             if value is None:
@@ -120,7 +120,7 @@ class GroupCoordinatorState:
             apply_consumer_group(group, key, value)
 
     def settle(self) -> None:
-        """End of the replay: create the groups whose records compaction has removed while their offsets remain."""
+        """Create, after the replay, the groups that have offsets but whose own records were removed by compaction."""
         for group_id in self.offsets.groups():
             if self.group(group_id) is None:
                 self.groups[group_id] = ClassicGroup(group_id, self.config)
@@ -128,14 +128,14 @@ class GroupCoordinatorState:
     # -- comparison in tests ------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, object]:
-        """The state that a coordinator rebuilt from the log must have, too, as plain values."""
+        """The state as plain values; the state rebuilt from the log must have an equal image."""
         groups = {group_id: _image_of(group) for group_id, group in sorted(self.groups.items())}
         consumer_groups = {name: group.image() for name, group in sorted(self.consumer_groups.items())}
         return {"groups": groups, "consumer_groups": consumer_groups, **self.offsets.image()}
 
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:
-    """A group in Empty or Stable as it is; a group in a rebalance as its last record has it, as a restart would load it."""
+    """Return the group's fields: its present ones in Empty or Stable, in a rebalance those that a restart would load."""
     if group.unwritten or group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         if group.written is None:
             group = ClassicGroup(group.group_id, group.config)

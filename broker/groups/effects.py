@@ -1,7 +1,7 @@
 """The effects of an event on a classic group. ``GroupShard.run`` carries out the effects of one list in order.
 
-An ``Append`` is a barrier: the responses that follow it in the list are sent once the record is committed, or as errors if
-the append fails. Timers are not delayed. A list has at most one ``Append``.
+An ``Append`` is a barrier: the responses after it in the list are sent once its record is committed, or as errors if the
+append fails. Timers after it do not wait. A list has at most one ``Append``.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class Timed(Enum):
     """The purpose of a group's timer."""
 
     JOIN = "join"
-    """The join phase, or the initial delay before it."""
+    """The end of the join phase, or of the initial delay before it."""
     SYNC = "sync"
-    """The sync phase: all members must have sent SyncGroup by then."""
+    """The end of the sync phase, by which all members must have sent SyncGroup."""
     SESSION = "session"
-    """The session of a member, or of a pending member id."""
+    """The end of the session of a member, or of a pending member id."""
     REBALANCE = "rebalance"
-    """The time in which a member of a consumer group must have revoked partitions."""
+    """The time by which a member of a consumer group must have revoked partitions."""
     REGEX = "regex"
     """The resolution of a consumer group's regular expressions."""
 
@@ -49,17 +49,17 @@ REGEX_TIMER = Timer(Timed.REGEX)
 
 @slotted(frozen=True)
 class Created:
-    """The append is the group's first record, which is empty."""
+    """Purpose of an append: the group's first record, for a group without members."""
 
 
 @slotted(frozen=True)
 class Emptied:
-    """The append is the record of a group whose last member has left."""
+    """Purpose of an append: the record of a group whose last member has left."""
 
 
 @slotted(frozen=True)
 class Assigned:
-    """The append contains the leader's assignments of one generation."""
+    """Purpose of an append: a record with the leader's assignments of one generation."""
 
     generation: int
     assignments: Mapping[str, bytes]
@@ -67,7 +67,7 @@ class Assigned:
 
 @slotted(frozen=True)
 class Replaced:
-    """The append contains a static member that came back under a new id, in a group that need not rebalance (KIP-814)."""
+    """Purpose of an append: a static member has come back under a new id, in a group that need not rebalance (KIP-814)."""
 
     old: Member
     new_id: str
@@ -77,7 +77,7 @@ class Replaced:
 
 @slotted(frozen=True)
 class Append:
-    """Write this value for the group, then call ``on_append_committed`` once the record is committed or has failed."""
+    """Write ``value`` as the group's record, and call ``on_append_committed`` once it is committed or has failed."""
 
     value: GroupMetadataValue
     purpose: Created | Emptied | Assigned | Replaced
@@ -85,7 +85,7 @@ class Append:
 
 @slotted(frozen=True)
 class Answer:
-    """Send this response to the waiting request that the token stands for."""
+    """Send ``response`` to the request that waits under ``token``."""
 
     token: object
     response: Response
@@ -96,9 +96,9 @@ class Arm:
     timer: Timer
     delay_ms: int
     member_epoch: int = -1
-    """Only for a REBALANCE timer: the epoch that the member must have left by then."""
+    """Only in a REBALANCE timer: the member epoch for which it was started; in a later epoch the timer has no effect."""
     if_absent: bool = False
-    """True: do not reschedule a timer that is already running."""
+    """True: leave a timer that is already running unchanged."""
 
 
 @slotted(frozen=True)

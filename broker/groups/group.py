@@ -1,6 +1,6 @@
 """One classic group as a value: its fields, its record, and the valid transitions between its states. Pure.
 
-The events of a group are in ``broker.groups.classic``, its rebalance is in ``broker.groups.rebalance``.
+The events of a group are in ``broker.groups.classic``, its rebalance in ``broker.groups.rebalance``.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ LEGAL_ORIGINS: Final = {
 
 @slotted(frozen=True)
 class ClassicGroupConfig:
-    """The broker's settings that the state machine depends on."""
+    """The settings of the broker that the state machine of classic groups uses."""
 
     initial_rebalance_delay_ms: int = 3_000
     group_size_max: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    """Limit for the JoinGroup of a new member: if its client has gone, nothing else would show it."""
+    """Timeout of a new member whose JoinGroup waits: nothing else shows the coordinator that the client has gone."""
     pending_members_max: int = 10_000
-    """Limit of member ids that were assigned but have not joined yet (KIP-394).
+    """Maximum number of member ids that were assigned but have not joined yet (KIP-394).
 
-    Kafka has none. Each expires after a session.
+    Kafka has no such limit. Each pending member id expires after the session timeout.
     """
 
 
 @slotted
 class ClassicGroup:
-    """One classic group. Members' waiting requests, pending member ids and timers are not in the log; the rest is."""
+    """One classic group. All is in the log but the members' waiting requests, pending member ids and timers."""
 
     group_id: str
     config: ClassicGroupConfig
@@ -70,27 +70,27 @@ class ClassicGroup:
     leader: str | None = None
     members: Members = field(default_factory=Members)
     pending_joins: dict[str, None] = field(default_factory=dict)
-    """Member ids that were assigned with MEMBER_ID_REQUIRED, in order."""
+    """Member ids that clients got with MEMBER_ID_REQUIRED but have not joined with yet, oldest first."""
     pending_syncs: set[str] = field(default_factory=set)
     assigned_generation: int = -1
-    """The generation whose assignments are in the log or being appended: only the leader's first SyncGroup counts."""
+    """The generation whose assignments are in the log or being appended, since only the leader's first SyncGroup counts."""
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
     subscriptions: tuple[bytes, ...] | None = None
     """The subscriptions of this generation's members, unparsed; None if the group does not use the consumer protocol."""
     last_append: object | None = None
-    """The last `Append` of the group that was started; None after the group was deleted."""
+    """The group's `Append` that was started last; None after the group was deleted."""
     written: GroupMetadataValue | None = None
-    """The group's last committed record, from which a new coordinator would start."""
+    """Value of the group's last committed record, from which a new coordinator would rebuild the group."""
     unwritten: bool = False
-    """The group became Empty, but the append of its record failed: a restart restores its last members."""
+    """True if the group became Empty, but the append of its record failed: a restart would restore its last members."""
 
     def move_to(self, state: ClassicGroupState, now_ms: int) -> None:
         assert self.state in LEGAL_ORIGINS[state], f"{self.group_id}: {self.state} -> {state}"
         self.previous_state, self.state = self.state, state
         if state is not ClassicGroupState.STABLE:
-            # The record of a Stable group is written before the transition, with the timestamp of the state before.
+            # The record of a Stable group is written before the transition, with the timestamp of the previous state.
             self.state_since_ms = now_ms
 
     @property
@@ -115,13 +115,13 @@ class ClassicGroup:
         return self.protocol_type == CONSUMER_PROTOCOL
 
     def supports(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """Whether a member with these protocols may join. An empty group accepts any."""
+        """Whether a member with these protocols may join. An empty group accepts every protocol."""
         if self.state is ClassicGroupState.EMPTY:
             return bool(protocol_type) and bool(names)
         return self.protocol_type == protocol_type and self.members.support_any(names)
 
     def remove(self, member_id: str) -> Member | None:
-        """Remove a member or a pending member id. If it was the leader, the next member becomes the leader."""
+        """Remove a member or a pending member id. If the member was the leader, the next member becomes the leader."""
         member = self.members.remove(member_id)
         if member_id == self.leader:
             self.leader = next((other.member_id for other in self.members), None)
@@ -139,17 +139,17 @@ class ClassicGroup:
         )
 
     def note_subscriptions(self) -> None:
-        """Store the members' subscriptions of the selected protocol."""
+        """Store the members' subscriptions for the selected protocol."""
         if not self.speaks_consumer_protocol or (self.members and self.protocol_name is None):
             self.subscriptions = None
         else:
             self.subscriptions = tuple(member.metadata(self.protocol_name or "") for member in self.members)
 
     def subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of the current generation; None if they are unknown.
+        """Topics to which the current generation subscribes; None if they are unknown.
 
-        Subscriptions are parsed only when a request needs them, and one that does not parse makes the topics unknown: a
-        member can send any bytes, and they must not prevent this group, or its partition, from loading.
+        Subscriptions are parsed only when a request needs them. If one cannot be parsed, the topics are unknown: a member
+        can send any bytes, and they must not prevent this group, or its partition, from loading.
         """
         if self.subscriptions is None:
             return None
@@ -162,12 +162,12 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the group is subscribed to the topic. True if the subscriptions of a group of consumers are unknown."""
+        """Whether the group subscribes to the topic. If the subscriptions of a group of consumers are unknown, True."""
         topics = self.subscribed_topics()
         return self.speaks_consumer_protocol if topics is None else topic in topics
 
     def record(self, assignments: Mapping[str, bytes] | None = None) -> GroupMetadataValue:
-        """The value of the group's record, with ``assignments`` if given, otherwise with the members' own."""
+        """Return the value of the group's record, with ``assignments`` if given, else with the members' assignments."""
         members = []
         for member in self.members:
             assert self.protocol_name is not None
@@ -199,7 +199,7 @@ class ClassicGroup:
     def from_record(
         cls, group_id: str, config: ClassicGroupConfig, value: GroupMetadataValue
     ) -> ClassicGroup:
-        """Create a group from its record: Stable if it has members, otherwise Empty."""
+        """Build a group from its record: Stable if the record has members, otherwise Empty."""
         group = cls(
             group_id,
             config,
@@ -240,7 +240,7 @@ class ClassicGroup:
 
 
 def _topics_of(subscription: bytes) -> Sequence[str]:
-    """The topics of a subscription; every version of it begins with the fields of version 0, which contain them."""
+    """Return the topics of a subscription. They are in the fields of version 0, with which every version begins."""
     if record_version(subscription) < 0:
         raise MalformedRecord("a subscription of a negative version")
     return Subscription.decode_body(subscription, 0, 2)[0].topics

@@ -1,4 +1,4 @@
-"""JoinGroup of a classic group. Pure; part of the state machine in ``broker.groups.classic``."""
+"""Handling of JoinGroup for a classic group. Pure; part of the state machine in ``broker.groups.classic``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SKIP_ASSIGNMENT_SINCE: Final = 9
 
 @slotted(frozen=True, kw_only=True)
 class Joiner:
-    """The contents of a JoinGroup, its client, and a new uuid in case a member id must be assigned."""
+    """A JoinGroup with its client, and a new uuid in case a member id must be assigned."""
 
     member_id: str
     group_instance_id: str | None
@@ -57,7 +57,7 @@ class Joiner:
 
 
 def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> list[Effect]:
-    """Process a JoinGroup; ``token`` stands for the waiting request."""
+    """Process a JoinGroup; ``token`` identifies the waiting request."""
     out: Out = []
     error = _refusal(group, joiner)
     if error is ErrorCode.group_max_size_reached:
@@ -74,7 +74,7 @@ def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> lis
 
 
 def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
-    """The checks that do not depend on the member: NONE or the error."""
+    """Make the checks that do not depend on the member: NONE or the error."""
     if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
     if group.state is ClassicGroupState.DEAD:
@@ -87,7 +87,7 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
     """Whether ``group.max.size`` admits the member.
 
-    In a rebalance members that have joined count, so late ones are refused.
+    In PreparingRebalance only members that have joined count, so the last ones are refused.
     """
     room = group.config.group_size_max
     known = group.members.get(member_id)
@@ -115,7 +115,7 @@ def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, o
 def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
     """Assign a member id and require a second JoinGroup with it (KIP-394).
 
-    A client that is gone before it gets its id would otherwise be a member that never sends a heartbeat.
+    Otherwise a client that disconnects before it gets its id would be a member that never sends a heartbeat.
     """
     if len(group.pending_joins) >= group.config.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))
@@ -183,7 +183,7 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
 def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
     """Whether the JoinGroup of a known member starts a rebalance.
 
-    The leader's always does: it may have seen new partitions.
+    In a Stable group the leader's JoinGroup always does, because the leader may have seen new partitions.
     """
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return True
@@ -209,7 +209,7 @@ def _replace_static(
     now_ms: int,
     out: Out,
 ) -> None:
-    """A static member has restarted: it gets a new member id, and the old id is fenced (KIP-345)."""
+    """Give a static member that has restarted a new member id, and fence the old one (KIP-345)."""
     old = group.members[old_id]
     old_leader = group.leader
     _fence(group, old, out)
@@ -246,10 +246,10 @@ def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> Non
 
 
 def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
-    """Respond to a returning static member, after the record with its new id was committed or its append failed."""
+    """Respond to a static member that came back, after the record with its new id was committed or the append failed."""
     member = group.members.get(replaced.new_id)
     if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
-        return  # a rebalance has begun meanwhile and includes the member
+        return  # a rebalance has begun in the meantime and includes the member
     if error is not NONE:
         response = join_accepted(group, NO_MEMBER_ID, leader=replaced.old_leader)
         response.error_code = error

@@ -1,7 +1,7 @@
 """Committed offsets of one partition of ``__consumer_offsets``, and offsets that are pending in a transaction. Pure.
 
-The state is determined by the records and markers of the partition in their order; the same functions apply them live and on
-load. KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
+The records and markers of the partition determine the state; the same functions apply them after an append and in a replay.
+KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from protocol.slotted import slotted
 Spot = tuple[str, int]
 """Topic name and partition."""
 Now = Callable[[int], int]
-"""The current time in milliseconds for a record with the given timestamp (`broker.clock.clock.Clock.now_for`)."""
+"""Record timestamp -> the current time in milliseconds for that record (`broker.clock.clock.Clock.now_for`)."""
 
 NO_RETENTION_OF_ITS_OWN: Final = -1
 
@@ -51,7 +51,7 @@ class OffsetAndMetadata:
         )
 
     def is_of_topic(self, topic_id: UUID | None) -> bool:
-        """False if the topic was deleted and created again since. Without an id in the record or the request, True."""
+        """Whether the offset was committed for this topic id. True if the record or the request has no topic id."""
         return topic_id is None or self.topic_id is None or topic_id == self.topic_id
 
 
@@ -67,14 +67,14 @@ NOTHING: Final = Found(NONE, None)
 
 
 class Change(NamedTuple):
-    """The offset that a record above the high watermark has replaced."""
+    """A record above the high watermark, and the committed offset before it."""
 
     record_offset: int
     before: OffsetAndMetadata | None
 
 
 class GroupOffsets:
-    """Committed and pending offsets of all groups of one partition."""
+    """The committed and pending offsets of all groups of one partition."""
 
     __slots__ = ("_changes", "_committed", "_high_watermark", "_open", "_pending")
 
@@ -90,7 +90,7 @@ class GroupOffsets:
     # -- applying the log ---------------------------------------------------------------------------------------
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Discard the previous values of records that are committed now."""
+        """Forget the offsets before records that are now below the high watermark."""
         if high_watermark == self._high_watermark:
             return
         self._high_watermark = high_watermark
@@ -112,7 +112,7 @@ class GroupOffsets:
         key: OffsetCommitKey | LegacyOffsetCommitKey,
         value: OffsetCommitValue | None,
     ) -> None:
-        """Apply one record: a commit, a commit within a transaction, or a tombstone, which removes both."""
+        """Apply one record: a commit, a commit within a transaction, or a tombstone, which removes both kinds of offsets."""
         spot = (key.topic, key.partition)
         if record_offset >= self._high_watermark and (value is None or producer_id == NO_PRODUCER_ID):
             self._note_change(record_offset, key.group, spot)
@@ -127,7 +127,7 @@ class GroupOffsets:
         self._open.setdefault(key.group, {}).setdefault(spot, set()).add(producer_id)
 
     def _remove(self, group_id: str, spot: Spot) -> None:
-        """Remove an offset. Pending offsets are removed, too, so that a later marker does not bring them back."""
+        """Remove an offset, and pending offsets for the same partition, so that a later marker does not restore one."""
         of_group = self._committed.get(group_id)
         if of_group is not None and of_group.pop(spot, None) is not None and not of_group:
             del self._committed[group_id]
@@ -135,7 +135,7 @@ class GroupOffsets:
             self._settle(producer_id, group_id, spot)
 
     def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
-        """Apply a committed marker. Of a pending and a committed offset the one with the later record counts."""
+        """Apply a committed marker. If a partition has a pending and a committed offset, the later record counts."""
         pending = self._pending.get(producer_id, {})
         for (group_id, spot), offset in tuple(pending.items()):
             if offset.record_offset > marker_offset:
@@ -150,7 +150,7 @@ class GroupOffsets:
                     of_group[spot] = offset
 
     def pending_producers(self) -> list[tuple[int, int]]:
-        """(producer id, offset of its oldest pending record in the log) for each open transaction."""
+        """Return (producer id, log offset of its oldest pending record) for each open transaction."""
         return [
             (producer_id, min(offset.record_offset for offset in pending.values()))
             for producer_id, pending in self._pending.items()
@@ -173,7 +173,7 @@ class GroupOffsets:
     def find(
         self, group_id: str, topic: str, partition: int, *, require_stable: bool, topic_id: UUID | None = None
     ) -> Found:
-        """The offset, including one above the high watermark. `UNSTABLE` if a transaction may change it (KIP-447)."""
+        """Return the offset, even above the high watermark; `UNSTABLE` if an open transaction may change it (KIP-447)."""
         spot = (topic, partition)
         if require_stable and self.is_unstable(group_id, spot):
             return UNSTABLE
@@ -185,7 +185,7 @@ class GroupOffsets:
     def find_committed(
         self, group_id: str, topic: str, partition: int, *, topic_id: UUID | None = None
     ) -> Found:
-        """As ``find``, but by the records below the high watermark (Kafka reads a snapshot of that offset)."""
+        """Return the offset by the records below the high watermark, as Kafka does, which reads a snapshot."""
         changes = self._changes.get((group_id, (topic, partition)))
         if not changes:
             return self.find(group_id, topic, partition, require_stable=False, topic_id=topic_id)
@@ -193,16 +193,16 @@ class GroupOffsets:
         return Found(NONE, before) if before is not None and before.is_of_topic(topic_id) else NOTHING
 
     def committed_spots(self, group_id: str) -> list[Spot]:
-        """Topic partitions with a committed offset, in the order of the first commits; pending offsets do not count."""
+        """Topic partitions with a committed offset, in the order of their first commits, without pending offsets."""
         return list(self._committed.get(group_id, ()))
 
     def spots_once_committed(self, group_id: str) -> list[Spot]:
-        """As ``committed_spots``, including those whose offset was deleted above the high watermark."""
+        """Topic partitions of `committed_spots`, and those whose offset was deleted by a record above the high watermark."""
         changed = (spot for changed_group, spot in self._changes if changed_group == group_id)
         return list(dict.fromkeys((*self._committed.get(group_id, ()), *changed)))
 
     def all_spots(self, group_id: str) -> list[Spot]:
-        """Topic partitions with a committed or a pending offset: all that DeleteGroups must delete."""
+        """Topic partitions with a committed or a pending offset, all of which DeleteGroups must delete."""
         return list(dict.fromkeys((*self._committed.get(group_id, ()), *self._open.get(group_id, ()))))
 
     def exists(self, group_id: str, spot: Spot) -> bool:
@@ -219,7 +219,7 @@ class GroupOffsets:
         return group_id in self._open
 
     def groups(self) -> Iterator[str]:
-        """All groups with a committed or a pending offset."""
+        """Ids of all groups with a committed or a pending offset."""
         return iter(tuple(dict.fromkeys((*self._committed, *self._open))))
 
     def topics(self) -> set[tuple[str, UUID | None]]:
@@ -231,7 +231,7 @@ class GroupOffsets:
         return {(spot[0], offset.topic_id) for spot, offset in offsets}
 
     def of_topic(self, topic: str, topic_id: UUID | None) -> list[tuple[str, Spot]]:
-        """(group id, topic partition) of all offsets of a topic."""
+        """(group id, topic partition) of all committed and pending offsets for a topic."""
         found: dict[tuple[str, Spot], None] = {}
         for group_id, of_group in self._committed.items():
             for spot, offset in of_group.items():
@@ -262,7 +262,7 @@ class GroupOffsets:
     def expires_in_ms(
         self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
     ) -> int | None:
-        """Milliseconds until ``expired`` finds something in the group, by the present state; None if never."""
+        """Milliseconds until `expired` returns something for the group, as of now; None if nothing will expire."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
             return None if self.has_open_transaction(group.group_id) or not group.is_empty else 0
@@ -290,7 +290,7 @@ class GroupOffsets:
     # -- comparison in tests ------------------------------------------------------------------------------------
 
     def image(self) -> dict[str, object]:
-        """The state as plain values, for a comparison with a replay of the log."""
+        """The state as plain values, for a comparison with the state after a replay of the log."""
         return {
             "committed": {
                 group_id: dict(sorted(of_group.items()))
@@ -308,7 +308,7 @@ class GroupOffsets:
 
 
 def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
-    """Whether offsets of the group can expire now; while its members' subscriptions are unknown they cannot."""
+    """Whether offsets of the group can expire now. They cannot while its members' subscriptions are unknown."""
     if isinstance(group, ConsumerGroup):
         return True
     if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:

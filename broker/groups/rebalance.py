@@ -37,7 +37,7 @@ def rearm_session(member: Member, out: Out) -> None:
 
 
 def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Called after a member was added, changed or removed."""
+    """Start a rebalance, or complete the join phase if all have joined, after a member was added, changed or removed."""
     if group.can_rebalance:
         prepare_rebalance(group, now_ms, out)
     else:
@@ -45,7 +45,7 @@ def rebalance_or_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> No
 
 
 def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Start a rebalance: all members must join again."""
+    """Start a rebalance, in which all members must join again."""
     if group.state is ClassicGroupState.COMPLETING_REBALANCE:
         drop_assignments(group, ErrorCode.rebalance_in_progress, out)
     group.pending_syncs.clear()
@@ -53,7 +53,7 @@ def prepare_rebalance(group: ClassicGroup, now_ms: int, out: Out) -> None:
     is_initial = group.state is ClassicGroupState.EMPTY
     group.move_to(ClassicGroupState.PREPARING_REBALANCE, now_ms)
     if is_initial:
-        # A new group does not know how many members will come, so further members get time to join (KIP-134).
+        # It is unknown how many members a new group will have, so further members get time to join (KIP-134).
         delay_ms = group.config.initial_rebalance_delay_ms
         group.new_member_added = False
         group.initial_delay_ms = delay_ms
@@ -76,7 +76,7 @@ def maybe_complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """End the join phase and remove members that have not joined, except static members (KIP-345)."""
+    """End the join phase and remove members that have not joined, except for static members (KIP-345)."""
     out.append(Cancel(JOIN_TIMER))
     for member in group.members:
         if member.joining is None and not member.is_static:
@@ -100,7 +100,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Keep the leader if it has joined, otherwise make the first member that has joined the leader; False if none has."""
+    """Make the first member that has joined the leader, unless the leader has joined. False if no member has joined."""
     if group.leader is None:
         return False
     if group.members[group.leader].joining is not None:
@@ -113,7 +113,7 @@ def _elect_joined_leader(group: ClassicGroup) -> bool:
 
 
 def remove_member(group: ClassicGroup, member: Member, out: Out) -> None:
-    """Remove a member and fail its waiting requests, so that a client that is still alive joins again."""
+    """Remove a member and fail its waiting requests, so that its client, if it is still alive, joins again."""
     answer_join(group, member, join_error("", ErrorCode.unknown_member_id), out)
     if member.syncing is not None:
         out.append(Answer(member.syncing, sync_error(ErrorCode.unknown_member_id)))

@@ -1,4 +1,4 @@
-"""A record of ``__consumer_offsets`` to write. Pure."""
+"""A record to write to ``__consumer_offsets``. Pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from protocol.named_tuple import NamedTuple
 from protocol.schema import Key, Value
 
 GROUP_METADATA_VERSION: Final = 3
-"""Version of the value of a classic group's record, as Kafka 4.3 writes it."""
+"""Version of the value in a classic group's record, as Kafka 4.3 writes it."""
 
 
 class LogRecord(NamedTuple):
-    """A record to write; a value of None makes it a tombstone."""
+    """A record to write. With the value None it is a tombstone."""
 
     key: Key
     value: Value | None = None

@@ -1,8 +1,8 @@
 """One partition of ``__consumer_offsets`` that this node leads: its memory, its log, its timers.
 
-The state machine decides, this module acts. A record is in memory as soon as it is appended, so that the next request sees
-it; the response is sent once the record is committed. If that never happens, the node no longer leads the partition, and
-the memory is dropped with it.
+The state machines decide, and this module carries out their decisions. A record is in memory as soon as it is appended, so
+that the next request sees it; the response is sent once the record is committed. If the record is never committed, the node
+no longer leads the partition, and the memory is dropped with the shard.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 COORDINATOR_SEQUENCE: Final = 0
 """Sequence of every batch: Kafka's coordinators use it with and without a producer id, and no replica checks it."""
 RECORD_OVERHEAD_BYTES: Final = 32
-"""Upper bound of what a record adds to its key and value: lengths, deltas, no headers."""
+"""Maximum size of a record beyond its key and value: lengths and deltas, without headers."""
 LOAD_TURN_RECORDS: Final = 500
 """Records that are replayed in one turn of the event loop."""
 
@@ -76,7 +76,7 @@ NO_PRODUCER: Final = Producer()
 
 
 def group_of(key: Key) -> str | None:
-    """Group id in a record's key; None for a key without a group."""
+    """Return the group id in a record's key; None for a key without a group."""
     found: str | None = getattr(key, "group", None) or getattr(key, "group_id", None)
     return found
 
@@ -106,9 +106,9 @@ class GroupShard(CoordinatorShard):
         self.life = life
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
-        """Group id and timer -> the clock's timer, and the time in the domain GROUPS when it was armed."""
+        """(group id, timer) -> the clock's timer, and the time in the domain GROUPS when it was started."""
         self._waiting: dict[Waiter[ErrorCode], None] = {}
-        """The waiters for a commit or at a fault rule, in the order of their start."""
+        """The waiters for a commit or for a fault rule, in the order in which the waits began."""
         self._load_began_ms = 0
 
     def _classic_group_config(self) -> ClassicGroupConfig:
@@ -157,7 +157,7 @@ class GroupShard(CoordinatorShard):
                 damaged.note_read(record.key)
 
     def _end_without_marker(self) -> None:
-        """End pending offsets whose marker is damaged, by the log's producer state and its aborted transactions."""
+        """End pending offsets whose marker is damaged, with the result in the log's list of aborted transactions."""
         log = self.partition.log
         for producer_id, offset in self.state.offsets.pending_producers():
             entry = log.producers.entries.get(producer_id)
@@ -187,14 +187,14 @@ class GroupShard(CoordinatorShard):
             self.run(group, classic.fail_and_unload(group, error, now_ms))
         for verdict in tuple(self._waiting):
             verdict.wake(error)
-        # The next coordinator starts the timers of the members of consumer groups again.
+        # The next coordinator will start the timers for members of consumer groups again.
         for key in tuple(self._timers):
             self._cancel(key)
         assert not self._waiting
         super().unload(error)
 
     def abandon(self) -> None:
-        """The node is killed. Coroutines that waited here are closed with the node's life, without a response."""
+        """Cancel the timers, because the node was killed. Waiting coroutines are closed with the node's life."""
         super().abandon()
         self.refusal = ErrorCode.not_coordinator
         for key in tuple(self._timers):
@@ -203,15 +203,15 @@ class GroupShard(CoordinatorShard):
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def write(self, records: Sequence[LogRecord], producer: Producer = NO_PRODUCER) -> ErrorCode:
-        """Append one batch and apply it to memory; NONE once it is committed, otherwise an error for clients."""
+        """Append one batch and apply it to memory. Returns NONE once it is committed, otherwise an error for clients."""
         error, end_offset = self.append_records(records, producer)
         return await self.committed(end_offset) if error is NONE else self.client_error(error)
 
     async def may_append(self, group_id: str | None) -> ErrorCode:
-        """Wait while a fault rule holds the append (`broker.injection.points`); NONE or an error that is meant for clients.
+        """Wait while a fault rule holds the append (`broker.injection.points`). Returns NONE or an error for the client.
 
-        Records that are held are not in memory yet, and their request fails when the leadership ends. The caller decides
-        again after this wait: a member may be gone by then, and its partition may belong to another member.
+        Records that a rule holds are not in memory yet, and their request fails when the leadership ends. The caller must
+        decide again after this wait: a member may be gone by then, and its partition may belong to another member.
         """
         verdict = self.verdict_at_append("group.append", group_id=group_id)
         return self.client_error(await self._await_verdict(verdict))
@@ -223,9 +223,9 @@ class GroupShard(CoordinatorShard):
         *,
         deleted: ErrorCode = ErrorCode.unknown_member_id,
     ) -> tuple[ErrorCode, int]:
-        """Append one batch and apply it to memory: (error, offset after the last record). All writes go through here.
+        """Append one batch and apply it to memory: (error, offset after the last record). All writes use this method.
 
-        ``deleted`` is the error for members that wait in a classic group which the records delete.
+        ``deleted`` is the error for members that wait in a classic group that the records delete.
         """
         now_ms = self.clock.now_ms()
         transactional = producer.producer_id != NO_PRODUCER_ID
@@ -243,14 +243,14 @@ class GroupShard(CoordinatorShard):
         if len(batch) > self.partition.log.config.max_message_bytes:
             return ErrorCode.message_too_large, -1
         crash_point("group.append.before")
-        # As Kafka's, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
+        # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
         result = self.append(batch, guard=producer.guard, verified=producer.verified, required_acks=1)
         if result.error is not NONE:
             return result.error, -1
         self.state.offsets.note_high_watermark(self.partition.high_watermark)
         crash_point("group.append.after")
         for offset, (key, value, _) in enumerate(records, result.base_offset):
-            # The record of a classic group: its state machine is already in that state.
+            # For the record of a classic group there is nothing to apply: its state machine already has that state.
             if value is None or not isinstance(key, GroupMetadataKey):
                 self._apply(offset, producer.producer_id, key, value, deleted)
         return NONE, result.last_offset + 1
@@ -267,9 +267,9 @@ class GroupShard(CoordinatorShard):
         self.state.apply(offset, producer_id, key, value)
 
     async def write_tombstones(self, find: Callable[[], Sequence[Key] | ErrorCode]) -> ErrorCode:
-        """Write tombstones for the keys that ``find`` returns, in several batches if needed; NONE once all are committed.
+        """Write tombstones for the keys that ``find`` returns, in batches. Returns NONE once all are committed, or an error.
 
-        ``find`` is called again after a fault rule has held the append: some of the keys may be in use again by then.
+        If a fault rule has held the append, ``find`` is called again, since some of the keys may be in use again by then.
         """
         doomed = find()
         if self.is_intercepted and not isinstance(doomed, ErrorCode) and doomed:
@@ -287,7 +287,7 @@ class GroupShard(CoordinatorShard):
         return await self.committed(end_offset)
 
     def _tombstone_batches(self, keys: Sequence[Key]) -> list[list[LogRecord]]:
-        """Tombstones for the keys, split into batches of at most ``max.message.bytes``."""
+        """Return tombstones for the keys, split into batches of at most ``max.message.bytes``."""
         room = self.partition.log.config.max_message_bytes - HEADER_BYTES
         pieces: list[list[LogRecord]] = []
         left = 0
@@ -303,21 +303,21 @@ class GroupShard(CoordinatorShard):
     # -- waiting ------------------------------------------------------------------------------------------------
 
     async def committed(self, end_offset: int) -> ErrorCode:
-        """Wait until all records below ``end_offset`` are committed; NONE or an error that is meant for clients.
+        """Wait until all records below ``end_offset`` are committed. Returns NONE or an error for the client.
 
-        Usually they are committed already. A client waits for at most ``offsets.commit.timeout.ms``; the records may still
-        be committed after it got the error.
+        Usually they are committed already. The wait ends with an error after ``offsets.commit.timeout.ms``; the records may
+        still be committed after that.
         """
         if self.partition.high_watermark >= end_offset:
             return NONE
         return self.client_error(await self._committed_in_time(end_offset))
 
     async def read(self) -> ErrorCode:
-        """Wait until all of memory is committed, so that no client sees what a truncation could remove."""
+        """Wait until all records in memory are committed, so that no client sees records that a truncation could remove."""
         return await self.committed(self.partition.log_end_offset)
 
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """As ``committed``, but REQUEST_TIMED_OUT on a timeout: timer and high watermark wake the same waiter."""
+        """As `committed`, but REQUEST_TIMED_OUT after a timeout: the timer and the high watermark wake the same waiter."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         timer = self.clock.call_later_ms(
@@ -331,13 +331,13 @@ class GroupShard(CoordinatorShard):
             timer.cancel()
 
     async def _committed_eventually(self, end_offset: int) -> ErrorCode:
-        """As ``_committed_in_time``, without a timeout."""
+        """As `_committed_in_time`, but without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         return await self._await_verdict(verdict)
 
     async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """Await the verdict, which may also be the error that `unload` gives to everything that waits."""
+        """Wait for the verdict. It may also be the error with which `unload` wakes all waiters."""
         self._waiting[verdict] = None
         try:
             return await verdict
@@ -347,12 +347,12 @@ class GroupShard(CoordinatorShard):
     # -- effects ------------------------------------------------------------------------------------------------
 
     def run(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
-        """Carry out the effects of one event of a group, in their order.
+        """Carry out the effects of one event of a group, in order.
 
         An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and move
         several timers; the state machine determines the order. An `Answer` wakes the request that waits
         for it. An `Append` is a barrier and is awaited in a coroutine of its own, since another event may respond to the
-        request meanwhile.
+        request in the meantime.
         """
         append: Append | None = None
         behind: list[Answer] = []
@@ -374,7 +374,7 @@ class GroupShard(CoordinatorShard):
             start_in_background(self._store(group, append, behind), self.life)
 
     async def _store(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Write the record of a group. The responses after it are sent once it is committed, or as errors."""
+        """Write a group's record. The responses in ``behind`` are sent once it is committed, or as errors if it fails."""
         error = await self.may_append(group.group_id) if self.is_intercepted else NONE
         if error is NONE and group.last_append is not append:
             await self._skip_outdated(group, append, behind)
@@ -385,7 +385,7 @@ class GroupShard(CoordinatorShard):
             if error is NONE and self.partition.high_watermark < end_offset:
                 error = await self._committed_in_time(end_offset)
                 if error is ErrorCode.request_timed_out:
-                    # It may still be committed, but members get an error, as from Kafka.
+                    # The record may still be committed, but members get an error, as from Kafka.
                     late = self.client_error(error)
                     self.run(group, classic.on_append_late(group, append, late, self.clock.now_ms()))
                     _respond(behind, late)
@@ -405,7 +405,7 @@ class GroupShard(CoordinatorShard):
             )
 
     async def _skip_outdated(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Skip a record that a fault rule held until a later one was in the log, or until the group was deleted."""
+        """Skip a record that a fault rule held until a later record was in the log, or until the group was deleted."""
         deleted = group.state is ClassicGroupState.DEAD
         error = ErrorCode.unknown_member_id if deleted else await self.read()
         self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
@@ -425,7 +425,7 @@ class GroupShard(CoordinatorShard):
         return (group_id, timer) in self._timers
 
     def armed_for_ms(self, group_id: str, timer: Timer) -> int | None:
-        """Age of a timer that has not fired; for a session timer, the time since the member's last request."""
+        """Time in milliseconds since a timer was started, None if it does not run; for a session, since the last request."""
         armed = self._timers.get((group_id, timer))
         return None if armed is None else self.clock.now_ms(Domain.GROUPS) - armed[1]
 
@@ -455,12 +455,12 @@ class GroupShard(CoordinatorShard):
 
 
 def _waiter(token: object) -> Waiter[Response]:
-    """The waiter of the request that the token stands for; the state machine treats tokens as opaque."""
+    """Return the waiter of the request that ``token`` identifies; for the state machine a token is opaque."""
     return cast("Waiter[Response]", token)
 
 
 def _respond(answers: Sequence[Answer], error: ErrorCode) -> None:
-    """Send the responses that waited for an append, or the append's error instead."""
+    """Send the responses that waited for an append, or errors instead if the append has failed."""
     for answer in answers:
         response = answer.response
         _waiter(answer.token).wake(response if error is NONE else type(response)(error_code=error))

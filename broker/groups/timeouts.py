@@ -1,4 +1,4 @@
-"""Expiry of a classic group's timers: a member session, the join phase, the sync phase. Pure."""
+"""Expiry of a classic group's timers: the session of a member, the join phase, the sync phase. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from broker.groups.rebalance import (
 
 
 def loaded(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """The group was loaded from the log: start a full session for each member, and rebalance if the group is too large."""
+    """Start a full session for each member of a group that was just loaded, and a rebalance if the group is too large."""
     out: Out = []
     for member in group.members:
         rearm_session(member, out)
@@ -40,7 +40,7 @@ def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
 
 
 def _session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> None:
-    """A member sent no heartbeat within its session timeout: remove it and let the others rebalance."""
+    """Remove a member that sent no heartbeat within its session timeout, and let the others rebalance."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         _complete_join_if_all_are_there(group, now_ms, out)
@@ -57,7 +57,7 @@ def _session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) ->
 
 
 def _sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """Remove members that joined but did not send SyncGroup in time, so that no idle member stays in the group (KIP-814)."""
+    """Remove members that joined but sent no SyncGroup in time, so that no idle member stays (``expirePendingSync``)."""
     if (
         group.state not in (ClassicGroupState.COMPLETING_REBALANCE, ClassicGroupState.STABLE)
         or not group.pending_syncs
@@ -70,7 +70,7 @@ def _sync_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _join_time_over(group: ClassicGroup, now_ms: int, out: Out) -> None:
-    """The join timer has fired: extend the initial delay while new members keep joining, otherwise end the join phase."""
+    """End the join phase after the join timer, or extend the initial delay while new members keep joining."""
     if group.state is not ClassicGroupState.PREPARING_REBALANCE:
         return
     if (

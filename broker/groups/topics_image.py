@@ -1,4 +1,4 @@
-"""The cluster's topics for consumer groups (Kafka's `TopicsImage`), updated with each change of the metadata."""
+"""The cluster's topics for consumer groups (Kafka's ``TopicsImage``), updated with each change of the metadata."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class MetadataTopics(MetadataListener):
-    """The topics of the cluster as one node sees them. Hashes of topics are cached until the topic changes."""
+    """The topics of the cluster as one node sees them. The hash of a topic is cached until the topic changes."""
 
     def __init__(self, metadata: ClusterMetadata) -> None:
         self._metadata = metadata
@@ -36,7 +36,7 @@ class MetadataTopics(MetadataListener):
         self._changed(topic.name)
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """A reassignment may move a partition to other racks; without racks a topic's hash does not change."""
+        """Drop the hash of a topic whose replicas may have moved to other racks; without racks its hash does not change."""
         if any(broker.rack for broker in self._metadata.brokers.values()):
             self._changed(topic.name)
 
@@ -48,7 +48,7 @@ class MetadataTopics(MetadataListener):
 
     @property
     def version(self) -> int:
-        """The offset in the metadata log, as on Kafka."""
+        """Offset of the last record that was applied from the metadata log, as in Kafka."""
         return self._metadata.image.offset
 
     def names(self) -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""Computation of a target assignment: converts the members for an assignor and runs it. Pure.
+"""Computation of a target assignment: prepares the group's members for an assignor and calls it. Pure.
 
-A broker imports this module, and the assignors with it, with the first member of a consumer group.
+A broker imports this module, and the assignors with it, when the first member joins a consumer group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from broker.groups.consumer.subscribing import subscribed_topic_ids
 def assign(
     context: Context, group: ConsumerGroup, name: str, new: ConsumerGroupMember, *, homogeneous: bool
 ) -> Mapping[str, TargetAssignment]:
-    """Target assignment of each member, with ``new`` as a member; a member that gets no partitions is included."""
+    """Return the target assignment of every member, with ``new`` as a member. Members without partitions are included."""
     spec = GroupSpec.of(
         _member_specs(context, group, new), context.topics.partition_count, homogeneous=homogeneous
     )

@@ -7,18 +7,18 @@ from typing import Final, Protocol
 from uuid import UUID
 
 TargetAssignment = Mapping[UUID, frozenset[int]]
-"""Target assignment of a member: topic id -> partitions. No topic without partitions."""
+"""Target assignment of a member: topic id -> partitions. Topics without partitions are not included."""
 AssignedPartitions = Mapping[UUID, Mapping[int, int]]
-"""Current assignment of a member: topic id -> partition -> epoch of its assignment (KIP-1251).
+"""Current assignment of a member: topic id -> partition -> epoch at which it was assigned (KIP-1251).
 
-No topic without partitions.
+Topics without partitions are not included.
 """
 NO_TARGET: Final[TargetAssignment] = {}
 NO_PARTITIONS: Final[AssignedPartitions] = {}
 
 
 class TopicPartitions(Protocol):
-    """Partitions of one topic; several messages and records have these fields."""
+    """Partitions of one topic, in any of the messages and records that have these two fields."""
 
     @property
     def topic_id(self) -> UUID | None: ...
@@ -27,7 +27,7 @@ class TopicPartitions(Protocol):
 
 
 def at_epoch(target: TargetAssignment, epoch: int) -> AssignedPartitions:
-    """The target assignment with one epoch for all partitions."""
+    """Return the target assignment as a current assignment, with ``epoch`` for every partition."""
     return {topic_id: dict.fromkeys(sorted(indexes), epoch) for topic_id, indexes in target.items()}
 
 

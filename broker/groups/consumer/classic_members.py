@@ -1,7 +1,7 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848). Pure.
 
-The group has no leader, as the coordinator assigns. A JoinGroup does what a ConsumerGroupHeartbeat does for other members,
-and its response does not wait for the other members. The member fetches its assignment by SyncGroup, and gets
+The group has no leader, as the coordinator computes the assignment. A JoinGroup has the effects of a ConsumerGroupHeartbeat,
+and its response does not wait for the other members. The member requests its assignment by SyncGroup, and gets
 REBALANCE_IN_PROGRESS when it has to join again.
 """
 
@@ -56,11 +56,11 @@ REBALANCE_TIMEOUT_SINCE: Final = 1
 
 @slotted(frozen=True)
 class ClassicJoiner:
-    """A JoinGroup, parsed and checked."""
+    """A JoinGroup request, parsed and checked."""
 
     request: JoinGroupRequest
     member_id: str
-    """The member's id: that of the request, or a new one."""
+    """Member id of the request; a new one if the request has none."""
     client: Client
     api_version: int
     rebalance_timeout_ms: int
@@ -186,7 +186,7 @@ def _owned(topics: TopicsImage, subscription: Subscription) -> list[TopicPartiti
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerGroupMember:
-    """The checks of SyncGroup and Heartbeat: return the member or raise `Refused`."""
+    """Make the checks of SyncGroup and Heartbeat; returns the member or raises `Refused`."""
     member = known_member(group, member_id, instance_id)
     if not member.uses_classic_protocol:
         raise refused(ErrorCode.unknown_member_id)
@@ -247,7 +247,7 @@ def heartbeat(
 def leave(
     context: Context, group: ConsumerGroup, config: ClassicGroupConfig, leaving: Sequence[MemberIdentity]
 ) -> Decision[LeaveGroupResponse]:
-    """LeaveGroup, for members of both protocols, as an administrator may remove any of them."""
+    """Process a LeaveGroup. It may remove members of both protocols, as it may come from an administrator."""
     results: list[MemberResponse] = []
     gone: dict[str, ConsumerGroupMember] = {}
     for identity in leaving:

@@ -1,7 +1,7 @@
 """Input and output of decisions about a consumer group. Pure.
 
-A decision lists the records to append, the timers to move and the response; the group is changed only by its records. So a
-decision that is not carried out has no effect, and a decision that had to wait is made again.
+A decision lists the records to append, the timers to start or cancel, and the response. Only records change the group. So a
+decision that is not carried out has no effect, and a decision that had to wait for its append is made again.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from protocol.slotted import slotted
 
 R = TypeVar("R")
 MayDescribe = Callable[[str], bool]
-"""Whether a client may describe a topic (ACLs)."""
+"""Topic name -> whether the client may describe the topic (ACLs)."""
 
 
 class Refused(Exception):
-    """The request gets an error response; ``message`` is Kafka's."""
+    """The request must get an error response; ``message`` is Kafka's."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -56,7 +56,7 @@ class MigrationPolicy(StrEnum):
 
 @slotted(frozen=True)
 class ConsumerGroupSettings:
-    """The settings of one group: its own where they are set, otherwise the broker's."""
+    """The settings of one group: the group's own value of each setting, otherwise the broker's."""
 
     assignors: tuple[str, ...] = ("uniform", "range")
     """Names of the enabled assignors; the first is the default."""
@@ -71,7 +71,7 @@ class ConsumerGroupSettings:
 
 @slotted(frozen=True)
 class Context:
-    """The input of every decision: topics, settings, time."""
+    """The input of every decision: the topics, the group's settings and the time."""
 
     topics: TopicsImage
     settings: ConsumerGroupSettings
@@ -90,19 +90,19 @@ class Client:
 
 @slotted
 class Decision(Generic[R]):
-    """The result of a decision: append the records, then do everything else; respond once the records are committed."""
+    """The result of a decision: append the records, then start timers and so on; respond once the records are committed."""
 
     response: R
     records: list[LogRecord] = field(default_factory=list)
     timers: list[Arm | Cancel] = field(default_factory=list)
     is_refreshed: bool = False
-    """Whether the metadata hash was compared with the present topics."""
+    """Whether the group's metadata hash was compared with the present topics."""
     regexes: frozenset[str] = frozenset()
-    """Regular expressions to resolve, in a turn of their own."""
+    """Regular expressions to resolve in another turn of the event loop."""
     may_describe: MayDescribe | None = None
-    """Limits the topics of these regular expressions to those that the requesting client may describe. None: no limit."""
+    """Limits the topics of ``regexes`` to those that the requesting client may describe. None: no limit."""
     becomes: ClassicGroup | None = None
-    """After a downgrade: the classic group."""
+    """The classic group into which this decision downgrades the group; None without a downgrade."""
     rebalances: bool = False
     """Whether the members of the downgraded group must join again."""
 
@@ -116,7 +116,7 @@ def rebalance_timer(member_id: str) -> Timer:
 
 
 def join_timer(member_id: str) -> Timer:
-    """Timer by which a member of the classic protocol must join again."""
+    """Timer at whose end a member of the classic protocol must have joined again."""
     return Timer(Timed.JOIN, member_id)
 
 

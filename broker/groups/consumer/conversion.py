@@ -1,8 +1,8 @@
 """Conversion of a group with live members (KIP-848): from classic to consumer group, and back. Pure.
 
-The first ConsumerGroupHeartbeat upgrades a group; when its last member of the consumer protocol leaves, it is downgraded.
-``ConsumerProtocol``'s subscriptions and assignments, which a classic group treats as opaque bytes, are decoded and encoded
-here.
+The first ConsumerGroupHeartbeat upgrades a classic group. A group is downgraded when its last consumer protocol member
+leaves. A classic group treats the subscriptions and assignments of ``ConsumerProtocol`` as opaque bytes; this module decodes
+and encodes them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NEWEST_PROTOCOL_VERSION: Final = Assignment.VERSIONS[-1]
 
 
 def encode_assignment(topics: TopicsImage, target: TargetAssignment, subscription: bytes) -> bytes:
-    """Encode an assignment in the version of the member's subscription."""
+    """Encode a target assignment in the version of ``subscription``, which the member has sent."""
     named = [
         TopicPartitions(topic=name, partitions=sorted(indexes))
         for topic_id, indexes in target.items()
@@ -78,10 +78,10 @@ def _cannot_upgrade(group: ClassicGroup, reason: str) -> Exception:
 
 
 def upgrade(context: Context, classic: ClassicGroup) -> tuple[ConsumerGroup, list[LogRecord], list[Arm]]:
-    """Convert a classic group: the consumer group, its records, and the session timers of its members. Raises `Refused`."""
+    """Convert a classic group: returns (consumer group, its records, its members' session timers). Raises `Refused`."""
     group = ConsumerGroup(classic.group_id)
     group.epoch = group.assignment_epoch = classic.generation
-    # In the join phase of its first generation a group has not selected a protocol yet. Kafka fails there.
+    # In the join phase of its first generation a group has not selected a protocol yet. Kafka fails in this case.
     protocol = classic.protocol_name
     if protocol is None and classic.members:
         protocol = classic.members.select_protocol()
@@ -141,7 +141,7 @@ def _adopt(context: Context, group: ConsumerGroup, member: Member, protocol: str
 def is_downgraded_without(
     context: Context, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]
 ) -> bool:
-    """Whether only members of the classic protocol would remain without ``leaving``, and the group may be downgraded."""
+    """Whether only classic members would remain after ``leaving`` have left, and the group may then be downgraded."""
     left = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.uses_classic_protocol for member in leaving)
     settings = context.settings
@@ -156,7 +156,7 @@ def is_downgraded_without(
 def is_downgraded_by_replacing(
     context: Context, group: ConsumerGroup, replaced: ConsumerGroupMember | None
 ) -> bool:
-    """Whether ``replaced`` is the last member of the consumer protocol, and is replaced by a static classic member."""
+    """Whether a downgrade is possible when a static classic member replaces ``replaced``, the last other member."""
     settings = context.settings
     return (
         replaced is not None
@@ -177,9 +177,9 @@ def downgrade(
     joining: ConsumerGroupMember | None = None,
     rebalance: bool,
 ) -> None:
-    """Add to the decision the downgrade of the group, with the members that remain.
+    """Add the downgrade of the group, without ``leaving``, to the decision.
 
-    ``joining`` is the new incarnation of a static member that replaces the old one.
+    ``joining`` is the new incarnation of a static member, and replaces the old one.
     """
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     renamed = {replaced.member_id: joining.member_id} if replaced is not None and joining is not None else {}

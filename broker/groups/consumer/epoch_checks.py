@@ -19,7 +19,7 @@ MEMBER_EPOCH_SINCE: Final = 9
 NO_EPOCH: Final = -1
 
 CheckPartition = Callable[[UUID | None, int], ErrorCode]
-"""(topic id, partition) -> NONE if its offset may be committed, otherwise the error."""
+"""(topic id, partition) -> NONE if the member may commit an offset of the partition, otherwise the error."""
 
 
 def check_commit(
@@ -31,7 +31,7 @@ def check_commit(
     transactional: bool,
     api_version: int,
 ) -> CheckPartition | None:
-    """Check a commit. None: all partitions may be committed. Otherwise returns the check for each partition.
+    """Check a commit. Returns None if all partitions may be committed, otherwise the check for each partition.
 
     Raises `Refused` if no partition may be committed.
     """
@@ -58,7 +58,7 @@ def check_commit(
 
 
 def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partition: int) -> int | None:
-    """Epoch since which the member has the partition, assigned or pending revocation; None if it does not have it."""
+    """Epoch since which the member has the partition, assigned or pending revocation; None if it is not the member's."""
     if topic_id is None:
         return None
     since = member.assigned.get(topic_id, {}).get(partition)
@@ -75,5 +75,5 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
 
 
 def _stale(member: ConsumerGroupMember) -> ErrorCode:
-    """The error for a wrong epoch: members of the classic protocol have a generation instead."""
+    """Return the error for a wrong epoch, which for a member of the classic protocol is a wrong generation."""
     return ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch

@@ -1,4 +1,4 @@
-"""Members leave a consumer group, or are removed. Pure."""
+"""Removal of members from a consumer group: they leave, or are fenced. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def member_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
 
 
 def static_member_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
-    """Return the current member of an instance id if it has this member id; otherwise raise `Refused`."""
+    """Return the current member of ``instance_id`` if its id is ``member_id``; otherwise raise `Refused`."""
     member = group.static_member(instance_id)
     if member is None:
         raise refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")
@@ -53,7 +53,7 @@ def leave(
     config: ClassicGroupConfig,
     request: ConsumerGroupHeartbeatRequest,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Process a ConsumerGroupHeartbeat with epoch -1 or -2."""
+    """Process a ConsumerGroupHeartbeat with epoch -1 (leave) or -2 (leave temporarily)."""
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence(context, group, config, [member_of(group, request.member_id)], response)
@@ -76,7 +76,7 @@ def fence(
     members: Sequence[ConsumerGroupMember],
     response: R,
 ) -> Decision[R]:
-    """Remove members from the group, or downgrade it if only members of the classic protocol remain."""
+    """Remove members from the group, and downgrade it if only members of the classic protocol remain."""
     decision = Decision(response)
     if not members:
         return decision

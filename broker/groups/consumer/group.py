@@ -1,7 +1,7 @@
 """One consumer group (KIP-848) as built from its records. Pure.
 
-A group is changed only by records: a decision (`broker.groups.consumer.heartbeat` and its neighbours) lists the records to
-write, and they are applied to the group once they are appended, in the same way as when its partition is loaded.
+Only records change a group: a decision (`broker.groups.consumer.heartbeat` and its neighbours) lists the records to write,
+and they are applied to the group once they are appended, in the same way as when the log is loaded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from protocol.hashing import hash_map_order
 FIRST_GROUP_EPOCH: Final = 1
 FIRST_ASSIGNMENT_EPOCH: Final = 1
 UNOWNED: Final = -1
-"""Owner epoch of a partition that no member has."""
+"""Owner epoch of a partition that is assigned to no member."""
 
 
 class ConsumerGroupState(StrEnum):
@@ -32,7 +32,7 @@ class ConsumerGroupState(StrEnum):
 
 
 class ConsumerGroup:
-    """Members with their subscriptions, their target assignments and their current assignments."""
+    """A group of the consumer protocol: its members, their target assignments and their current assignments."""
 
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
@@ -48,9 +48,9 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.classic_members = 0
         self.has_obsolete_metadata = False
-        """The log has a record of the obsolete type 4; with its next epoch record the group writes a tombstone for it."""
+        """The log has a record of the obsolete type 4. The group writes a tombstone for it with its next epoch record."""
         self.compared_at = -1
-        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log: a restart compares again."""
+        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log: a load repeats it."""
         self._owner_epochs: dict[UUID, dict[int, int]] = {}
         self._assignors: dict[str, int] = {}
         self._classic_protocols: dict[str, int] = {}
@@ -107,7 +107,7 @@ class ConsumerGroup:
                 of_topic[partition] = epoch
 
     def _disown(self, assigned: AssignedPartitions, epoch: int) -> None:
-        """Remove the owner epochs, except those of another member: its record may come before that of the former owner."""
+        """Remove the partitions' owner epoch, unless it is another member's, whose record may precede the former owner's."""
         for topic_id, partitions in assigned.items():
             of_topic = self._owner_epochs.get(topic_id, {})
             for partition in partitions:
@@ -117,13 +117,13 @@ class ConsumerGroup:
                 self._owner_epochs.pop(topic_id, None)
 
     def owner_epoch(self, topic_id: UUID, partition: int) -> int:
-        """Epoch of the member that has a partition, assigned or pending revocation; `UNOWNED` if there is none."""
+        """Epoch of the member that has the partition, assigned or pending revocation; `UNOWNED` if no member has it."""
         return self._owner_epochs.get(topic_id, {}).get(partition, UNOWNED)
 
     # -- targets ------------------------------------------------------------------------------------------------
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> TargetAssignment:
-        """Target assignment of a member; a static member under a new member id has that of its predecessor."""
+        """Target assignment of a member; a static member under a new member id inherits that of its old member id."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
@@ -138,7 +138,7 @@ class ConsumerGroup:
 
     @property
     def regexes_resolved_at_ms(self) -> int | None:
-        """Time of the last resolution; all regular expressions of a group are resolved together. None if there was none."""
+        """Time of the last resolution of the regular expressions, which are resolved together; None if there was none."""
         return next((each.timestamp_ms for each in self.resolved.values()), None)
 
     @property
@@ -174,11 +174,11 @@ class ConsumerGroup:
             _add(counts, old.server_assignor, -1)
         if new is not None and new.server_assignor is not None:
             _add(counts, new.server_assignor, 1)
-        # In a tie the first in the order of Kafka's hash map wins.
+        # In a tie, the first one in the order of Kafka's hash map is used.
         return max(hash_map_order(counts), key=lambda name: counts[name], default=None)
 
     def supports_classic(self, protocol_type: str, names: frozenset[str]) -> bool:
-        """Whether a member with these classic protocols may join. All classic members must have one in common."""
+        """Whether a member with these classic protocols may join: all classic members must have one protocol in common."""
         if protocol_type != "consumer":
             return False
         if not self.members:
@@ -195,7 +195,7 @@ class ConsumerGroup:
         )
 
     def image(self) -> Mapping[str, object]:
-        """The state that a group rebuilt from the log must have, too, as plain values."""
+        """The state as plain values; a group rebuilt from the log must have an equal image."""
         return {
             "epoch": self.epoch,
             "hash": self.metadata_hash,

@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: joining, session, reported partitions, assignment (KIP-848). Pure."""
+"""Handling of ConsumerGroupHeartbeat: joining, session, reported partitions, assignment (KIP-848). Pure."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ from protocol.messages.consumer_group_heartbeat import (
 )
 
 CLIENT_MEMBER_ID_SINCE: Final = 1
-"""From this version on the client chooses its member id (KIP-1082)."""
+"""First version in which the client chooses its member id (KIP-1082)."""
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """Raise `Refused` if a request is invalid in any group (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
+    """Raise `Refused` if a request is invalid for any group (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_text(request.member_id, "MemberId")
@@ -98,7 +98,7 @@ def heartbeat(
     *,
     resolving: bool,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decide a request. The caller has set the member id if the client did not. Raises `Refused` with Kafka's error."""
+    """Decide a request, in which the caller has set a new member id if needed. Raises `Refused` with Kafka's error."""
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(context, live_group(found, request.group_id), config, request)
     decision = Decision(ConsumerGroupHeartbeatResponse())
@@ -134,7 +134,7 @@ def _group_of_member(found: ConsumerGroup | ClassicGroup | None, group_id: str) 
 def updated_member(
     old: ConsumerGroupMember, request: ConsumerGroupHeartbeatRequest, client: Client
 ) -> ConsumerGroupMember:
-    """The member with the fields of the request; fields that the request leaves out do not change."""
+    """Return the member with the fields of the request. Fields that are not set in the request do not change."""
     changes: dict[str, object] = {
         "client_id": client.client_id,
         "client_host": client.client_host,
@@ -161,7 +161,10 @@ def advance(
     *,
     resolving: bool,
 ) -> ConsumerGroupMember:
-    """Add the consequences of a member's request to the decision: group epoch, target assignment, the member's next step."""
+    """Add the effects of a member's request to the decision: group epoch, target assignment, reconciliation of the member.
+
+    Returns the member after these effects.
+    """
     out = decision.records
     if new is not old:
         out.append(records.member_subscription(group.group_id, new))
@@ -186,7 +189,10 @@ def step(
     *,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """Reconcile a member with its target assignment; while it must revoke partitions, a timer limits the time."""
+    """Reconcile a member with its target assignment; a timer limits the time in which it must revoke partitions.
+
+    Adds records and timers to the decision and returns the changed member.
+    """
     if not subscription_changed and member.is_reconciled_to(target.epoch):
         return member
     goal = Goal(
@@ -213,7 +219,7 @@ def _response(
     new: ConsumerGroupMember,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Build the response. The assignment is included if it has changed, on joining, and if the request sets all fields."""
+    """Build the response. It has the assignment if that has changed, on joining, and if the request sets all fields."""
     is_full = (
         request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

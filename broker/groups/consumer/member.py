@@ -11,14 +11,14 @@ from protocol.records.group_log import ClassicMemberMetadata, ClassicProtocol
 from protocol.slotted import slotted
 
 LEAVE_EPOCH: Final = -1
-"""Epoch in the heartbeat of a member that leaves."""
+"""Member epoch in the heartbeat of a member that leaves."""
 STATIC_LEAVE_EPOCH: Final = -2
-"""Epoch of a static member that leaves temporarily: in its heartbeat, and in its record until it comes back."""
+"""Member epoch of a static member that leaves temporarily: in its heartbeat, and in its record until it returns."""
 NO_REBALANCE_TIMEOUT: Final = -1
 
 
 class MemberState(IntEnum):
-    """Progress of a member towards its target assignment; the values are those in its records."""
+    """Progress of a member towards its target assignment. The values are those in the member's records."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
@@ -27,7 +27,7 @@ class MemberState(IntEnum):
 
     @classmethod
     def of(cls, value: int) -> MemberState:
-        """Parse the value in a record; `UNKNOWN` for a state of a newer version."""
+        """Parse the value in a record. Returns `UNKNOWN` for a state of a newer version."""
         try:
             return cls(value)
         except ValueError:
@@ -36,7 +36,7 @@ class MemberState(IntEnum):
 
 @slotted(frozen=True, kw_only=True)
 class ConsumerGroupMember:
-    """One member, immutable; ``evolve`` returns a changed copy."""
+    """One member of a consumer group, immutable; ``evolve`` returns a changed copy."""
 
     member_id: str
     member_epoch: int = 0
@@ -52,9 +52,9 @@ class ConsumerGroupMember:
     server_assignor: str | None = None
     assigned: AssignedPartitions = field(default_factory=dict)
     pending_revocation: AssignedPartitions = field(default_factory=dict)
-    """Partitions that the member must revoke, and that it has not reported as revoked yet."""
+    """Partitions that the member must revoke and has not reported as revoked yet."""
     classic: ClassicMemberMetadata | None = None
-    """Fields of its JoinGroup; None if the member uses the consumer protocol."""
+    """Fields of the member's JoinGroup; None if the member uses the consumer protocol."""
 
     @property
     def uses_classic_protocol(self) -> bool:
@@ -62,7 +62,7 @@ class ConsumerGroupMember:
 
     @property
     def regex(self) -> str | None:
-        """The regular expression that the member subscribes to; None without one."""
+        """The regular expression to which the member subscribes; None without one."""
         return self.subscribed_topic_regex or None
 
     @property
@@ -73,7 +73,7 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def evolve(self, **changes: object) -> ConsumerGroupMember:
-        """A copy with these values; the member itself if none of them differs."""
+        """Return a copy with these values, or the member itself if no value differs."""
         if all(getattr(self, name) == value for name, value in changes.items()):
             return self
         return replace(self, **changes)  # type: ignore[arg-type]
@@ -86,7 +86,7 @@ class ConsumerGroupMember:
         pending_revocation: AssignedPartitions = NO_PARTITIONS,
         state: MemberState = MemberState.STABLE,
     ) -> ConsumerGroupMember:
-        """The member after a step of its reconciliation; its present epoch becomes the previous one."""
+        """Return the member after a step of its reconciliation. Its present epoch becomes the previous epoch."""
         return replace(
             self,
             member_epoch=epoch,

@@ -1,4 +1,4 @@
-"""Finds the member that a request is about, with the fencing checks of KIP-848: new, known, or returning. Pure."""
+"""Finds the group and the member for a request, with the fencing checks of KIP-848. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def group_to_join(
     found: ConsumerGroup | ClassicGroup | None,
     decision: Decision[Any],
 ) -> ConsumerGroup:
-    """Return the group that a member joins. A classic group is replaced if it is empty, otherwise upgraded."""
+    """Return the group that a member joins. A classic group is replaced if it is empty, and otherwise upgraded."""
     if found is None:
         return ConsumerGroup(group_id)
     if isinstance(found, ConsumerGroup):
@@ -49,9 +49,9 @@ def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Iterable[TopicPartitions] | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH for a wrong epoch.
+    """Raise FENCED_MEMBER_EPOCH if ``epoch`` is not the member's epoch.
 
-    The previous epoch is accepted if the member owns only partitions that are assigned to it: its last response was lost.
+    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: then its last response was lost.
     """
     if epoch == 0 or epoch == member.member_epoch:
         return
@@ -73,7 +73,7 @@ def joining_member(
     *,
     classic: bool,
 ) -> ConsumerGroupMember:
-    """Return the member that joins: new, known, or the next incarnation of a static member with its assignment."""
+    """Return the member that joins: new, known, or the next incarnation of a static member, with its assignment."""
     if instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     former = group.static_member(instance_id)

@@ -1,8 +1,8 @@
 """One step from a member's current assignment to its target assignment (``CurrentAssignmentBuilder``, KIP-848). Pure.
 
-A partition never belongs to two members: a member that must revoke it confirms that first (``topic_partitions`` of its
-heartbeat), and only then is it assigned to another one. Until a member has confirmed its revocations, its epoch does not
-change.
+A partition never belongs to two members: a member that must revoke a partition first confirms the revocation
+(``topic_partitions`` of its heartbeat); only then is the partition assigned to another member. Until a member has confirmed
+its revocations, its epoch does not change.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from protocol.named_tuple import NamedTuple
 
 
 class Goal(NamedTuple):
-    """The input of a reconciliation: target assignment, subscription, owners of partitions, and the partitions reported."""
+    """The input of a reconciliation: target assignment, subscription, partition owners, and the partitions reported."""
 
     epoch: int
     target: TargetAssignment
     subscribed: frozenset[UUID]
-    """Ids of the topics that the member subscribes to now. The target assignment may be older."""
+    """Ids of the topics to which the member subscribes now. The target assignment may be for an older subscription."""
     owner_epoch: Callable[[UUID, int], int]
     owned: Iterable[TopicPartitions] | None
     """Partitions that the member reports as owned; None if the request does not report them."""
 
 
 def reconcile(member: ConsumerGroupMember, goal: Goal, *, subscription_changed: bool) -> ConsumerGroupMember:
-    """The member after this step; the member itself if nothing changes."""
+    """Return the member after the next step of its reconciliation; the member itself if nothing changes."""
     match member.state:
         case MemberState.STABLE if member.member_epoch != goal.epoch:
             return _next_assignment(member, goal, member.member_epoch)
@@ -59,7 +59,7 @@ def reconcile(member: ConsumerGroupMember, goal: Goal, *, subscription_changed: 
 
 
 def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGroupMember:
-    """Revoke partitions of topics that the member no longer subscribes to, without waiting for a new target assignment."""
+    """Revoke partitions of topics to which the member no longer subscribes, without waiting for a new target assignment."""
     lost = {
         topic_id: epochs for topic_id, epochs in member.assigned.items() if topic_id not in goal.subscribed
     }
@@ -85,7 +85,7 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
 
 
 class _Difference(NamedTuple):
-    """The difference between current and target assignment, and whether a new partition still belongs to another member."""
+    """The difference between current and target assignment, and whether another member still has a new partition."""
 
     kept: dict[UUID, dict[int, int]]
     revoked: AssignedPartitions

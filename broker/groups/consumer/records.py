@@ -1,7 +1,8 @@
 """Builds and replays the records of a consumer group: types 3, 5 to 8 and 16 of ``__consumer_offsets`` (KIP-848). Pure.
 
-The records and their order are those of Kafka's ``GroupCoordinatorRecordHelpers``; `apply` is Kafka's ``replay``. A
-compacted log may have records that do not fit the state: Kafka fails on some of them, `apply` uses what it can.
+The records and their order are those of Kafka's ``GroupCoordinatorRecordHelpers``; `apply` is Kafka's ``replay``. After
+compaction a log may have records that do not fit the group's state. Kafka fails on some of these; `apply` uses as much of
+them as possible.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from protocol.records.group_log import (
 from protocol.schema import Value
 
 NO_ASSIGNMENT_EPOCH: Final = -1
-"""Assignment epoch of a group whose target assignment was deleted."""
+"""Assignment epoch of a group after the tombstone of its target assignment metadata."""
 
 ConsumerGroupKey = (
     ConsumerGroupMetadataKey
@@ -132,7 +133,7 @@ def member_tombstones(group_id: str, member_id: str) -> list[LogRecord]:
 
 
 def group_records(group: ConsumerGroup) -> list[LogRecord]:
-    """All records of a group, as an upgrade writes them."""
+    """Return all records of a group, as an upgrade writes them."""
     group_id, members = group.group_id, group.members.values()
     return [
         *(member_subscription(group_id, member) for member in members),
@@ -144,7 +145,10 @@ def group_records(group: ConsumerGroup) -> list[LogRecord]:
 
 
 def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[LogRecord]:
-    """Tombstones for all records of a group. ``renamed``: members whose records, in the same batch, have another id."""
+    """Return tombstones for all records of a group.
+
+    ``renamed``: old -> new id of members that get records with the new id in the same batch.
+    """
     group_id = group.group_id
     names = [(renamed or {}).get(name, name) for name in group.members]
     return [
@@ -162,7 +166,7 @@ def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = N
 
 
 def apply(group: ConsumerGroup, key: ConsumerGroupKey, value: Value | None) -> None:
-    """Apply one record to its group. The caller handles the tombstone of the group itself."""
+    """Apply one record to its group, except the tombstone that deletes the whole group, which the caller applies."""
     match key, value:
         case ConsumerGroupMetadataKey(), ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash):
             group.epoch, group.metadata_hash = epoch, metadata_hash
@@ -242,7 +246,7 @@ def _apply_current(group: ConsumerGroup, member_id: str, value: Value | None) ->
 
 
 def _assigned_of(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Assigned partitions of a record. Records from before 4.3 have no epochs; the member's epoch is used instead."""
+    """Return the assigned partitions in a record. Records before 4.3 have no epochs, so all get the member's epoch."""
     assigned: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs: Sequence[int] = topic.assignment_epochs or ()

@@ -6,7 +6,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class ResolvedRegex(NamedTuple):
-    """Topics that match, with the metadata version and the time of the resolution."""
+    """The topics that match a regular expression, with the metadata version and the time of the resolution."""
 
     topics: frozenset[str]
     version: int

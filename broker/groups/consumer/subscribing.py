@@ -1,7 +1,7 @@
 """Effects of a changed subscription on the group epoch, and resolution of regular expressions. Pure.
 
-The broker resolves regular expressions in a turn of their own (KIP-848): a new one has no effect for its member before the
-next group epoch. They are resolved again after a topic was created, and after
+The broker resolves regular expressions in a later turn of the event loop (KIP-848), so a new one has no effect before the
+next group epoch. All regular expressions are resolved again after a topic was created, and after
 ``group.consumer.regex.refresh.interval.ms``.
 """
 
@@ -31,7 +31,7 @@ NOTHING_RESOLVED: Final = ResolvedRegex(frozenset(), -1, -1)
 def subscribed_topic_ids(
     context: Context, group: ConsumerGroup, member: ConsumerGroupMember
 ) -> frozenset[UUID]:
-    """Ids of the existing topics that a member subscribes to, by name or by its regular expression."""
+    """Ids of the existing topics to which a member subscribes, by name or by its regular expression."""
     names = member.subscribed_topic_names
     resolved = group.resolved.get(member.regex) if member.regex is not None else None
     if resolved is not None:
@@ -40,12 +40,12 @@ def subscribed_topic_ids(
 
 
 class RegexStatus(Enum):
-    """Change of a member's regular expression."""
+    """The change of a member's regular expression by its request."""
 
     UNCHANGED = "unchanged"
     UPDATED = "updated"
     UPDATED_AND_RESOLVED = "updated and resolved"
-    """Its topics are known already, so the target assignment can be computed at once."""
+    """The topics of the new regular expression are known already, so the target assignment can be computed at once."""
 
 
 class RegexUpdate(NamedTuple):
@@ -62,7 +62,7 @@ def update_regex(
     resolving: bool,
     out: list[LogRecord],
 ) -> RegexUpdate:
-    """Compare the regular expressions of ``old`` and ``new``; ``resolving``: a resolution for the group is scheduled."""
+    """Compare the regular expressions of ``old`` and ``new``. ``resolving``: a resolution for the group is scheduled."""
     status, is_new = RegexStatus.UNCHANGED, False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
         status = RegexStatus.UPDATED
@@ -118,7 +118,7 @@ def _to_resolve(
 def resolve_regexes(
     context: Context, group: ConsumerGroup, regexes: Iterable[str], may_describe: MayDescribe | None = None
 ) -> Decision[None]:
-    """Resolve these regular expressions against the present topics; if the result differs, the group gets a new epoch."""
+    """Resolve these regular expressions against the present topics. If the result differs, the group gets a new epoch."""
     decision: Decision[None] = Decision(None)
     after = group.subscriptions.copy()
     is_changed = False
@@ -161,7 +161,7 @@ def update_epoch(
     bump: bool,
     out: list[LogRecord],
 ) -> Epoch:
-    """The group epoch after ``new`` has replaced ``old``; it is bumped if the subscribed topics have changed."""
+    """Return the group epoch after ``new`` has replaced ``old``; bumped if the hash of the subscribed topics differs."""
     if not bump and group.compared_at == context.topics.changes:
         return Epoch(group.epoch, group.subscriptions.are_homogeneous(len(group.members)))
     after = group.subscriptions.changed(old, new, group.resolved)

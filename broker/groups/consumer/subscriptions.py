@@ -10,14 +10,14 @@ from protocol.named_tuple import NamedTuple
 
 
 class SubscriptionCount(NamedTuple):
-    """Number of members that subscribe to a topic by name, and number of regular expressions that match it."""
+    """Number of members that subscribe to a topic by name, and number of regular expressions that match the topic."""
 
     by_name: int = 0
     by_regex: int = 0
 
 
 class Subscriptions:
-    """The counts of one group. `changed` and `without` return the counts after a change that has not been made yet."""
+    """The counts of one group. `changed` and `without` return the counts after a change, without making the change."""
 
     __slots__ = ("regexes", "topics")
 
@@ -48,7 +48,7 @@ class Subscriptions:
     def without(
         self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """The counts without these members, and without the regular expressions that only they subscribe to."""
+        """Return the counts without these members, and without the regular expressions of no other member."""
         after = self.copy()
         for member in members:
             after.replace_member(member, None)
@@ -60,7 +60,7 @@ class Subscriptions:
     def changed(
         self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """The counts after ``new`` has replaced ``old``."""
+        """Return the counts after ``new`` has replaced ``old``."""
         after = self.copy()
         after.replace_member(old, new)
         if old.regex is not None and old.regex != new.regex and self.regexes.get(old.regex) == 1:
@@ -68,7 +68,7 @@ class Subscriptions:
         return after
 
     def are_homogeneous(self, members: int) -> bool:
-        """Whether ``members`` members all subscribe to the same topics, by name or by one regular expression."""
+        """Whether all of the ``members`` members subscribe to the same topics, by name or by one regular expression."""
         if not self.regexes:
             return all(count.by_name == members for count in self.topics.values())
         if next(iter(self.regexes.values())) != members:
@@ -81,7 +81,7 @@ class Subscriptions:
             self._put(topic, SubscriptionCount(by_name + difference, by_regex))
 
     def _put(self, topic: str, count: SubscriptionCount) -> None:
-        # After compaction a log may have a removal without the addition before it.
+        # After compaction a log may have the record that removes a subscription without the record that added it.
         count = SubscriptionCount(max(count.by_name, 0), max(count.by_regex, 0))
         if count == SubscriptionCount():
             self.topics.pop(topic, None)

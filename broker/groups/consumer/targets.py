@@ -31,7 +31,11 @@ def update_target(
     homogeneous: bool,
     out: list[LogRecord],
 ) -> Target:
-    """Target of ``new``, which replaces ``old``; computed again if the group epoch is newer and the interval has passed."""
+    """Return the target assignment of ``new``, which replaces ``old``.
+
+    If the group epoch is newer than the assignment epoch, and the assignment interval has passed, the target assignments of
+    all members are computed again.
+    """
     if group.assignment_epoch >= epoch or not _is_due(context, group):
         return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
     # Imported on first use: a broker without consumer groups starts without the assignors.
@@ -47,6 +51,6 @@ def update_target(
 
 
 def _is_due(context: Context, group: ConsumerGroup) -> bool:
-    """Whether the assignment interval has passed, within which all members that join are assigned together (KIP-1263)."""
+    """Whether the assignment interval has passed. Members that join within it are assigned together (KIP-1263)."""
     interval_ms, last_ms = context.settings.assignment_interval_ms, group.assignment_timestamp_ms
     return last_ms == 0 or interval_ms == 0 or context.now_ms >= last_ms + interval_ms

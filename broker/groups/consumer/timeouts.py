@@ -15,7 +15,7 @@ from broker.groups.group import ClassicGroupConfig
 def expired(
     context: Context, group: ConsumerGroup, config: ClassicGroupConfig, timer: Timer, member_epoch: int
 ) -> Decision[None]:
-    """Remove the member whose timer has fired. A REBALANCE timer for an epoch that the member has left does nothing."""
+    """Remove the member whose timer has fired, unless it is a REBALANCE timer of an earlier member epoch."""
     member = group.members.get(timer.member_id)
     if member is None or (timer.what is Timed.REBALANCE and member.member_epoch != member_epoch):
         return Decision(None)
@@ -23,7 +23,7 @@ def expired(
 
 
 def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
-    """Timers after the group was loaded from the log: a full session and a full rebalance timeout for each member."""
+    """Yield the timers of a group that was loaded from the log: a full session and a full rebalance timeout per member."""
     for member in group.members.values():
         yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
         if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -31,7 +31,7 @@ def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
 
 
 def revoke_by(member: ConsumerGroupMember) -> Arm:
-    """Timer by which the member must have revoked its partitions."""
+    """Return the timer at whose end the member must have revoked its partitions."""
     return Arm(
         rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
     )

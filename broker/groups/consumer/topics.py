@@ -1,7 +1,7 @@
 """The consumer groups' interface to the cluster's topics, and the hash that detects a change of a topic. Pure.
 
-KIP-1101: a group stores one hash of its topics instead of their metadata. The hash is part of the group's record, so it
-equals Kafka's bit by bit (``Utils.computeTopicHash``, ``computeGroupHash``): XXH3 over a stream of little-endian values.
+KIP-1101: a group stores one hash of its topics instead of their metadata. The hash is part of the group's record, so it is
+the same as in Kafka (``Utils.computeTopicHash``, ``computeGroupHash``): XXH3 over a stream of little-endian values.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LOW_64: Final = 2**64 - 1
 
 
 class TopicsImage(Protocol):
-    """The topics at one version of the cluster's metadata."""
+    """The topics as of one version of the cluster's metadata."""
 
     @property
     def version(self) -> int: ...
@@ -26,23 +26,23 @@ class TopicsImage(Protocol):
     def last_version_with_new_topics(self) -> int: ...
     @property
     def changes(self) -> int:
-        """Version counter, incremented when anything in a topic's hash changes."""
+        """A counter that is incremented whenever the hash of a topic may have changed."""
         ...
 
     def names(self) -> Iterable[str]: ...
     def topic_id(self, name: str) -> UUID | None: ...
     def topic_name(self, topic_id: UUID) -> str | None: ...
     def partition_count(self, topic_id: UUID) -> int:
-        """Number of partitions; 0 for a topic that does not exist."""
+        """Number of partitions of a topic; 0 if the topic does not exist."""
         ...
 
     def topic_hash(self, name: str) -> int | None:
-        """Hash of a topic (the function `topic_hash`); None if it does not exist."""
+        """Hash of a topic, as the function `topic_hash` computes it; None if the topic does not exist."""
         ...
 
 
 def topic_ids(topics: TopicsImage, names: Iterable[str]) -> frozenset[UUID]:
-    """Ids of the topics that exist."""
+    """Ids of the topics in ``names`` that exist."""
     found = (topics.topic_id(name) for name in names)
     return frozenset(topic_id for topic_id in found if topic_id is not None)
 
@@ -60,7 +60,7 @@ def topic_hash(topic_id: UUID, name: str, racks: Sequence[Sequence[str]]) -> int
 
 
 def metadata_hash(topics: TopicsImage, names: Iterable[str]) -> int:
-    """Hash of all existing topics that a group subscribes to; 0 if there are none."""
+    """Hash over the topics in ``names`` that exist; 0 if none exists."""
     hashes: Mapping[str, int] = {
         name: found for name in names if (found := topics.topic_hash(name)) is not None
     }

@@ -1,9 +1,9 @@
 """Uniform assignment for members with different subscriptions (``UniformHeterogeneousAssignmentBuilder``). Pure.
 
-Each member keeps the partitions that it has and still subscribes to. Unassigned partitions go to the subscribers with the
-fewest partitions. Then, topic by topic, partitions move from the subscribers with the most to those with the fewest, until
-no topic has a move that improves the balance. Topics with many partitions for each subscriber come first, since the others
-can even out the rest.
+Each member keeps the partitions of topics to which it still subscribes. Unassigned partitions go to the subscribers with the
+fewest partitions. Then, topic by topic, partitions move from the subscribers with the most partitions to those with the
+fewest, until no move in any topic improves the balance. Topics with many partitions for each subscriber come first, since
+the other topics can even out the rest.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ def assign_balanced(spec: GroupSpec) -> Assignment:
 
 
 class _Balancing:
-    """The assignment in progress.
+    """The assignment in progress: the owner of each partition, and the partition count of each member.
 
-    Members are numbers: the owner of each partition, and the partition count of each member.
+    Members are represented by their index in the group.
     """
 
     def __init__(self, spec: GroupSpec) -> None:
@@ -75,7 +75,7 @@ class _Balancing:
                 self._give(topic_id, index, ranges.next_least_loaded())
 
     def balance(self) -> None:
-        """Move partitions until a full pass over the topics, since the last topic with a move, has no move."""
+        """Move partitions, topic by topic, until all topics were visited once without a move."""
         topics = [topic_id for topic_id in self._topics if len(self._subscribers[topic_id]) > 1]
         last_moved: UUID | None = None
         for _ in range(ROUNDS_MAX):
@@ -126,8 +126,9 @@ class _Balancing:
 class _Ranges:
     """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
 
-    Those with the fewest partitions form a range that grows from the left: each of them gets one partition, then they form
-    one range with the next members, whose count is one higher. From the right likewise, with one partition less.
+    The members with the fewest partitions form a range at the left end. After each of them got one partition, the range
+    grows by the next members, which have as many partitions as the members in it then have. The range at the right end
+    consists of the members with the most partitions, and each of them loses one partition before the range grows.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:
@@ -159,7 +160,7 @@ class _Ranges:
         return member
 
     def next_most_loaded(self) -> int:
-        """The next member from the right end; `UNOWNED` if no member is left."""
+        """Return the next member from the right end; `UNOWNED` if no member remains."""
         if self._next_most < self._most_start:
             if self._most_end <= self._most_start and self._most_start > 0:
                 self._most_count = self._sizes[self._members[self._most_start - 1]]
@@ -177,7 +178,7 @@ class _Ranges:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """Remove the member that was returned last from the right end, as it has no partition of this topic to move."""
+        """Exclude the member that `next_most_loaded` has just returned, as it has no partition of this topic to move."""
         at, last = self._next_most + 1, self._most_end - 1
         self._members[at], self._members[last] = self._members[last], self._members[at]
         self._most_end -= 1

@@ -1,7 +1,7 @@
 """The range assignor: each member gets a contiguous range of each topic's partitions (``RangeAssignor``). Pure.
 
-With equal subscriptions and partition counts a member gets the same range of all topics, so that co-partitioned topics can
-be joined.
+If all members subscribe to the same topics, and the topics have equally many partitions, a member gets the same range of all
+topics, so that co-partitioned topics can be joined.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from protocol.slotted import slotted
 
 @slotted
 class _Topic:
-    """One topic and the next range to assign."""
+    """The partitions of one topic, from which each member takes the next range."""
 
     partitions: int
     members: int
@@ -24,7 +24,7 @@ class _Topic:
     def take(self) -> frozenset[int]:
         """Return the range of the next member.
 
-        If the partitions cannot be divided evenly, the first members get one more.
+        If the partitions cannot be divided evenly, each of the first members gets one partition more.
         """
         size = self.partitions // self.members + (self.next_member < self.partitions % self.members)
         start = self.next_partition

@@ -20,15 +20,15 @@ class MemberSpec:
     subscribed: frozenset[UUID]
     """Ids of the subscribed topics that exist."""
     target: TargetAssignment = field(default_factory=dict)
-    """The member's target assignment so far."""
+    """The member's present target assignment."""
     instance_id: str | None = None
     rack_id: str | None = None
-    """Not used, as in Kafka 4.3's assignors."""
+    """Not used, as in the assignors of Kafka 4.3."""
 
 
 @slotted(frozen=True)
 class GroupSpec:
-    """The group as input of an assignor: its members, in the order of Kafka's hash map so that the results are equal."""
+    """The group as input of an assignor. Its members are in the order of Kafka's hash map, so that the results are equal."""
 
     members: tuple[MemberSpec, ...]
     partition_count: Callable[[UUID], int]
@@ -45,7 +45,7 @@ class GroupSpec:
 
 
 Assignment = Mapping[str, TargetAssignment]
-"""Member id -> target assignment. A member that is missing gets no partitions."""
+"""Member id -> target assignment. A member that is not included gets no partitions."""
 
 
 class Assignor(Protocol):

@@ -1,6 +1,6 @@
 """The uniform assignor: equal numbers of partitions for all members, with as few moves as possible. Pure.
 
-Members with equal subscriptions are filled up to a quota (``UniformHomogeneousAssignmentBuilder``). With different
+Members with equal subscriptions get partitions up to a quota (``UniformHomogeneousAssignmentBuilder``). With different
 subscriptions partitions are moved until no move improves the balance (`balancing`).
 """
 
@@ -19,7 +19,7 @@ def assign_uniformly(spec: GroupSpec) -> Assignment:
 
 
 def _fill(spec: GroupSpec) -> Assignment:
-    """Fill all members up to a quota. Each keeps its partitions up to the quota; the rest goes to the other members."""
+    """Assign up to a quota to each member. A member keeps its partitions up to the quota; the others go to other members."""
     subscribed = sorted(spec.members[0].subscribed)
     if not subscribed:
         return {}
