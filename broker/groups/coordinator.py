@@ -104,7 +104,7 @@ class GroupCoordinator(MetadataListener):
         self.start_timers()
 
     def start_timers(self) -> None:
-        """Start the periodic expiry of offsets. If ``__consumer_offsets`` does not exist yet, there is nothing else to start."""
+        """Start the periodic expiry of offsets. Without ``__consumer_offsets`` there is nothing else to start."""
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms

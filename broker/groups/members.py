@@ -1,4 +1,4 @@
-"""The members of one classic group, with the counts that protocol selection needs. Pure."""
+"""The members of one classic group, with the counts that the selection of a protocol needs. Pure."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from protocol.messages.join_group import JoinGroupRequestProtocol
 from protocol.slotted import slotted
 
 Protocols = tuple[tuple[str, bytes], ...]
-"""(name, metadata) in the member's order of preference; names are unique."""
+"""(name, metadata) of a member's protocols, in the member's order of preference; names are unique."""
 
 NO_ASSIGNMENT: Final = b""
 
 
 def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
-    """The protocols of a JoinGroup. Of several with the same name the first counts, as in Kafka."""
+    """Return the protocols of a JoinGroup. If several have the same name, the first one counts, as in Kafka."""
     unique: dict[str, bytes] = {}
     for protocol in offered:
         unique.setdefault(protocol.name, bytes(protocol.metadata))
@@ -26,7 +26,7 @@ def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
 
 @slotted(kw_only=True)
 class Member:
-    """One member of a classic group. ``joining`` and ``syncing`` are the tokens of its waiting JoinGroup and SyncGroup."""
+    """One member of a classic group. ``joining`` and ``syncing`` are the tokens of the JoinGroup or SyncGroup that waits."""
 
     member_id: str
     group_instance_id: str | None
@@ -39,7 +39,7 @@ class Member:
     joining: object | None = None
     syncing: object | None = None
     is_new: bool = False
-    """The client does not know its id yet and cannot send heartbeats, so its session runs while its JoinGroup waits."""
+    """True while the client does not know its member id: it sends no heartbeat, so the session runs while JoinGroup waits."""
 
     @property
     def is_static(self) -> bool:
@@ -47,7 +47,7 @@ class Member:
 
     @property
     def may_be_silent(self) -> bool:
-        """Whether the session does not run: the member waits for a JoinGroup or SyncGroup response, and is not new."""
+        """True while the session does not run, as the member is not new and waits for a JoinGroup or SyncGroup response."""
         return not self.is_new and (self.joining is not None or self.syncing is not None)
 
     def metadata(self, protocol_name: str) -> bytes:
@@ -57,7 +57,7 @@ class Member:
         raise KeyError(f"member {self.member_id} does not support {protocol_name}")
 
     def vote(self, candidates: Iterable[str]) -> str:
-        """The first of the member's protocols that is among ``candidates``."""
+        """Return the first of the member's protocols that is among ``candidates``."""
         return next(name for name, _ in self.protocols if name in candidates)
 
 
@@ -88,11 +88,11 @@ class Members:
         return self._by_id.get(member_id)
 
     def static_id(self, group_instance_id: str) -> str | None:
-        """Current member id of a static member."""
+        """Current member id of the static member with this instance id; None if there is none."""
         return self._static.get(group_instance_id)
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE if this is a member, and the current member id of its instance (KIP-345); otherwise the error."""
+        """NONE if ``member_id`` is a member and the current id of its instance (KIP-345); otherwise the error."""
         if group_instance_id is not None:
             living = self._static.get(group_instance_id)
             if living is None:
@@ -139,19 +139,19 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, token: object | None) -> object | None:
-        """Set (or, with None, clear) the token of a member's waiting JoinGroup; returns the previous token."""
+        """Set the token of a member's waiting JoinGroup, or clear it with None. Returns the previous token."""
         before, member.joining = member.joining, token
         self.awaiting_join += (token is not None) - (before is not None)
         return before
 
     def support_any(self, names: Iterable[str]) -> bool:
-        """Whether one of these protocols is supported by every member."""
+        """Whether every member supports one of these protocols."""
         return any(self._support.get(name, 0) == len(self._by_id) for name in names)
 
     def select_protocol(self) -> str:
-        """Select the protocol with the most votes; each member votes for its first candidate.
+        """Return the protocol with the most votes. Each member votes for its first protocol that all members support.
 
-        Kafka breaks a tie by the order of a ``HashMap``, which depends on the names; so does this method.
+        As in Kafka, the order of a Java ``HashMap``, which depends on the names, breaks a tie.
         """
         candidates = {name for name, count in self._support.items() if count == len(self._by_id)}
         votes: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""The metadata of the cluster: a durable log of records, and its image in memory."""
+"""The metadata of the cluster: a durable log of records, and the image that results from the records, in memory."""
 
 from broker.metadata.cluster import ClusterMetadata
 from broker.metadata.creation import MorePartitions, NewTopic

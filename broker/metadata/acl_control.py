@@ -1,4 +1,4 @@
-"""The controller's part of CreateAcls and DeleteAcls."""
+"""The controller's handling of CreateAcls and DeleteAcls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class AclControlManager:
         self._new_id = new_id
 
     async def create_acls(self, wanted: Sequence[Acl]) -> list[ApiError | None]:
-        """CreateAcls; None for each ACL that exists now, whether it is new or not."""
+        """Create ACLs. Returns for each ACL None, or the error; an ACL that existed before is no error."""
         await self._writer.settled([ACLS])
         records, results = acls.create(self._image.acls, wanted, self._new_id)
         if records:
@@ -37,7 +37,7 @@ class AclControlManager:
         return results
 
     async def delete_acls(self, filters: Sequence[AclFilter]) -> list[ApiError | list[Acl]]:
-        """DeleteAcls; for each filter the ACLs that were deleted, or the error."""
+        """Delete ACLs. Returns for each filter the ACLs that were deleted, or the error."""
         await self._writer.settled([ACLS])
         try:
             records, results = acls.delete(self._image.acls, filters)

@@ -17,9 +17,9 @@ from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 UNKNOWN: Final = 0
-"""UNKNOWN in all four enums; Kafka decodes an unknown code as this one."""
+"""UNKNOWN in all four enums, as which Kafka decodes every unknown code."""
 ANY: Final = 1
-"""ANY in all four enums; only valid in a filter."""
+"""ANY in all four enums. It is only valid in a filter."""
 
 CLUSTER: Final = 4
 RESOURCE_TYPES: Final[Mapping[int, str]] = {
@@ -31,7 +31,7 @@ RESOURCE_TYPES: Final[Mapping[int, str]] = {
     7: "USER",
 }
 MATCH: Final = 2
-"""Pattern type of a filter: finds the patterns that match its resource name."""
+"""Pattern type of a filter that finds every pattern (literal or prefixed) that matches its resource name."""
 LITERAL: Final = 3
 PREFIXED: Final = 4
 PATTERN_TYPES: Final[Mapping[int, str]] = {LITERAL: "LITERAL", PREFIXED: "PREFIXED"}
@@ -57,7 +57,7 @@ ALLOW: Final = 3
 PERMISSION_TYPES: Final[Mapping[int, str]] = {DENY: "DENY", ALLOW: "ALLOW"}
 
 WILDCARD: Final = "*"
-"""As name of a literal pattern: any resource; as host: any host; in `User:*`: any principal."""
+"""As a resource name in a literal pattern: any resource. As a host: any host. As the name in `User:*`: any principal."""
 CLUSTER_NAME: Final = "kafka-cluster"
 
 
@@ -74,7 +74,7 @@ class Acl(NamedTuple):
 
 
 Acls = dict[uuid.UUID, Acl]
-"""ACLs by their id in the metadata log; equal ACLs have one id."""
+"""ACLs by their id in the metadata log. Equal ACLs have the same id."""
 
 
 class AclFilter(NamedTuple):
@@ -155,7 +155,7 @@ def _check(acl: Acl) -> None:
 def delete(
     acls: Acls, filters: Iterable[AclFilter]
 ) -> tuple[list[schema.MetadataRecord], list[ApiError | list[Acl]]]:
-    """Return the records that remove the ACLs found by the filters, and the ACLs found by each filter.
+    """Return (records that remove the ACLs found by the filters, for each filter the ACLs that it finds or the error).
 
     An ACL that two filters find is in both results. Raises `ApiError` if the request would remove too many ACLs, because the
     client could not tell a partial result from a complete one.
@@ -214,12 +214,12 @@ def _record(acl_id: uuid.UUID, acl: Acl) -> schema.AccessControlEntryRecord:
 
 
 def records_of(acls: Acls) -> Iterable[schema.MetadataRecord]:
-    """The records of all ACLs, for a snapshot."""
+    """Return the records of all ACLs, for a snapshot."""
     return (_record(acl_id, acl) for acl_id, acl in acls.items())
 
 
 def records_between(now: Acls, then: Acls) -> Iterable[schema.MetadataRecord]:
-    """Reverse delta: the records that lead from the current ACLs to those of ``then``."""
+    """Return the reverse delta: the records that lead from the current ACLs to those of ``then``."""
     for acl_id in now.keys() - then.keys():
         yield schema.RemoveAccessControlEntryRecord(id=acl_id)
     for acl_id, acl in then.items():
@@ -234,7 +234,7 @@ Pattern = tuple[int, str, int]
 
 
 def describe(acls: Acls, wanted: AclFilter) -> dict[Pattern, Sequence[Acl]]:
-    """The ACLs that a filter finds, by pattern; sorted, because Kafka's order is that of a hash map."""
+    """Return the ACLs that a filter finds, by pattern. They are sorted, because Kafka's order is that of a hash map."""
     found: dict[Pattern, list[Acl]] = {}
     for acl in sorted(acl for acl in acls.values() if wanted.finds(acl)):
         found.setdefault((acl.resource_type, acl.resource_name, acl.pattern_type), []).append(acl)

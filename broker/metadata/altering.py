@@ -3,7 +3,7 @@
     changes = altered(image, config, resource, {"retention.ms": (Operation.SET, "1000")}, full_match)
     # {"retention.ms": "1000"}: the argument of `records_for_config_change`
 
-All changes of a resource are made, or none. The error messages are Kafka's.
+Either all changes of a resource are made, or none. The error messages are Kafka's.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def replaced(
 def _differing(
     resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]
 ) -> ConfigChanges:
-    """The settings whose value differs. A broker's are all included: a record makes it reload key stores (KAFKA-14136)."""
+    """The settings whose value differs. For a broker all settings, as a record makes it reload key stores (KAFKA-14136)."""
     return {
         name: value
         for name, value in wanted.items()
@@ -133,7 +133,7 @@ def with_members(current: str | None, operation: Operation, value: str) -> str:
 
 
 def key_of(resource: Resource, name: str) -> ConfigKey | None:
-    """The definition of a resource's setting; None if Kafka does not have it."""
+    """Return the definition of a resource's setting; None if Kafka has no such setting."""
     tables: Mapping[int, Mapping[str, ConfigKey]] = {
         TOPIC_RESOURCE: ALL_TOPIC_CONFIGS,
         BROKER_RESOURCE: alterable_configs(),

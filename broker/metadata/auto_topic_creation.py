@@ -1,4 +1,4 @@
-"""Creates topics because a request needs them (Kafka's ``AutoTopicCreationManager``)."""
+"""Creates topics that a request needs (Kafka's ``AutoTopicCreationManager``)."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ log = get_logger()
 
 
 class AutoTopicCreationManager:
-    """Creates the topics of Metadata requests in the background, and the coordinators' topics, once for all callers."""
+    """Creates the topics of Metadata requests in the background, and each coordinator's topic once for all callers."""
 
     def __init__(self, image: Image, config: BrokerConfig, creator: ReplicationControlManager) -> None:
         self._image = image
@@ -32,7 +32,7 @@ class AutoTopicCreationManager:
         self._background: set[asyncio.Task[None]] = set()
 
     def create_in_background(self, names: Sequence[str]) -> None:
-        """Create topics while no caller waits; logs a warning for each topic that cannot be created."""
+        """Create topics without waiting; logs a warning for each topic that cannot be created."""
         wanted = [creatable_topic(NewTopic(name), self._config) for name in names]
         task = asyncio.get_running_loop().create_task(self._create_and_log(wanted))
         self._background.add(task)
@@ -44,9 +44,9 @@ class AutoTopicCreationManager:
             await asyncio.wait(self._background)
 
     async def ensure_internal_topic(self, name: str) -> Topic:
-        """Return the topic of a coordinator; create it if it does not exist, once for all callers.
+        """Return the topic of a coordinator. If it does not exist, create it, once for all callers.
 
-        Raises ApiError where Kafka would respond with COORDINATOR_NOT_AVAILABLE indefinitely.
+        Raises ApiError in cases in which Kafka would respond with COORDINATOR_NOT_AVAILABLE indefinitely.
         """
         topic = self._image.topics.get(name)
         if topic is not None:

@@ -19,7 +19,7 @@ Assignment = Sequence[Sequence[int]]
 """The replicas of each partition, the preferred leader first."""
 
 Directories = Mapping[int, uuid.UUID]
-"""The log directory of each broker (KIP-858)."""
+"""Broker id -> log directory (KIP-858)."""
 
 
 def records_for_new_topic(
@@ -30,7 +30,7 @@ def records_for_new_topic(
     directories: Directories,
     live: Collection[int],
 ) -> list[MetadataRecord]:
-    """Create a topic. The first live replica of each partition is the leader; all live replicas are in sync (empty logs)."""
+    """Create a topic. The first live replica of each partition leads; all live ones are in sync, as their logs are empty."""
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
         *records_for_config_change(TOPIC_RESOURCE, name, configs),
@@ -70,21 +70,21 @@ def _partitions(
 
 
 def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:
-    """Set a leader epoch: a PartitionRecord may set any epoch, a PartitionChangeRecord only increments it."""
+    """Set a leader epoch. The record is a PartitionRecord, as a PartitionChangeRecord can only increment the epoch."""
     return record_of_partition(
         topic.topic_id, replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1)
     )
 
 
 def records_for_removed_topic(topic: Topic) -> list[MetadataRecord]:
-    """Delete a topic. Kafka writes no records for its partitions and settings."""
+    """Delete a topic. As in Kafka there are no records for its partitions and settings."""
     return [schema.RemoveTopicRecord(topic_id=topic.topic_id)]
 
 
 def records_for_config_change(
     resource_type: int, resource_name: str, values: Mapping[str, str | None]
 ) -> list[MetadataRecord]:
-    """Set the settings that have a value, remove those that are None."""
+    """Set the settings that have a value in ``values``, and remove those that are None."""
     return [
         schema.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
         for name, value in values.items()
@@ -125,7 +125,7 @@ def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
-    """Controlled shutdown of a broker: it gets no new partitions, and leads none."""
+    """Begin the controlled shutdown of a broker: it gets no new partitions, and leads none."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )
@@ -139,11 +139,11 @@ def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
-    """A broker stops cleanly: Kafka's controlled shutdown ends with fencing the broker.
+    """Fence a broker that stops cleanly, as at the end of Kafka's controlled shutdown.
 
     Without these records, a controller that reads this log considers the broker alive, and refuses its next incarnation
-    until the session times out. The leaders are not changed: the next start begins new leader epochs anyway, as Kafka's
-    does.
+    until the session times out. The leaders are not changed, since the next start begins new leader epochs anyway, as
+    Kafka's start does.
     """
     return [record_for_shutdown(broker), record_for_fencing(broker)]
 
@@ -152,7 +152,7 @@ def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
     """Begin a new leader epoch in every partition that this broker can lead, as an election by the controller does.
 
     The epoch separates batches from before and after the restart. Clients that know a later epoch than the broker returns
-    would wait forever. ``leader`` in the record raises the epoch, even if the leader does not change.
+    would wait forever. ``leader`` in the record raises the epoch, even if the leader is the same.
     """
     for topic in image.topics.values():
         for partition in topic.partitions:
@@ -174,7 +174,7 @@ def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:
-    """The whole image as records, in the order of Kafka's snapshots: features first."""
+    """Yield the whole image as records, in the order of Kafka's snapshots, which begin with the features."""
     yield from records_for_features(image.features)
     for broker in image.brokers.values():
         yield record_for_registration(broker)

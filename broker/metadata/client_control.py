@@ -1,4 +1,4 @@
-"""The controller's part for client quotas and user credentials, with save and restore of these, tokens and ACLs."""
+"""The controller's handling of client quotas and user credentials. Also saves and restores both, with tokens and ACLs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CREDENTIALS = "/credentials"
 ACLS = "/acls"
 TOKENS = "/tokens"
 _OF_CLIENTS = (_QUOTAS, _CREDENTIALS, ACLS, TOKENS)
-# These names make changes of the same kind wait for each other. With a slash they cannot be topic names.
+# Changes under the same name wait for each other. With a slash, the names differ from every topic name.
 
 
 class ClientControlManager:
@@ -33,7 +33,7 @@ class ClientControlManager:
     async def alter_quotas(
         self, alterations: Iterable[Alteration], *, validate_only: bool = False
     ) -> dict[QuotaEntity, ApiError | None]:
-        """AlterClientQuotas; for each entity None or the error."""
+        """Change client quotas. Returns for each entity None or the error."""
         await self._writer.settled([_QUOTAS])
         records, results = client_quotas.alter(self._image.quotas, alterations)
         if records and not validate_only:
@@ -43,7 +43,7 @@ class ClientControlManager:
     async def alter_credentials(
         self, deletions: Iterable[Deletion], upsertions: Iterable[Upsertion]
     ) -> scram_credentials.Results:
-        """AlterUserScramCredentials; for each user None or the error."""
+        """Change SCRAM credentials. Returns for each user None or the error."""
         await self._writer.settled([_CREDENTIALS])
         is_supported = metadata_version(self._image.features) >= SCRAM_FROM
         records, results = scram_credentials.alter(
@@ -54,7 +54,7 @@ class ClientControlManager:
         return results
 
     def saved(self) -> Image:
-        """Copy the quotas, credentials, tokens and ACLs, for `restore`."""
+        """Return a copy of the quotas, credentials, tokens and ACLs, for `restore`."""
         image = self._image
         quotas = {entity: dict(values) for entity, values in image.quotas.items()}
         return Image(

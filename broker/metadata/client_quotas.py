@@ -24,7 +24,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs in the order of `TYPES`; a name of None is the default entity of its type."""
+"""(type, name) pairs in the order of `TYPES`. The name None stands for the default entity of its type."""
 Quotas = dict[QuotaEntity, dict[str, float]]
 
 TYPES: Final = (IP, USER, CLIENT_ID)
@@ -44,18 +44,18 @@ _FRACTION_MIN: Final = 1e-6
 class Operation(NamedTuple):
     key: str
     value: float | None
-    """None removes the quota."""
+    """The new value; None removes the quota."""
 
 
 class Alteration(NamedTuple):
-    """The changes of one entity, unchecked: the entity may have several parts of one type."""
+    """The requested changes for one entity. They are not checked: the entity may have several parts of the same type."""
 
     entity: QuotaEntity
     operations: Sequence[Operation]
 
 
 def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
-    """Entity from its parts. Of several parts of one type the last counts, as in the map that Kafka reads them into."""
+    """Return the entity with these parts. Of several parts of the same type the last one counts, as in Kafka's map."""
     names = dict(parts)
     known = [(kind, names[kind]) for kind in TYPES if kind in names]
     return (*known, *((kind, name) for kind, name in names.items() if kind not in TYPES))
@@ -64,7 +64,7 @@ def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
 def alter(
     quotas: Quotas, alterations: Iterable[Alteration]
 ) -> tuple[list[schema.MetadataRecord], dict[QuotaEntity, ApiError | None]]:
-    """Return the records of the valid changes, and the result of each entity (None or the error)."""
+    """Return (records of the valid changes, for each entity None or the error)."""
     records: list[schema.MetadataRecord] = []
     results: dict[QuotaEntity, ApiError | None] = {}
     for entity, operations in alterations:
@@ -109,12 +109,12 @@ def _record(entity: QuotaEntity, key: str, value: float | None) -> schema.Metada
 
 
 def records_of(quotas: Quotas) -> Iterable[schema.MetadataRecord]:
-    """The records of all quotas, for a snapshot."""
+    """Return the records of all quotas, for a snapshot."""
     return (_record(entity, key, value) for entity, values in quotas.items() for key, value in values.items())
 
 
 def records_between(now: Quotas, then: Quotas) -> Iterable[schema.MetadataRecord]:
-    """Reverse delta: the records that lead from the current quotas to those of ``then``."""
+    """Return the reverse delta: the records that lead from the current quotas to those of ``then``."""
     for entity in {**now, **then}:
         before, after = now.get(entity, {}), then.get(entity, {})
         for key in {**before, **after}:
@@ -134,7 +134,7 @@ def apply(quotas: Quotas, record: schema.ClientQuotaRecord) -> None:
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, bool]]:
-    """The quotas that are valid for the entity. Raises `ApiError` for an invalid entity."""
+    """Return the quotas that are valid for the entity. Raises `ApiError` for an invalid entity."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:
@@ -153,7 +153,7 @@ def _keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, bool]]:
 
 
 def _check_address(name: str | None) -> None:
-    """Accept IP addresses only; Kafka also resolves host names."""
+    """Raise `ApiError` unless ``name`` is an IP address. Kafka also resolves host names."""
     try:
         if name is not None:
             ipaddress.ip_address(name)
@@ -203,7 +203,7 @@ class Filter(NamedTuple):
     exact: Mapping[str, str | None]
     specified: frozenset[str]
     strict: bool
-    """Whether the entity may have no other types."""
+    """Whether an entity must not have types beyond those of the filter."""
 
     def finds(self, entity: QuotaEntity) -> bool:
         names = dict(entity)

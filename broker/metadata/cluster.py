@@ -1,7 +1,7 @@
 """The cluster's metadata as the rest of the broker uses it: the image, and all changes of it.
 
-Readers use the image. A change waits until no other change of the same topic is pending, is checked against the
-image, is written, and waits for the fsync. Then the image is updated, the listeners are called, and the caller continues.
+Readers use the image. A change first waits until no other change of the same topic is pending. Then it is checked against
+the image, written and synced. Then the image is updated, the listeners are called, and the caller continues.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ log = get_logger()
 
 
 class ClusterMetadata:
-    """The metadata of the cluster, for all nodes of this process, and the only way to change it: Kafka's controller."""
+    """The metadata of the cluster, for all nodes of this process, which change it only by these methods: Kafka's controller."""
 
     def __init__(
         self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random
@@ -80,11 +80,11 @@ class ClusterMetadata:
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
-        """Open or format the directory. Returns once this start is durable: brokers registered, new leader epochs.
+        """Open or format the log directory. Returns once this start is durable: registered brokers and new leader epochs.
 
-        ``endpoints`` are the addresses that are registered for this node; ``others`` returns the brokers that start with
-        it. ``features`` are the requested levels; without them a new cluster gets the default levels and an existing one
-        keeps its own.
+        ``endpoints`` are the addresses that are registered for this node. ``others`` returns the brokers that start with
+        it. ``features`` are the requested levels; without them a new cluster gets the default levels and an existing cluster
+        keeps its levels.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()
@@ -131,14 +131,14 @@ class ClusterMetadata:
 
     @cached_property
     def acl_control(self) -> AclControlManager:
-        """The manager of ACLs, created on first use, because without an authorizer there are no ACLs."""
+        """The manager of ACLs, created on first use, because there are no ACLs without an authorizer."""
         from broker.metadata.acl_control import AclControlManager
 
         return AclControlManager(self._image, self._writer, lambda: new_id(self._random))
 
     @cached_property
     def token_control(self) -> DelegationTokenControlManager:
-        """The manager of delegation tokens, created on first use, because without a secret key there are no tokens."""
+        """The manager of delegation tokens, created on first use, because there are no tokens without a secret key."""
         from broker.metadata.token_control import DelegationTokenControlManager
 
         return DelegationTokenControlManager(
@@ -155,12 +155,12 @@ class ClusterMetadata:
 
     @property
     def epoch(self) -> int:
-        """Offset of the last record that was applied."""
+        """Offset of the last record that was applied to the image."""
         return self._image.offset
 
     @property
     def leader_epoch(self) -> int:
-        """Leader epoch of the controller; each start of the process begins a new one."""
+        """Leader epoch of the controller. Each start of the process begins a new epoch."""
         return self._writer.leader_epoch
 
     @property
@@ -182,7 +182,7 @@ class ClusterMetadata:
         return self._image.topics_by_id.get(topic_id) if topic_id is not None else None
 
     def topic_name(self, topic_id: uuid.UUID) -> str | None:
-        """Name of the topic that has this id now; None if there is none."""
+        """Name of the topic that has this id now; None if no topic has it."""
         topic = self.topic_by_id(topic_id)
         return None if topic is None else topic.name
 
@@ -193,7 +193,7 @@ class ClusterMetadata:
         return copy_of(self._image)
 
     def subscribe(self, listener: MetadataListener) -> None:
-        """Call ``listener`` on every change from now on, in the turn in which the image changes."""
+        """Call the methods of ``listener`` on every change, in the turn of the event loop in which the image changes."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: object) -> None:
@@ -201,24 +201,24 @@ class ClusterMetadata:
         self._listeners = [one for one in self._listeners if one is not listener]
 
     async def update_features(self, levels: Mapping[str, int]) -> None:
-        """Set finalized feature levels; raises UnsupportedFeature for a level that this broker does not have."""
+        """Set finalized feature levels. Raises UnsupportedFeature for a level that this broker does not support."""
         check_levels(levels)
         await self._writer.commit(records_of_changes.records_for_features(levels))
 
     async def change_config(
         self, resource_type: int, resource_name: str, values: Mapping[str, str | None]
     ) -> None:
-        """Set or (None) remove settings of one resource. The caller has checked them."""
+        """Set settings of one resource, or remove those whose value is None. The caller has checked them."""
         await self._writer.commit(
             records_of_changes.records_for_config_change(resource_type, resource_name, values)
         )
 
     def allocate_producer_id(self, node_id: int | None = None) -> int | Awaitable[int]:
-        """Allocate a new producer id; returns an awaitable only if the node has to wait for a block."""
+        """Return a new producer id, or an awaitable of one if the node has to wait for a block of producer ids."""
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply changes without waiting for the fsync, until `sync_deferred` is called. No client may be served before."""
         self._writer.defer_syncs()
 
     async def sync_deferred(self) -> None:
@@ -226,21 +226,21 @@ class ClusterMetadata:
         await self._writer.sync_deferred()
 
     async def leave(self) -> None:
-        """Log the clean stop of all brokers, so that a Kafka which opens the directory registers them without a delay."""
+        """Log the clean stop of all brokers, so that Kafka, if it opens the directory, registers them without a delay."""
         await self.auto_topic_creation.settled()
         await self.cluster_control.leave()
 
     async def close(self) -> None:
-        """Close after all changes that were started are durable."""
+        """Close the metadata log after all changes that were started are durable."""
         await self.auto_topic_creation.settled()
         await self._writer.close()
 
     def abandon(self) -> None:
-        """Close like a kill: only the file descriptor is closed."""
+        """Close only the file descriptor of the metadata log, as if the process were killed."""
         self._writer.abandon()
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
-        """Apply the records of a commit that is durable; called by the log."""
+        """Apply the records of a durable commit. The log calls this method."""
         changes = MetadataDelta()
         for record in records:
             apply(self._image, record, changes)

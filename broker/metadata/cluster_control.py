@@ -29,7 +29,7 @@ log = get_logger()
 
 
 class ClusterControlManager:
-    """Changes that concern all topics: each waits until no other change is pending."""
+    """Changes that concern all topics. Each waits until no other change of the metadata is pending."""
 
     def __init__(
         self,
@@ -44,9 +44,9 @@ class ClusterControlManager:
         self._producer_ids = producer_ids
 
     async def join(self, broker: BrokerRegistration) -> None:
-        """Register a broker that starts while others run.
+        """Register a broker that starts while other brokers run.
 
-        It becomes leader of partitions that no other broker could lead.
+        It becomes leader of its partitions that have no leader.
         """
         self._producer_ids.forget(broker.node_id)
         await self._writer.all_settled()
@@ -57,9 +57,9 @@ class ClusterControlManager:
         await self._writer.commit_for_all([record_for_registration(registered), *back])
 
     async def restore(self, saved: Image, brokers: Sequence[BrokerRegistration]) -> None:
-        """Restore topics, settings and features of ``saved`` and register these brokers. No broker may be running.
+        """Restore topics, settings and features of ``saved`` and register ``brokers``. No broker may be running.
 
-        Counters do not go back: topics keep their ids, producer ids are new, epochs rise.
+        Counters do not go back: topics keep their ids, producer ids are new, and epochs rise.
         """
         for broker in brokers:
             self._producer_ids.forget(broker.node_id)
@@ -76,7 +76,7 @@ class ClusterControlManager:
         await self._writer.commit_for_all([*joining, *records_for_restoring(self._image, saved, epochs)])
 
     async def fence(self, node_id: int) -> None:
-        """Fence a broker that is gone; in-sync replicas on other brokers become leaders."""
+        """Fence a broker that has died, and elect new leaders for its partitions."""
         await self._writer.all_settled()
         broker = self._image.brokers[node_id]
         if not broker.fenced:
@@ -84,27 +84,27 @@ class ClusterControlManager:
             await self._writer.commit_for_all([record_for_fencing(broker), *gone])
 
     async def hand_over(self, node_id: int) -> None:
-        """Controlled shutdown: elect other leaders before the broker stops."""
+        """Begin the controlled shutdown of a broker: elect other leaders before it stops."""
         await self._writer.all_settled()
         gone = records_for_lost_broker(self._image, node_id, lambda topic: False)
         await self._writer.commit_for_all([record_for_shutdown(self._image.brokers[node_id]), *gone])
 
     async def balance_leaders(self) -> None:
-        """Elect the preferred leaders where they are in sync and alive."""
+        """Elect the preferred leader of each partition where it is alive and in sync but does not lead."""
         await self._writer.all_settled()
         records = list(records_for_balance(self._image))
         if records:
             await self._writer.commit_for_all(records)
 
     async def elect_uncleanly(self) -> None:
-        """Elect a replica that is not in sync for each partition without a leader, where the topic's settings allow it."""
+        """Elect an out-of-sync replica for each partition without a leader whose topic allows an unclean election."""
         await self._writer.all_settled()
         records = list(records_for_unclean_elections(self._image, self._settings.allows_unclean_election))
         if records:
             await self._writer.commit_for_all(records)
 
     async def unregister(self, node_id: int) -> None:
-        """Remove the registration of a fenced broker. ApiError if it is not registered, or alive."""
+        """Remove the registration of a fenced broker. Raises ApiError if the broker is not registered, or not fenced."""
         await self._writer.all_settled()
         broker = self._image.brokers.get(node_id)
         if broker is None:
@@ -117,11 +117,11 @@ class ClusterControlManager:
         await self._writer.commit_for_all([gone])
 
     async def leave(self) -> None:
-        """Log the clean stop of all brokers, so that a Kafka which opens the directory registers them without a delay."""
+        """Log the clean stop of all brokers, so that Kafka, if it opens the directory, registers them without a delay."""
         try:
             for broker in tuple(self._image.brokers.values()):
                 if not broker.fenced:
                     await self._writer.commit(records_of_changes.records_for_leaving(broker))
         except MetadataLogFailed as error:
-            # No data is lost: only a Kafka that opens this directory has to wait for a session timeout.
+            # No data is lost. Only a Kafka that opens this directory has to wait for a session timeout.
             log.warning("writing the shutdown of brokers to the metadata log failed", reason=str(error))

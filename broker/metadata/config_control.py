@@ -1,4 +1,4 @@
-"""The controller's changes of the settings of topics, brokers, groups and client metrics."""
+"""The controller's handling of changes to the settings of topics, brokers, groups and client metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord
 
 Decide = Callable[[Image], ConfigChanges]
-"""Computes the changes of a resource from the present image; raises ``ApiError`` if it is not possible."""
+"""Computes the changes of a resource from the present image. Raises ``ApiError`` if they are invalid."""
 
 
 class ConfigurationControlManager:
@@ -24,9 +24,9 @@ class ConfigurationControlManager:
     async def alter(
         self, wanted: Sequence[tuple[Resource, Decide]], *, validate_only: bool = False
     ) -> list[ApiError | None]:
-        """Change the settings of each resource in one commit; returns None or the error for each, in order.
+        """Change the settings of each resource, all in one commit. Returns for each, in order, None or the error.
 
-        Raises ``ApiError`` if the request is too large for one commit. Each resource may be listed once.
+        Raises ``ApiError`` if the request is too large for one commit. A resource must not be listed twice.
         """
         names = [_settled_name(resource) for resource, _ in wanted]
         await self._writer.settled(names)
@@ -46,5 +46,5 @@ class ConfigurationControlManager:
 
 
 def _settled_name(resource: Resource) -> str:
-    """The name under which changes of a resource wait for each other: the topic's, or one that no topic can have."""
+    """Return the name under which changes of a resource wait for each other: a topic's name, or one no topic can have."""
     return resource.name if resource.kind == TOPIC_RESOURCE else f"/{resource.kind}/{resource.name}"

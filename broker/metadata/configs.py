@@ -73,26 +73,26 @@ class Setting(NamedTuple):
     read_only: bool = False
     sensitive: bool = False
     documentation: str | None = ""
-    """None for a setting that Kafka does not document."""
+    """Kafka's description; None for a setting that Kafka does not document."""
 
 
 class Settings:
-    """All effective settings from the view of one broker: its static configuration, overridden by the metadata."""
+    """All effective settings as one broker has them: its static configuration, overridden by the metadata."""
 
     def __init__(self, image: Image, static: BrokerConfig) -> None:
         self._image = image
         self.static = static
-        """The configuration that the broker was started with."""
+        """The configuration with which the broker was started."""
         self._known: tuple[Layers, BrokerConfig] = (Layers({}, {}), static)
 
     @property
     def layers(self) -> Layers:
-        """The dynamic settings."""
+        """The dynamic settings: those for all brokers, and those of this broker."""
         return Layers(self._image.cluster_configs, self._image.broker_configs(self.static.node_id))
 
     @property
     def current(self) -> BrokerConfig:
-        """The broker's effective configuration."""
+        """The broker's effective configuration: the static one, overridden by the dynamic settings."""
         layers = self.layers
         if layers != self._known[0]:
             # Copies, because the image changes its dictionaries in place.
@@ -101,16 +101,16 @@ class Settings:
         return self._known[1]
 
     def log_defaults(self) -> LogConfig:
-        """The values for topics without a value of their own."""
+        """Return the values for topics that do not set a value."""
         return self.current.log_defaults
 
     def allows_unclean_election(self, topic: Topic) -> bool:
-        """Effective ``unclean.leader.election.enable`` of a topic."""
+        """Return the effective ``unclean.leader.election.enable`` of a topic."""
         config = LogConfig.from_properties(topic.configs, self.log_defaults())
         return config.unclean_leader_election_enable
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """Yield all settings of a topic that has these values of its own, sorted by name."""
+        """Yield all settings of a topic that sets the values in ``own``, sorted by name."""
         effective = LogConfig.from_properties(own, self.log_defaults())
         for name in _listed(own):
             key = ALL_TOPIC_CONFIGS[name]
@@ -121,9 +121,9 @@ class Settings:
             yield _setting(key, value, synonyms)
 
     def of_new_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """Yield the settings for a CreateTopics response: values as in the request, source by any synonym.
+        """Yield the settings for a CreateTopics response: the values in ``own``, the defaults with their source.
 
-        DescribeConfigs does not count log.retention.hours as a source of retention.ms; the CreateTopics response does
+        The CreateTopics response counts log.retention.hours as a source of retention.ms; DescribeConfigs does not
         (``KafkaConfigSchema``).
         """
         defaults = self.log_defaults()
@@ -135,9 +135,9 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Yield every setting of this broker that Kafka has, and all others that were set statically or dynamically.
+        """Yield every setting of this broker that Kafka knows, and others that were set statically or dynamically.
 
-        An internal setting is listed only if the static configuration has it, with the value as it is written there.
+        An internal setting is listed only if the static configuration sets it, with the value as it is written there.
         """
         current, layers = self.current, self.layers
         known = kafka_configs()
@@ -204,8 +204,8 @@ class Settings:
     def _synonyms(self, name: str) -> tuple[Synonym, ...]:
         """The sources of a broker setting, highest precedence first.
 
-        As in Kafka, synonyms before the first source with the setting's own name are left out: a value that was set in hours
-        is no synonym of the setting in milliseconds.
+        As in Kafka, synonyms in front of the first source with the setting's own name are left out: a value that was set in
+        hours is no synonym of the setting in milliseconds.
         """
         base = base_of(name)
         if base is not None:
@@ -221,7 +221,7 @@ class Settings:
         return tuple(places)
 
     def _synonyms_of_listener(self, name: str, base: str) -> tuple[Synonym, ...]:
-        """The sources of a listener's setting: each source may have it with the listener prefix, and without."""
+        """The sources of a listener's setting. Each source may have the setting with the listener prefix and without it."""
         layers, key = self.layers, kafka_configs().get(base)
         places = [
             place
@@ -239,7 +239,7 @@ class Settings:
 
 
 def _listed(own: Mapping[str, str]) -> list[str]:
-    """Names of the settings to list, sorted; internal settings only if they are set."""
+    """Return the sorted names of the settings to list. Internal settings are listed only if they are set."""
     return sorted({*TOPIC_CONFIGS, *own})
 
 
@@ -260,7 +260,7 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
 
 
 def _other_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
-    """A setting that is not in Kafka's table: of a listener, dynamic only, or of a plug-in, which may be a secret."""
+    """Build a setting that is not in Kafka's table: of a listener, dynamic only, or of a plug-in. It may be a secret."""
     key = broker_key(name)
     if key is not None and name == key.name:
         return _broker_setting(key, synonyms[0].value, synonyms)

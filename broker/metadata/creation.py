@@ -1,6 +1,6 @@
 """The controller's checks of new topics and new partitions (``ReplicationControlManager``). Pure.
 
-The order of the checks and their messages are Kafka's, so that a request with two mistakes gets the same error.
+The order of the checks and the messages are Kafka's, so that a request with two mistakes gets the same error.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from storage.config import ConfigError, LogConfig
 USE_DEFAULT: Final = -1
 PARTITIONS_PER_REQUEST_MAX: Final = 10_000
 AUTO_CREATED_AT_ONCE: Final = 20
-"""Number of auto-created topics per commit, after which the event loop serves other work."""
+"""Number of auto-created topics per commit. After a commit the event loop serves other work."""
 
 
 @slotted(frozen=True)
 class NewTopic:
-    """A topic to create. ``assignments`` are (partition, brokers); with them the two numbers must be -1.
+    """A topic to create. ``assignments`` are (partition, brokers) pairs; with them the two numbers must be -1.
 
-    ``topic_id`` is set for a topic that is imported from another cluster with its id.
+    ``topic_id`` is set for a topic that is imported from another cluster and keeps its id.
     """
 
     name: str
@@ -43,7 +43,7 @@ class NewTopic:
 
 @slotted(frozen=True)
 class MorePartitions:
-    """A topic that shall grow to ``count`` partitions."""
+    """A topic to which partitions shall be added, up to ``count`` partitions."""
 
     name: str
     count: int
@@ -52,7 +52,7 @@ class MorePartitions:
 
 @slotted(frozen=True)
 class TopicDefaults:
-    """The values for a new topic that does not set its own."""
+    """The values for a new topic that does not set them."""
 
     partitions: int
     replication_factor: int
@@ -60,7 +60,7 @@ class TopicDefaults:
 
 
 def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
-    """Refuse a request for more partitions than Kafka creates in one commit."""
+    """Raise `ApiError` if a request creates more partitions than Kafka creates in one commit."""
     total = 0
     for new in wanted:
         if new.assignments:
@@ -72,7 +72,7 @@ def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
 
 
 def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random: Shuffling) -> Assignment:
-    """Check a new topic and return the replicas of its partitions. Raises ApiError."""
+    """Check a new topic. Returns the replicas of each partition, or raises ApiError."""
     _check_name(image, new.name)
     _check_configs(new.configs, defaults.log)
     if new.assignments:
@@ -102,7 +102,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
 def check_more_partitions(
     image: Image, more: MorePartitions, room: int, random: Shuffling
 ) -> tuple[Topic, Assignment]:
-    """Return the topic and the replicas of its new partitions; ``room`` is the maximum for this request. Raises ApiError."""
+    """Return the topic and the replicas of its new partitions; at most ``room`` partitions are allowed. Raises ApiError."""
     topic = image.topics.get(more.name)
     if topic is None:
         raise ApiError(ErrorCode.unknown_topic_or_partition)
@@ -117,7 +117,7 @@ def check_more_partitions(
         )
     additional = more.count - existing
     if additional > room:
-        # Kafka responds with its unknown error here, while CreateTopics gets POLICY_VIOLATION.
+        # Kafka responds with UNKNOWN_SERVER_ERROR here, while CreateTopics gets POLICY_VIOLATION.
         raise ApiError(ErrorCode.unknown_server_error)
     if more.assignments is None:
         return topic, _placed(image, additional, topic.replication_factor, random)
@@ -134,7 +134,7 @@ def check_more_partitions(
 
 
 def usable_brokers(image: Image) -> list[UsableBroker]:
-    """The brokers that may get replicas: all but those in controlled shutdown; fenced brokers may."""
+    """Return the brokers that may get replicas: all except those in controlled shutdown. Fenced brokers may get replicas."""
     return [
         UsableBroker(broker.node_id, broker.rack, broker.fenced)
         for _, broker in sorted(image.brokers.items())
@@ -219,7 +219,7 @@ def _manual(image: Image, new: NewTopic) -> Assignment:
 
 
 def check_replicas(image: Image, replicas: Sequence[int], replication_factor: int | None) -> None:
-    """Check the replicas of a manual assignment, for a new or a moved partition (``validateManualPartitionAssignment``)."""
+    """Check the replicas of a manual assignment for a new or moved partition (``validateManualPartitionAssignment``)."""
     refused = ErrorCode.invalid_replica_assignment
     if not replicas:
         raise ApiError(refused, "The manual partition assignment includes an empty replica list.")

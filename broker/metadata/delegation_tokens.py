@@ -1,8 +1,8 @@
 """Delegation tokens in the image (KIP-48, KIP-373): lifetimes, and who may renew and describe them. Pure.
 
 The counterpart of Kafka's ``DelegationTokenControlManager`` and ``DelegationTokenManager``. The metadata contains no
-secret. The holder of a token has the HMAC of its id, computed with ``delegation.token.secret.key``; it is the password of
-a SCRAM login.
+secret. The holder of a token knows the HMAC of its id, computed with ``delegation.token.secret.key``, and uses the HMAC as
+the password of a SCRAM login.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Lifetimes(NamedTuple):
 
     max_lifetime_ms: int
     expiry_time_ms: int
-    """Time after which a token expires unless it is renewed."""
+    """Time in milliseconds after which a token expires unless it is renewed."""
 
 
 def new_token(
@@ -43,7 +43,7 @@ def new_token(
     lifetimes: Lifetimes,
     now_ms: int,
 ) -> Token:
-    """Create a token. ``max_lifetime_ms`` is the client's request; below 1 the broker's limit is used."""
+    """Create a token. ``max_lifetime_ms`` is the lifetime that the client requests; below 1 the broker's limit is used."""
     longest_ms = _shorter(lifetimes.max_lifetime_ms, max_lifetime_ms)
     max_timestamp_ms = _later(now_ms, longest_ms)
     return Token(
@@ -58,14 +58,14 @@ def new_token(
 
 
 def renewed(token: Token, principal: str, period_ms: int, lifetimes: Lifetimes, now_ms: int) -> Token:
-    """The token with its new expiration time; ``period_ms`` below 1 requests the broker's limit."""
+    """Return the token with its new expiration time. ``period_ms`` below 1 requests the broker's limit."""
     _check_alive(token, now_ms)
     _check_renewer(token, principal)
     return _until(token, _later(now_ms, _shorter(lifetimes.expiry_time_ms, period_ms)))
 
 
 def shortened(token: Token, principal: str, period_ms: int, now_ms: int) -> Token | None:
-    """The token with its new expiration time; None if the period is negative, which removes the token."""
+    """Return the token with its new expiration time, or None if the period is negative, which removes the token."""
     _check_renewer(token, principal)
     if period_ms < 0:
         return None
@@ -83,7 +83,7 @@ def _check_alive(token: Token, now_ms: int) -> None:
 
 
 def _check_renewer(token: Token, principal: str) -> None:
-    """Only the owner and the renewers may renew a token; a requester who is not the owner may not."""
+    """Raise `ApiError` unless the principal is the owner or a renewer. A requester who is not the owner may not renew."""
     if principal != token.owner and principal not in token.renewers:
         raise ApiError(ErrorCode.delegation_token_owner_mismatch)
 
@@ -106,7 +106,7 @@ def may_describe(
     owners: Collection[str] | None,
     authorize: Callable[[str, str, str], bool],
 ) -> bool:
-    """Whether the principal may describe the token. ``owners`` are the principals in the request's filter, None for all."""
+    """Whether the principal may describe the token. ``owners`` are the principals in the request's filter; None: all."""
     if owners is not None and not any(_is_of(token, each) for each in owners):
         return False
     return (
@@ -124,14 +124,14 @@ def _is_of(token: Token, principal: str) -> bool:
 
 
 def hmac_of(token_id: str, secret: bytes) -> bytes:
-    """HMAC of a token, which its holder knows."""
+    """Return the HMAC of a token, which the token's holder knows."""
     return hmac.digest(secret, token_id.encode(), "sha512")
 
 
 def scram_keys(token_hmac: bytes, mechanism: str, salt: bytes) -> ScramKeys:
-    """SCRAM keys for a token; the password is the HMAC in base64.
+    """Derive the SCRAM keys for a token from the password, which is the HMAC in base64.
 
-    It takes milliseconds: do not call it in the event loop.
+    The computation takes milliseconds: do not call this function in the event loop.
     """
     return keys_of(b64encode(token_hmac), mechanism, salt, ITERATIONS_MIN)
 
@@ -147,7 +147,7 @@ def apply(tokens: Tokens, record: Token | schema.RemoveDelegationTokenRecord) ->
 
 
 def records_between(now: Tokens, then: Tokens) -> Iterable[schema.MetadataRecord]:
-    """Reverse delta: the records that lead from the current tokens to those of ``then``."""
+    """Return the reverse delta: the records that lead from the current tokens to those of ``then``."""
     for token_id in now.keys() - then.keys():
         yield schema.RemoveDelegationTokenRecord(token_id)
     yield from (record for token_id, record in then.items() if now.get(token_id) != record)

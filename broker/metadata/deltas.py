@@ -26,7 +26,7 @@ from broker.metadata.values import (
 from protocol.records import cluster_metadata as schema
 
 KRAFT_VERSION: Final = "kraft.version"
-"""A control record sets this feature. Kafka skips FeatureLevelRecords of it, which some releases wrote (KAFKA-18979)."""
+"""Feature that a control record sets. Kafka skips its FeatureLevelRecords, which some releases wrote (KAFKA-18979)."""
 
 
 def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:
@@ -85,9 +85,9 @@ def _partition(image: Image, record: schema.PartitionRecord, changes: MetadataDe
 
 
 def _place(topic: Topic, state: PartitionState) -> None:
-    """Insert a partition in order of its index.
+    """Insert a partition in the order of partition indexes.
 
-    Kafka writes them in the order of a hash map: usually, not always, rising.
+    Kafka writes partitions in the order of a hash map, in which the indexes usually, but not always, rise.
     """
     partitions = topic.partitions
     if state.index == len(partitions):
@@ -131,7 +131,7 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, changes: MetadataDelta) -> None:
-    """The min.insync.replicas of a topic, or (without a name) of all topics, has changed (KIP-966)."""
+    """Clear the eligible leader replicas of a topic, or of all topics without a name: min.insync.replicas has changed."""
     if record.topic_name and record.topic_name not in image.topics:
         raise InconsistentMetadata(
             f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
@@ -149,7 +149,7 @@ def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, change
 
 
 def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -> None:
-    """Kafka 3.3 writes the settings of a new topic before the topic, and no release checks whether the topic exists."""
+    """Apply a setting. The topic may not exist: Kafka 3.3 writes a new topic's settings first, and no release checks it."""
     if not is_supported(record.resource_type, record.name):
         return
     resource = (record.resource_type, record.resource_name)
@@ -313,7 +313,7 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
 
 
 def apply(image: Image, record: AnyRecord, changes: MetadataDelta) -> None:
-    """Apply one record to the image and note the effect in ``changes``; the caller updates ``offset``."""
+    """Apply one record to the image and note the effect in ``changes``. The caller updates the image's ``offset``."""
     delta = _DELTAS.get(type(record))
     if delta is not None:
         delta(image, record, changes)

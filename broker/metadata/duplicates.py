@@ -1,4 +1,4 @@
-"""Requests that list one resource twice: Kafka processes none of the duplicates and returns one error for them."""
+"""Handling of requests that list a resource twice: Kafka processes none of the duplicates and returns one error for them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def split_duplicates(entries: Iterable[T], key: Callable[[T], K]) -> tuple[list[T], list[K]]:
-    """Return (the entries whose key is unique, the keys of the other entries, each once).
+    """Return (the entries whose key is unique, the keys of the other entries without repetition).
 
     >>> split_duplicates("abcb", str)
     (['a', 'c'], ['b'])

@@ -20,7 +20,7 @@ from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
 RECOVERED, RECOVERING = 0, 1
-"""Leader recovery states: RECOVERING from an unclean election until the leader reports that its log is recovered."""
+"""Leader recovery states: RECOVERING after an unclean election, until the leader reports that its log is recovered."""
 
 NOT_NEEDED = "Leader election not needed for topic partition."
 
@@ -35,13 +35,13 @@ class Election(Enum):
 
 
 Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
-"""(position in the list, topic, partition) -> the record of a partition's change; None: no change. Raises ApiError."""
+"""(position in the list, topic, partition) -> the record that changes the partition, or None. Raises ApiError."""
 
 
 def decisions(
     image: Image, partitions: Sequence[TopicPartition], decide: Decide
 ) -> tuple[list[ApiError | None], list[MetadataRecord]]:
-    """Decide each partition: returns None or the error for each, in order, and the records of those that change."""
+    """Call ``decide`` for each partition. Returns (for each partition, in order, None or the error; all records)."""
     results: list[ApiError | None] = []
     records: list[MetadataRecord] = []
     for number, (name, index) in enumerate(partitions):
@@ -69,7 +69,7 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
 def records_for_lost_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """A broker is gone: elect new leaders for its partitions, and remove it from each ISR in which it is not the last."""
+    """Elect new leaders for partitions of a broker that is gone, and remove it from each ISR that has other members."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -81,14 +81,14 @@ def records_for_lost_broker(
 def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
-    """The files of one replica have failed (KIP-858): treat its broker as gone, for this partition only."""
+    """Treat a broker as gone for one partition, because the files of its replica have failed (KIP-858); None: no change."""
     return _change_without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
 
 
 def _change_without(
     topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
 ) -> MetadataRecord | None:
-    """The record that removes this broker from the ISR and from the leadership; None if nothing changes."""
+    """Return the record that removes this broker from the ISR and the leadership; None if nothing changes."""
     if node_id not in state.isr and state.leader != node_id:
         return None
     isr = tuple(one for one in state.isr if one != node_id) or state.isr
@@ -100,7 +100,7 @@ def _change_without(
 def records_for_returned_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """A broker is back: it becomes leader where no other replica could lead. Where it is the leader, the epoch is bumped."""
+    """Make a broker that is back the leader of partitions that have none, and bump the epoch of those that it leads."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -119,9 +119,10 @@ def _new_leader(
     live: Collection[int],
     allows_unclean: AllowsUnclean,
 ) -> schema.PartitionChangeRecord:
-    """Elect the first live in-sync replica; otherwise any live replica if ``allows_unclean``; otherwise no leader.
+    """Elect the first live in-sync replica; without one, any live replica if ``allows_unclean``, otherwise no leader.
 
-    ``allows_unclean`` is called only if needed: evaluating a topic's settings takes 40 us, and a node may lead thousands.
+    ``allows_unclean`` is called only if needed: it evaluates a topic's settings, which takes 40 us, and a broker may lead
+    thousands of partitions.
     """
     leader = _first(state.replicas, set(isr) & set(live))
     if leader != NO_LEADER:
@@ -137,7 +138,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """ElectLeaders for one partition. ApiError with Kafka's code if no replica can be elected, or no election is needed."""
+    """Handle ElectLeaders for one partition. Raises ApiError with Kafka's code if there is no candidate, or no need."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
@@ -159,7 +160,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
-    """Make another in-sync replica the leader; None if it is the leader already. ApiError if it cannot be the leader."""
+    """Make another in-sync replica the leader; None if that is the leader already. Raises ApiError if it cannot lead."""
     name = f"{topic.name}-{state.index}"
     if node_id == state.leader:
         return None
@@ -183,7 +184,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
-    """``auto.leader.rebalance.enable``: elect each preferred leader that is in sync again."""
+    """Elect each preferred leader that is alive and in sync but does not lead (``auto.leader.rebalance.enable``)."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -193,7 +194,7 @@ def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
 
 
 def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
-    """Elect leaders for partitions without one, after ``unclean.leader.election.enable`` was set."""
+    """Elect leaders for partitions without a leader, after ``unclean.leader.election.enable`` was set."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -206,9 +207,10 @@ def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -
 def record_for_isr(
     image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """AlterPartition: change the ISR as the leader proposes. None if it is unchanged; ApiError for an outdated leader.
+    """Handle AlterPartition: change the ISR as the leader proposes. Returns None if the ISR does not change.
 
-    This also completes a reassignment, once all its target replicas are in sync.
+    Also completes a reassignment, once all its target replicas are in sync. Raises ApiError for an outdated leader epoch or
+    an ineligible replica.
     """
     if leader_epoch != state.leader_epoch:
         raise ApiError(ErrorCode.fenced_leader_epoch)
@@ -234,7 +236,7 @@ def reassignments(
     *,
     keeps_factor: bool,
 ) -> Decide:
-    """Return the decision for AlterPartitionReassignments, as an argument for `decisions`."""
+    """Return a function for `decisions` that decides each partition of an AlterPartitionReassignments request."""
 
     def decide(number: int, topic: Topic, state: PartitionState) -> MetadataRecord | None:
         return record_for_reassignment(
@@ -258,10 +260,10 @@ def record_for_reassignment(
     keeps_factor: bool = False,
     unclean: bool = False,
 ) -> MetadataRecord | None:
-    """AlterPartitionReassignments for one partition: move it to ``target``, or (None) cancel its reassignment.
+    """Handle AlterPartitionReassignments for one partition: move it to ``target``, or with None cancel its reassignment.
 
-    Returns None if the partition is already there. New replicas are added to the old ones until all of them are in sync
-    (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
+    Returns None if the partition has these replicas already. New replicas are added to the old ones until all of them are in
+    sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
     although no original replica is in sync.
     """
     if target is None:
@@ -288,7 +290,7 @@ def record_for_reassignment(
 
 
 def _original_replicas(state: PartitionState) -> tuple[int, ...]:
-    """The replicas without those that a reassignment in progress adds."""
+    """Return the replicas without those that a reassignment in progress adds."""
     return tuple(one for one in state.replicas if one not in state.adding_replicas)
 
 
@@ -314,9 +316,10 @@ def _cancelled(image: Image, topic: Topic, state: PartitionState, *, unclean: bo
 def _completed(
     image: Image, topic: Topic, state: PartitionState, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """The record that completes a reassignment, if all its new replicas are in sync; None otherwise.
+    """Return the record that completes a reassignment if all its new replicas are in sync, otherwise None.
 
-    If it reduces the number of replicas, all remaining ones must be in sync, so that the ISR does not shrink needlessly.
+    If the reassignment reduces the number of replicas, all remaining ones must be in sync, so that the ISR does not shrink
+    needlessly.
     """
     adding, removing = state.adding_replicas, state.removing_replicas
     if not adding and not removing:
@@ -341,9 +344,9 @@ def _moved(
     live: Collection[int],
     recovery: int | None,
 ) -> MetadataRecord:
-    """End a reassignment.
+    """Return the record that ends a reassignment.
 
-    If replicas were removed a new leader epoch begins, which fences them, even with the same leader.
+    If replicas were removed, a new leader epoch begins, even with the same leader. It fences the removed replicas.
     """
     leader: int | None = state.leader
     if state.leader not in isr:
@@ -384,7 +387,7 @@ def _change(
     recovery: int | None = None,
     image: Image | None = None,
 ) -> schema.PartitionChangeRecord:
-    """Build a PartitionChangeRecord; fields that are None do not change. A leader, even the same, begins a new epoch."""
+    """Build a PartitionChangeRecord without the fields that are None. A ``leader``, even the same, begins a new epoch."""
     fields: dict[str, object] = {}
     if leader is not None:
         fields["leader"] = leader

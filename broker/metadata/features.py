@@ -1,6 +1,6 @@
 """Feature levels: the supported range, and the initial levels of a new cluster (KIP-584).
 
-Only implemented levels are listed, since clients rely on them.
+Only implemented levels are listed, since clients rely on the listed levels.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
 }
-"""Feature -> (lowest, highest) level. metadata.version 30 is 4.3-IV0."""
+"""Feature -> (lowest, highest) supported level. Level 30 of metadata.version is 4.3-IV0."""
 
 SCRAM_FROM: Final = 11
 """First metadata.version with SCRAM credentials in the log: 3.5-IV2 (KIP-900)."""
@@ -31,12 +31,12 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VE
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
-    """Finalized metadata.version. Kafka fails at records that it does not have (``ImageWriterOptions.handleLoss``)."""
+    """Return the finalized metadata.version. Kafka fails at records of a later version (``ImageWriterOptions.handleLoss``)."""
     return levels.get(METADATA_VERSION, 0)
 
 
 class UnsupportedFeature(Exception):
-    """A requested level that this broker does not support; the message names it."""
+    """A requested feature level that this broker does not support. The message has the feature and the level."""
 
 
 def check_levels(levels: Mapping[str, int]) -> None:

@@ -1,7 +1,7 @@
-"""The small files of a log directory: ``meta.properties`` with its identity, ``quorum-state`` with the vote of the quorum.
+"""The small files of a log directory: ``meta.properties`` with its identity, ``quorum-state`` with the node's last vote.
 
 ``meta.properties`` is a Java properties file of version 1 (`MetaProperties.java`); ``quorum-state`` has the format of
-`FileQuorumStateStore`. Kafka can open a directory of this broker, and the other way round.
+`FileQuorumStateStore`. Kafka can open a directory of this broker, and this broker can open Kafka's.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
 
 
 class WrongDirectory(Exception):
-    """This node may not open the log directory. The message is for the user who started it."""
+    """This node must not open the log directory. The message tells the user why."""
 
 
 @slotted(frozen=True)
 class DirectoryIdentity:
-    """The contents of ``meta.properties``."""
+    """The identity of a log directory: the contents of ``meta.properties``."""
 
     cluster_id: str
     node_id: int
@@ -42,7 +42,7 @@ class DirectoryIdentity:
 
 
 def new_id(random: Random) -> uuid.UUID:
-    """Create a random uuid whose text does not begin with a dash, as in Kafka, so that it is not taken for an option."""
+    """Create a random uuid. As in Kafka its text does not begin with a dash, which would look like a command-line option."""
     while True:
         candidate = uuid.UUID(int=random.getrandbits(128), version=4)
         if candidate.bytes[0] >> 2 != 0b111110:

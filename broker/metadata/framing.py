@@ -28,9 +28,9 @@ BATCH_RECORDS_MAX: Final = 10_000
 
 @slotted
 class Quorum:
-    """The quorum's control records in the log (KIP-853), preserved for Kafka, which reads its voters there.
+    """The quorum's control records in the log (KIP-853). They are preserved for Kafka, which reads its voters from them.
 
-    A directory whose voters are in the settings has none, and neither have the directories that this broker formats.
+    Directories whose voters are in the settings have no such records, nor have the directories that this broker formats.
     """
 
     version: kraft.KRaftVersionRecord | None = None
@@ -53,7 +53,7 @@ class Quorum:
 
 
 class CorruptMetadata(Exception):
-    """Damage of the metadata log that a torn write cannot explain. The message names the file."""
+    """The metadata log is damaged in a way that a torn write cannot explain. The message names the file."""
 
 
 def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_ms: int) -> bytes:
@@ -66,13 +66,13 @@ def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_m
 
 
 def leader_change(node_id: int, offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode the control batch with which the node, elected by itself, begins an epoch."""
+    """Encode the control batch with which a node, as the only voter, begins a leader epoch."""
     voters = (kraft.QuorumVoter(node_id),)
     return _control(kraft.LeaderChangeMessage(node_id, voters, voters), offset, epoch, now_ms)
 
 
 def snapshot_header(last_record_ms: int, epoch: int, now_ms: int, quorum: Quorum) -> tuple[bytes, int]:
-    """Encode the first batch of a snapshot (header, quorum records); returns it and the number of its records."""
+    """Encode the first batch of a snapshot, with the header and the quorum records: (batch, number of its records)."""
     records = [kraft.SnapshotHeaderRecord(last_record_ms), *quorum.records()]
     values = [(now_ms, *kraft.encode_control_record(record)) for record in records]
     return build_batch(
@@ -109,10 +109,10 @@ def decoded(batch: RecordBatch) -> Iterator[AnyRecord]:
 
 
 def whole_batches(data: bytes, name: str) -> Iterator[RecordBatch]:
-    """Yield the valid batches of a file, up to a torn write at its end.
+    """Yield the valid batches of a file, up to a torn write at its end. Raises `CorruptMetadata`.
 
-    An invalid batch before a valid one was not torn: it was complete, clients were told of its changes, and it has been
-    damaged since. A truncation would remove topics and allocate producer ids twice, so `CorruptMetadata` is raised.
+    An invalid batch in front of a valid one was not torn: it was complete, clients have seen its changes, and it has been
+    damaged since. A truncation would remove topics and allocate producer ids twice, so this is an error.
     """
     position = 0
     while position < len(data):
@@ -136,7 +136,7 @@ def _good_batch(data: bytes, position: int) -> RecordBatch | None:
 
 
 def _good_batch_after(data: bytes, position: int) -> bool:
-    """Whether a valid batch follows the invalid one, by the invalid one's length field."""
+    """Whether a valid batch follows an invalid one, at the position that the invalid one's length field gives."""
     try:
         size = RecordBatch.parse(data, position).size
     except CorruptBatch as error:

@@ -1,8 +1,8 @@
 """The image of the cluster: a value to which the records of the metadata log are applied one by one.
 
-Pure: no file, no event loop, no clock. It contains what Kafka has in ``TopicsImage``, ``ClusterImage``, ``FeaturesImage``,
-``ConfigurationsImage`` and ``ProducerIdsImage``. Records of types that this broker does not use (controllers)
-are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
+Pure: no file, no event loop, no clock. It contains the contents of Kafka's ``TopicsImage``, ``ClusterImage``,
+``FeaturesImage``, ``ConfigurationsImage`` and ``ProducerIdsImage``. Records of types that this broker does not use
+(controllers) are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Image:
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     features: dict[str, int] = field(default_factory=dict)
     configs: dict[tuple[int, str], dict[str, str]] = field(default_factory=dict)
-    """Settings of brokers, groups, client metrics and topics that do not exist (yet). An existing topic has its own in
+    """Settings of brokers, groups, client metrics, and topics that do not exist (yet). Those of an existing topic are in
     ``Topic.configs``."""
     quotas: Quotas = field(default_factory=dict)
     credentials: Credentials = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Image:
     acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
-    """Records that are only preserved, by the key under which a later record replaces them."""
+    """Records that are only preserved, by their key. A later record with the same key replaces an earlier one."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Unified name -> topics with a '.' or '_' in their name; see `unified_name`."""
 
@@ -71,7 +71,7 @@ class Image:
         return self.configs.get((BROKER_RESOURCE, CLUSTER_DEFAULT), {})
 
     def colliding(self, unified: str) -> str | None:
-        """A topic with this unified name, or None."""
+        """Name of a topic with this unified name; None if there is none."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
 
 
@@ -82,7 +82,7 @@ _IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
 
 
 def keep(kept: Kept, record: schema.MetadataRecord | schema.UnknownMetadataRecord) -> None:
-    """Preserve a record of a type that this broker does not use, so that a snapshot can write it again.
+    """Preserve a record of a type that this broker does not use, so that a snapshot can contain it.
 
     Records without a lasting effect are skipped.
     """

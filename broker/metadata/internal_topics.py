@@ -1,4 +1,4 @@
-"""Partitions, replicas and settings of the coordinators' topics, as Kafka creates them.
+"""Partitions, replicas and settings with which the coordinators' topics are created, as in Kafka.
 
 `DefaultAutoTopicCreationManager.creatableTopic`, `GroupCoordinatorService.groupMetadataTopicConfigs`,
 `TransactionStateManager.transactionTopicConfigs`, `ShareCoordinatorService.shareGroupStateTopicConfigs`.
@@ -26,13 +26,13 @@ PARTITIONS_SETTING: Final = {
 
 
 def startup_topic(spec: TopicSpec, config: BrokerConfig) -> NewTopic:
-    """The topic for a ``--topic`` option of the command line."""
+    """Return the topic to create for a ``--topic`` option of the command line."""
     new = NewTopic(spec.name, spec.partitions, spec.replication_factor, configs=dict(spec.configs))
     return creatable_topic(new, config)
 
 
 def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
-    """The topic to create: for an internal topic, values that ``new`` does not set are those of `internal_topic`."""
+    """Return ``new``, for an internal topic with the values of `internal_topic` where ``new`` sets none."""
     if not is_internal(new.name):
         return new
     own = internal_topic(new.name, config)
@@ -48,12 +48,12 @@ def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
 
 
 def default_partitions(name: str, config: BrokerConfig) -> int:
-    """Number of partitions of a topic that is created without one."""
+    """Return the number of partitions of a topic for which a client gives no number."""
     return internal_topic(name, config).partitions if is_internal(name) else config.num_partitions
 
 
 def coordinator_partitions(name: str, find: Callable[[str], Topic | None], config: BrokerConfig) -> int:
-    """Number of partitions by which a coordinator that starts now maps its keys: the topic's, or that in the settings."""
+    """Return the partition count by which a coordinator maps its keys from its start on: the topic's, else the setting's."""
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)
@@ -63,7 +63,7 @@ def coordinator_partitions(name: str, find: Callable[[str], Topic | None], confi
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """The coordinators' topic ``name`` as it is created. The caller checks the replication factor against the cluster."""
+    """Return the coordinators' topic ``name`` to create. The caller compares the replication factor with the cluster."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

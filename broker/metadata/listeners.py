@@ -13,37 +13,38 @@ if TYPE_CHECKING:
 
 
 class MetadataListener:
-    """Called when the image has changed, in the same turn of the event loop. A subclass overrides the methods that it needs.
+    """Base class of components that follow the metadata. A subclass overrides the methods that it needs.
 
-    A method must not wait and must not fail: the change is durable, and other listeners have yet to be called.
+    The methods are called when the image has changed, in the same turn of the event loop. They must not wait and must not
+    fail: the change is durable, and other listeners have yet to be called.
     """
 
     def on_topic_created(self, topic: Topic) -> None:
-        """A topic was created, with all its partitions and settings."""
+        """Called after a topic was created, with all its partitions and settings."""
 
     def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        """The partitions from ``first_new`` on were added."""
+        """Called after partitions were added to a topic: ``first_new`` and all after it."""
 
     def on_topic_deleted(self, topic: Topic) -> None:
-        """A topic was deleted; ``topic`` is its last state."""
+        """Called after a topic was deleted; ``topic`` is its last state."""
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
-        """Settings of a topic (2), a broker (4, "" for all brokers), client metrics (16) or a group (32) have changed."""
+        """Called after settings of a topic (2), a broker (4, "": all), client metrics (16) or a group (32) have changed."""
 
     def on_quotas_changed(self) -> None:
-        """Client quotas have changed."""
+        """Called after client quotas have changed."""
 
     def on_acls_changed(self, removed: Collection[Acl], added: Collection[Acl]) -> None:
-        """ACLs were removed, and then others added; an ACL may be in both."""
+        """Called after ACLs were removed, and then others added. An ACL may be in both collections."""
 
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
-        """Leader, leader epoch, replicas or in-sync replicas of a partition have changed."""
+        """Called after leader, leader epoch, replicas or in-sync replicas of a partition have changed."""
 
 
 def notify(listener: MetadataListener, image: Image, changes: MetadataDelta) -> None:
-    """Call the listener's methods for a commit.
+    """Call the listener's methods for the changes of a commit.
 
-    Deletions come first: a topic may be deleted and created again by one name.
+    Deletions come first, because a topic may be deleted and created again under the same name.
     """
     for topic in changes.deleted.values():
         listener.on_topic_deleted(topic)

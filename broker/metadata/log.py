@@ -1,7 +1,7 @@
 """The durable log of the cluster's metadata: ``__cluster_metadata-0``, in Kafka's own format.
 
 A commit is written immediately, in one write, and is valid once it is synced. Fsyncs run in a separate thread, one at a
-time; commits that are written while one runs share the next one. In the turn of the event loop in which an fsync has
+time; commits that are written during an fsync share the next one. In the turn of the event loop in which an fsync has
 returned, its commits are applied in order, and their callers resume.
 """
 
@@ -44,16 +44,16 @@ SNAPSHOT_RATIO: Final = 1
 log_events = get_logger()
 
 Apply = Callable[[Sequence[MetadataRecord], int], None]
-"""Called with the records of a durable commit, and the offset of the last one."""
+"""Applies the records of a durable commit; the second argument is the offset of the last record."""
 
 Sync = Callable[[AppendFile], None]
 
 
 class MetadataLogFailed(ApiError):
-    """The log could not be written or synced. The state on disk is unknown, so nothing is committed any more.
+    """The metadata log could not be written or synced. The state on disk is unknown, so all further commits are refused.
 
     In this case Kafka's process terminates, and the cluster elects another controller. This broker has no other controller:
-    it continues to serve what exists, and refuses changes until it is restarted on a working disk.
+    it continues to serve the present metadata, and refuses changes until it is restarted on a working disk.
     """
 
     def __init__(self, message: str) -> None:
@@ -68,7 +68,7 @@ class _Commit:
 
 
 class MetadataLog:
-    """The log, open for writing.
+    """The metadata log, open for writing.
 
     ``replayed`` is the result of the replay; ``next_offset`` is the offset of the next commit.
     """
@@ -101,7 +101,7 @@ class MetadataLog:
         now_ms: int,
         sync: Sync = AppendFile.sync,
     ) -> MetadataLog:
-        """Replay into the image, truncate a torn write at the end, and begin a new leader epoch of the controller."""
+        """Replay the log into the image, truncate a torn write at its end, and begin a new leader epoch of the node."""
         directory.mkdir(exist_ok=True)
         replayed = replay(directory, image)
         _refuse_lost_log(directory, replayed)
@@ -117,7 +117,7 @@ class MetadataLog:
         log = cls(directory, replayed, file, epoch, apply, sync)
         log._append(leader_change(node_id, log.next_offset, epoch, now_ms), 1)
         if replayed.held_back is not None:
-            # A metadata transaction that a dead controller did not finish is aborted, also for the next snapshot and reader.
+            # Abort a metadata transaction that a dead controller did not finish, for the next snapshot and the next reader.
             abort = schema.AbortTransactionRecord(reason="Controller failover")
             log._append(data_batch([abort], log.next_offset, epoch, now_ms), 1)
         return log
@@ -133,7 +133,7 @@ class MetadataLog:
         return commit.done
 
     def commit_now(self, commits: Sequence[Sequence[MetadataRecord]], now_ms: int) -> None:
-        """Write, sync and apply before returning; only at the start, when no event loop runs."""
+        """Write, sync and apply all commits before returning. Only for the start, when no event loop runs."""
         assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
         ends = []
         for records in commits:
@@ -144,7 +144,7 @@ class MetadataLog:
             self._apply(records, last_offset)
 
     def defer_syncs(self) -> None:
-        """Apply commits without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply commits without waiting for the fsync, until `sync_deferred` is called. No client may be served before."""
         self._defers_syncs = True
 
     async def sync_deferred(self) -> None:
@@ -173,7 +173,7 @@ class MetadataLog:
         self.abandon()
 
     def abandon(self) -> None:
-        """Close the file without waiting, like a kill. An fsync that is running is finished."""
+        """Close the file without waiting for commits, as if the process were killed. A running fsync is finished."""
         self._failure = self._failure or MetadataLogFailed("the metadata log is closed")
         self._threads.shutdown(wait=True)
         self._file.close()
@@ -237,7 +237,7 @@ class MetadataLog:
 
 
 def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
-    """Raise `CorruptMetadata` if the metadata log is missing but logs of topics exist: they would all become empty.
+    """Raise `CorruptMetadata` if the metadata log is missing but logs of topics exist, because these would become empty.
 
     Kafka starts on such a directory, and treats each log as a stray (``LogManager.isStrayReplica``).
     """
@@ -274,10 +274,10 @@ def _refuse_invalid_settings(image: Image) -> None:
 
 
 def _snapshot_is_due(replayed: Replayed) -> bool:
-    """Whether the log is so much larger than the last snapshot that a new one pays off.
+    """Whether the log is so much larger than the last snapshot that a new snapshot saves time.
 
-    Every restart writes a record for each partition, so without snapshots each start would be slower than the last. Writing
-    a snapshot costs about as much as it saves.
+    Every restart writes a record for each partition, so without snapshots each start would be slower than the one before.
+    Writing a snapshot takes about as much time as the snapshot saves.
     """
     due = max(SNAPSHOT_FROM_BYTES, SNAPSHOT_RATIO * replayed.snapshot_bytes)
     return replayed.log_bytes > due and replayed.held_back is None
@@ -286,7 +286,7 @@ def _snapshot_is_due(replayed: Replayed) -> bool:
 def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int) -> None:
     """Write the replayed state as a snapshot, then delete the log segments and older snapshots that it covers.
 
-    A crash in between leaves both, and the next start reads the snapshot and skips the rest.
+    After a crash in between both exist, and the next start reads the snapshot and skips what it covers.
     """
     snapshot = write_snapshot(
         directory,
@@ -307,7 +307,7 @@ def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int
 
 
 def _segment(directory: Path, replayed: Replayed) -> AppendFile:
-    """Open the segment to append to, truncated to its valid batches; create one if none exists or a snapshot is ahead."""
+    """Open the segment to append to, truncated to its valid batches. Create one if none exists or a snapshot is ahead."""
     if replayed.segment is None or replayed.log_end < replayed.next_offset:
         file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
         os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))

@@ -1,4 +1,4 @@
-"""Topic changes that are written but not yet in the image."""
+"""Topic changes that are written to the metadata log but not yet in the image."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ class PendingTopicChanges:
         self._everything: asyncio.Future[None] | None = None
 
     async def settled(self, names: Iterable[str]) -> None:
-        """Wait until no change of these topics is being written: the image does not show it yet."""
+        """Wait until no change of these topics is being written, since the image does not contain such a change yet."""
         keys = [unified_name(name) for name in names]
         while waiting := self._under_way(keys):
             await asyncio.wait(waiting)
 
     async def all_settled(self) -> None:
-        """Wait until no change of any topic is being written; registrations and fencing of brokers need that."""
+        """Wait until no change of any topic is being written, as registrations and fencing of brokers require."""
         while waiting := self._under_way(self._commits):
             await asyncio.wait(waiting)
 

@@ -17,23 +17,23 @@ class UsableBroker(NamedTuple):
     node_id: int
     rack: str | None = None
     fenced: bool = False
-    """A fenced broker gets no leader; other brokers of its rack are preferred."""
+    """Whether the broker is fenced. It then leads no new partition, and other brokers of its rack get replicas first."""
 
 
 class Shuffling(Protocol):
-    """The method of `random.Random` that a placement uses."""
+    """The method of `random.Random` that the placement uses."""
 
     def sample(self, population: Sequence[T], k: int) -> list[T]: ...
 
 
 class Unplaceable(Exception):
-    """The replicas cannot be placed, for example with too few brokers; the message is Kafka's."""
+    """The replicas cannot be placed, for example on too few brokers. The message is Kafka's."""
 
 
 def place(
     brokers: Sequence[UsableBroker], count: int, replication_factor: int, random: Shuffling
 ) -> list[tuple[int, ...]]:
-    """The replicas of ``count`` partitions: leaders are spread over all live brokers, replicas over racks."""
+    """Return the replicas of each of ``count`` partitions. Leaders are spread over live brokers, replicas over racks."""
     if replication_factor <= 0:
         raise Unplaceable(
             f"Invalid replication factor {replication_factor}: the replication factor must be positive."
@@ -54,7 +54,7 @@ def place(
     for index in range(count):
         turn = index % len(live)
         if turn == 0:
-            # A new order in each round, so that different pairs of brokers are neighbours.
+            # Each round has a new order, so that different pairs of brokers are neighbours.
             order = _ordered(live, random)
         placed.append(_replicas(order, fenced, turn, replication_factor))
     return placed
@@ -75,7 +75,7 @@ def _ordered(brokers: Sequence[UsableBroker], random: Shuffling) -> list[UsableB
 def _replicas(
     order: Sequence[UsableBroker], fenced: Sequence[UsableBroker], turn: int, count: int
 ) -> tuple[int, ...]:
-    """The replicas of one partition: leader ``order[turn]``, then those after it, racks without a replica first."""
+    """Return the replicas of one partition: leader ``order[turn]``, then brokers after it, new racks first."""
     ring = [*(order[(turn + step) % len(order)] for step in range(len(order))), *fenced]
     chosen = ring[:1]
     while len(chosen) < count:

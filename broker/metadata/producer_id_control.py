@@ -1,4 +1,4 @@
-"""Blocks of producer ids of all nodes (Kafka's ``ProducerIdControlManager``)."""
+"""The blocks of producer ids of all nodes (Kafka's ``ProducerIdControlManager``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerId
 from protocol.records.cluster_metadata import MetadataRecord
 
 Commit = Callable[[Sequence[MetadataRecord]], Coroutine[Any, Any, None]]
-"""Makes records durable; when it returns, the image contains them."""
+"""Makes records durable. When it returns, the image contains them."""
 
 
 class ProducerIdControlManager:
@@ -25,9 +25,9 @@ class ProducerIdControlManager:
         self._claimed_to = 0
 
     def allocate(self, node_id: int) -> int | Awaitable[int]:
-        """Allocate a new producer id; returns an awaitable if the node has no block, or has used it up.
+        """Return a new producer id, or an awaitable of one if the node has no block, or has used up its block.
 
-        Nodes get blocks in the order in which they first need one, as on Kafka (``RPCProducerIdManager``).
+        Nodes get blocks in the order in which they first need one, as in Kafka (``RPCProducerIdManager``).
         """
         return self._of(node_id).allocate()
 
@@ -42,7 +42,7 @@ class ProducerIdControlManager:
         return found
 
     async def _claim(self, node_id: int) -> int:
-        # Two nodes may claim at once, so blocks that are being written count, too.
+        # Two nodes may claim blocks at once, so blocks that are still being written count, too.
         first = max(self._image.next_producer_id, self._claimed_to)
         if first > PRODUCER_ID_MAX - BLOCK_SIZE:
             raise ProducerIdsExhausted

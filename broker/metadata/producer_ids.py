@@ -1,7 +1,7 @@
 """Allocation of producer ids from blocks of a thousand (KIP-730).
 
-A node claims its first block when a client first needs an id. A block may be used once its record is durable; its unused
-ids are discarded when the process ends. So no id is ever allocated twice, no matter how the process ends.
+A node claims its first block when a client first needs an id. A block may be used once its record is durable. When the
+process ends, the unused ids of a block are lost. So no id is ever allocated twice, no matter how the process ends.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Final
 
 BLOCK_SIZE: Final = 1000
 PREFETCH_FROM: Final = 900
-"""Number of ids of a block after which the next block is claimed (as in Kafka, 90 %)."""
+"""Number of used ids of a block after which the next block is claimed (as in Kafka, 90 %)."""
 
 PRODUCER_ID_MAX: Final = (1 << 63) - 1
 
@@ -45,7 +45,7 @@ class ProducerIds:
 
     async def _allocate_later(self) -> int:
         while True:
-            # Many callers may wait for one block. If they are more than its ids, the rest wait for the next block.
+            # Many callers may wait for one block. If the block has too few ids, the others wait for the next block.
             await asyncio.shield(self._start_claim())
             producer_id = self.allocate()
             if isinstance(producer_id, int):
@@ -78,6 +78,6 @@ def _discard(unused: Awaitable[int]) -> None:
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Ignore the error of a prefetch, for which no caller waits; the next caller without an id claims again."""
+    """Ignore the error of a claim for which no caller waits. The next caller without an id claims a block again."""
     if not task.cancelled():
         task.exception()

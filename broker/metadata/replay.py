@@ -1,4 +1,4 @@
-"""The replay of the metadata log at the start: newest snapshot, then every batch after it."""
+"""The replay of the metadata log at the start: the newest snapshot, then every batch after it."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ class Replayed:
     segment: Path | None = None
     """The segment to append to; None if there is none."""
     segment_bytes: int = 0
-    """Size of its valid batches; the rest is a torn write."""
+    """Size of the valid batches in ``segment``; the rest is a torn write."""
     log_bytes: int = 0
     """Bytes of the batches that were read after the snapshot."""
     snapshot_bytes: int = 0
     last_record_ms: int = -1
     quorum: Quorum = field(default_factory=Quorum)
     held_back: list[AnyRecord] | None = None
-    """Records of a metadata transaction that is not ended (KIP-868); None if there is none."""
+    """Records of a metadata transaction that has not ended yet (KIP-868); None if no transaction is open."""
 
     @property
     def epoch(self) -> int:
@@ -44,7 +44,7 @@ class Replayed:
 
 
 def replay(directory: Path, image: Image) -> Replayed:
-    """Apply the directory's newest snapshot and its log to the (empty) image."""
+    """Apply the newest snapshot and the log of the directory to an empty image."""
     state = Replayed()
     existing = snapshots(directory)
     if existing:
@@ -90,7 +90,7 @@ def _fold(state: Replayed, image: Image, batch: RecordBatch) -> None:
                 _fold_record(state, image, record, changes)
             state.last_record_ms = batch.max_timestamp
     except (CorruptBatch, InconsistentMetadata, MalformedRecord) as error:
-        # The checksum is valid, so the writer wrote it like that: a newer Kafka, or a bug.
+        # The checksum is valid, so the batch was written like that, by a newer Kafka or because of a bug.
         raise CorruptMetadata(
             f"the metadata log cannot be read at offset {batch.base_offset}: {error}"
         ) from error

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 Take = Callable[[int], object]
-"""Called with a number of partitions before they are created or deleted; raises `ApiError` if the quota is exceeded."""
+"""Called with a number of partitions before they are created or deleted. Raises `ApiError` if the quota is exceeded."""
 
 
 def unlimited(partitions: int) -> None:
@@ -48,7 +48,7 @@ def unlimited(partitions: int) -> None:
 
 
 class ReplicationControlManager:
-    """Changes of topics: each waits until no other change of its topics is pending."""
+    """Changes of topics. Each change waits until no other change of its topics is pending."""
 
     def __init__(
         self, image: Image, settings: Settings, config: BrokerConfig, writer: MetadataWriter, random: Random
@@ -64,10 +64,10 @@ class ReplicationControlManager:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[CreatedTopic | ApiError]:
-        """Create topics; returns one result for each, in order. Raises ApiError for the request as a whole.
+        """Create topics. Returns for each, in order, the topic or the error. Raises ApiError for the whole request.
 
-        All topics are in one commit: after a crash all of them exist or none. ``take`` is called for each topic with its
-        number of partitions (KIP-599), here and below.
+        All topics are in one commit: after a crash all of them exist or none. In this method and those below, ``take`` is
+        called for each topic with its number of partitions (KIP-599).
         """
         defaults = self.topic_defaults
         check_total(wanted, defaults)
@@ -100,7 +100,7 @@ class ReplicationControlManager:
     async def delete_topics(
         self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Delete topics; returns None or the error for each."""
+        """Delete topics. Returns for each None or the error."""
         await self._writer.settled(
             topic.name for topic in map(self._image.topics_by_id.get, topic_ids) if topic is not None
         )
@@ -131,7 +131,7 @@ class ReplicationControlManager:
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Add partitions to topics; returns None or the error for each."""
+        """Add partitions to topics. Returns for each topic None or the error."""
         await self._writer.settled(more.name for more in wanted)
         results: list[ApiError | None] = []
         records: list[MetadataRecord] = []
@@ -153,7 +153,7 @@ class ReplicationControlManager:
         return results
 
     async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
-        """Raise the leader epoch of a partition to ``epoch``, if that is later: for a log imported from another cluster."""
+        """Raise the leader epoch of a partition to ``epoch`` if that is later, for a log imported from another cluster."""
         topic = self._image.topics[name]
         state = topic.partitions[index]
         if epoch > state.leader_epoch:
@@ -164,9 +164,9 @@ class ReplicationControlManager:
     # -- replicas and leaders ----------------------------------------------------------------------------------
 
     async def alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """AlterPartition: change the ISR as the leader proposes.
+        """Handle AlterPartition: change the ISR as the leader proposes.
 
-        ApiError for an outdated leader or an ineligible replica.
+        Raises ApiError for an outdated leader epoch or an ineligible replica.
         """
         await self._change_partition(
             (topic, index),
@@ -174,9 +174,9 @@ class ReplicationControlManager:
         )
 
     async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
-        """The files of a replica have failed: elect another leader if one is in sync.
+        """Remove a replica whose files have failed from the ISR, and elect another leader if one is in sync.
 
-        Nothing happens if the topic was deleted and created again meanwhile, because then its files are others.
+        Nothing happens if the topic was deleted and created again since, because the new topic has other files.
         """
 
         def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
@@ -188,13 +188,13 @@ class ReplicationControlManager:
             raise refusal
 
     async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
-        """ElectLeaders; returns for each partition None if a leader was elected, otherwise Kafka's error."""
+        """Handle ElectLeaders. Returns for each partition None if a leader was elected, otherwise Kafka's error."""
         return await self._change_partitions(
             partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
         )
 
     async def move_leader(self, topic: str, index: int, node_id: int) -> None:
-        """Make another in-sync replica the leader of a partition. ApiError if it cannot be the leader."""
+        """Make another in-sync replica the leader of a partition. Raises ApiError if it cannot be the leader."""
         await self._change_partition(
             (topic, index),
             lambda number, topic, state: record_for_move(self._image, topic, state, node_id),
@@ -203,7 +203,7 @@ class ReplicationControlManager:
     async def reassign(
         self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
     ) -> list[ApiError | None]:
-        """Start moving partitions to these brokers, or (None) cancel the reassignment. Returns None or the error for each.
+        """Start moving partitions to these brokers, or with None cancel a reassignment. Returns for each None or the error.
 
         A reassignment ends when its last new replica is in sync. ``keeps_factor``: refuse changes of the replication factor.
         """
@@ -214,7 +214,7 @@ class ReplicationControlManager:
         return await self._change_partitions([key for key, _ in wanted], decide)
 
     async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:
-        """Change one partition; raises the error of ``decide``."""
+        """Change one partition. Raises the error of ``decide``."""
         (refusal,) = await self._change_partitions([key], decide)
         if refusal is not None:
             raise refusal
@@ -224,7 +224,7 @@ class ReplicationControlManager:
         partitions: Sequence[PartitionKey],
         decide: Decide,
     ) -> list[ApiError | None]:
-        """Change several partitions in one commit; returns None or the error for each, in order."""
+        """Change several partitions in one commit. Returns for each, in order, None or the error."""
         names = {name for name, _ in partitions}
         await self._writer.settled(names)
         results, records = decisions(self._image, partitions, decide)

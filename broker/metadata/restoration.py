@@ -1,6 +1,6 @@
-"""Restoring an earlier image: the records that lead from the current image to a saved one. Pure.
+"""Restores an earlier image: computes the records that lead from the current image to a saved one. Pure.
 
-The metadata log continues: offsets, epochs, topic ids and producer ids are never issued twice.
+The metadata log continues: offsets, epochs, topic ids and producer ids are never used twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
 Epochs = Mapping[tuple[UUID, int], tuple[int, int]]
-"""(leader epoch, partition epoch) by topic id and partition."""
+"""(leader epoch, partition epoch) by topic id and partition index."""
 
 
 def copy_of(image: Image) -> Image:
@@ -46,7 +46,7 @@ def epochs_of(image: Image) -> Epochs:
 
 
 def records_for_removal(image: Image, saved: Image) -> list[MetadataRecord]:
-    """Remove the topics that ``saved`` does not have, and those that have more partitions than in ``saved``."""
+    """Remove topics that ``saved`` does not have, and topics that have more partitions than in ``saved``."""
     return [
         record
         for topic in image.topics.values()
@@ -63,7 +63,8 @@ def _can_be_restored(topic: Topic, saved: Image) -> bool:
 def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterator[MetadataRecord]:
     """Restore features, topics, settings, clients and ACLs of ``saved``, after `records_for_removal` was applied.
 
-    ``epochs`` are those before the removal: the new ones are higher, so that clients do not reject the metadata as outdated.
+    ``epochs`` are the epochs before the removal. The new epochs are higher, so that clients do not reject the metadata as
+    outdated.
     """
     yield from records_for_features(_levels(image, saved))
     for topic in saved.topics.values():
@@ -106,7 +107,7 @@ def _later(state: PartitionState, leader_epoch: int, partition_epoch: int) -> Pa
 
 
 def _levels(image: Image, saved: Image) -> dict[str, int]:
-    """The feature levels that differ; 0 removes a feature."""
+    """Return the feature levels that differ; level 0 removes a feature."""
     names = {**image.features, **saved.features}
     return {
         name: saved.features.get(name, 0)

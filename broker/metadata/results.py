@@ -14,7 +14,7 @@ RECORDS_PER_REQUEST_MAX: Final = 10_000
 
 
 class ApiError(Exception):
-    """A change that was refused: the error code and message (or None) of the response."""
+    """A change was refused. Has the error code and the message (or None) for the response."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -24,7 +24,7 @@ class ApiError(Exception):
 
 @slotted(frozen=True)
 class CreatedTopic:
-    """A topic that was created (or, with validate_only, would have been)."""
+    """A topic that was created, or with validate_only would have been created."""
 
     name: str
     topic_id: uuid.UUID

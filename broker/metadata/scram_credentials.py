@@ -17,7 +17,7 @@ from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 Credentials = dict[tuple[str, int], schema.UserScramCredentialRecord]
-"""Credentials by user and mechanism."""
+"""Credentials by user and SCRAM mechanism."""
 
 ITERATIONS_MIN: Final = 4_096
 ITERATIONS_MAX: Final = 16_384
@@ -70,7 +70,7 @@ def keys_of_salted(salted_password: bytes, digest: str, salt: bytes, iterations:
 
 
 def keys_of(password: bytes, mechanism: str, salt: bytes, iterations: int) -> ScramKeys:
-    """Derive the keys of a password. It takes milliseconds by design: do not call it in the event loop."""
+    """Derive the SCRAM keys of a password. By design this takes milliseconds: do not call it in the event loop."""
     digest = DIGESTS[mechanism]
     return keys_of_salted(hashlib.pbkdf2_hmac(digest, password, salt, iterations), digest, salt, iterations)
 
@@ -85,7 +85,7 @@ def alter(
     *,
     is_supported: bool = True,
 ) -> tuple[list[schema.MetadataRecord], Results]:
-    """Return the records of the valid changes, and None or the error for each user, who may be listed once."""
+    """Return (records of the valid changes, for each user None or the error). A user may be listed only once."""
     wanted: dict[str, Deletion | Upsertion] = {}
     results: Results = {}
     changes: list[Deletion | Upsertion] = [*deletions, *upsertions]
@@ -155,14 +155,14 @@ def apply(
 
 
 def records_between(now: Credentials, then: Credentials) -> Iterable[schema.MetadataRecord]:
-    """Reverse delta: the records that lead from the current credentials to those of ``then``."""
+    """Return the reverse delta: the records that lead from the current credentials to those of ``then``."""
     for user, mechanism in now.keys() - then.keys():
         yield schema.RemoveUserScramCredentialRecord(user, mechanism)
     yield from (record for key, record in then.items() if now.get(key) != record)
 
 
 class Described(NamedTuple):
-    """Description of a user: (mechanism, iterations) of each credential, or the error."""
+    """The description of a user: (mechanism, iterations) of each credential, or the error."""
 
     user: str
     error: ErrorCode
@@ -171,7 +171,7 @@ class Described(NamedTuple):
 
 
 def describe(credentials: Credentials, users: Sequence[str]) -> list[Described]:
-    """Describe these users, or all if the list is empty."""
+    """Describe these users, or all users if the list is empty."""
     names = dict.fromkeys(users or (user for user, _ in credentials))
     return [_described(credentials, user, users.count(user) > 1 if users else False) for user in names]
 

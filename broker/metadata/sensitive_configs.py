@@ -18,8 +18,8 @@ from storage.config_def import ConfigKey
 
 LOGGER_RESOURCE: Final = 8
 
-# `DynamicBrokerConfig.LISTENER_CONFIG_REGEX`, and the settings that may have a mechanism between them and the listener
-# prefix.
+# `DynamicBrokerConfig.LISTENER_CONFIG_REGEX`, and the settings that may have a SASL mechanism between the listener prefix
+# and their name.
 _LISTENER: Final = re.compile(r"listener\.name\.[^.]*\.(.*)")
 _OF_MECHANISMS: Final = (
     "sasl.jaas.config",
@@ -33,7 +33,7 @@ _OPEN: Final = (LOGGER_RESOURCE, METRICS_RESOURCE)
 
 
 def base_of(name: str) -> str | None:
-    """The setting without its listener prefix (and mechanism); None for a name without a listener prefix.
+    """Return the setting without its listener prefix and SASL mechanism; None for a name without a listener prefix.
 
     >>> base_of("listener.name.internal.plain.sasl.jaas.config"), base_of("listener.name.internal.max.connections")
     ('sasl.jaas.config', 'max.connections')
@@ -45,7 +45,7 @@ def base_of(name: str) -> str | None:
 
 
 def broker_key(name: str) -> BrokerConfigKey | None:
-    """The definition of a broker's setting, with or without a listener prefix; None if Kafka does not have it."""
+    """Return the definition of a broker setting, with or without a listener prefix; None if Kafka has no such setting."""
     return alterable_configs().get(name) or kafka_configs().get(base_of(name) or "")
 
 

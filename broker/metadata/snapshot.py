@@ -1,4 +1,4 @@
-"""Snapshots: the whole image in one file, so that the log before it need not be read (KIP-630).
+"""Snapshots: the whole image in one file, so that a start need not read the log before the snapshot (KIP-630).
 
 The file ``<end offset, 20 digits>-<epoch, 10 digits>.checkpoint`` in the log's directory has a header, the records, a
 footer.
@@ -41,7 +41,7 @@ class Snapshot(NamedTuple):
 
 
 def snapshots(directory: Path) -> list[Snapshot]:
-    """The complete snapshots in a directory, oldest first."""
+    """Return the complete snapshots in a directory, oldest first."""
     found = []
     for path in directory.iterdir():
         match = _NAME.fullmatch(path.name)
@@ -51,7 +51,7 @@ def snapshots(directory: Path) -> list[Snapshot]:
 
 
 def read_snapshot(snapshot: Snapshot, image: Image, quorum: Quorum) -> None:
-    """Apply a snapshot to an empty image, and store its quorum records."""
+    """Apply a snapshot to an empty image, and store the snapshot's quorum records in ``quorum``."""
     finished = False
     changes = MetadataDelta()
     for batch in whole_batches(snapshot.path.read_bytes(), snapshot.path.name):
@@ -75,7 +75,7 @@ def write_snapshot(
     now_ms: int,
     quorum: Quorum,
 ) -> Snapshot:
-    """Write and sync a snapshot; the file gets its name only when it is complete."""
+    """Write and sync a snapshot. The file gets its final name only when it is complete."""
     header, offset = snapshot_header(last_record_ms, epoch, now_ms, quorum)
     chunks = [header]
     remaining = iter(records)

@@ -1,4 +1,4 @@
-"""The records that a start writes into the metadata log."""
+"""The records that a start of the broker writes into the metadata log."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from protocol.records.cluster_metadata import MetadataRecord
 def startup_commits(
     image: Image, brokers: Sequence[BrokerRegistration], features: Mapping[str, int] | None, next_offset: int
 ) -> list[list[MetadataRecord]]:
-    """The commits of this start, which are synced together.
+    """Return the commits of this start, which are synced together.
 
-    Features come first: Kafka refuses a log that does not begin with its metadata.version. Then the registrations, where the
-    offset of each is the broker's epoch, and then a new leader epoch for every partition.
+    Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then come the registrations,
+    where the offset of each record is the broker's epoch, and then a new leader epoch for every partition.
     """
     commits = []
     levels = _levels(image, features)
@@ -40,9 +40,9 @@ def startup_commits(
 
 
 def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
-    """The registration as it is written: with the supported features, and with the offset of its record as epoch.
+    """Return the registration to write: with the supported features, and with the offset of its record as epoch.
 
-    ``levels`` are those of the cluster: an early metadata.version has no log directories.
+    ``levels`` are the feature levels of the cluster: an early metadata.version has no log directories.
     """
     features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
     log_dirs = broker.log_dirs if metadata_version(levels) >= LOG_DIRECTORIES_FROM else ()
@@ -50,7 +50,7 @@ def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, in
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
-    """The feature levels to write: all of a new cluster's, otherwise those that differ from the requested ones."""
+    """Return the feature levels to write: all levels for a new cluster, otherwise the requested levels that differ."""
     if METADATA_VERSION not in image.features:
         wanted = {**INITIAL_LEVELS, **(features or {})}
         # Level 0 means that the feature is absent, so a new log has no record for it.

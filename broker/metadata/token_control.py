@@ -1,4 +1,4 @@
-"""The controller's part for delegation tokens (Kafka's ``DelegationTokenControlManager``, ``DelegationTokenCache``).
+"""The controller's handling of delegation tokens (Kafka's ``DelegationTokenControlManager``, ``DelegationTokenCache``).
 
 token = await metadata.token_control.create("User:alice", "User:alice", [], -1)
 metadata.token_control.hmac_of(token.token_id)
@@ -41,7 +41,7 @@ log = get_logger()
 
 
 class TokenCredential(NamedTuple):
-    """The SCRAM keys for a login with a token, and the principal of the login."""
+    """The SCRAM keys for a login with a delegation token, and the principal of the login."""
 
     salt: bytes
     stored_key: bytes
@@ -50,7 +50,7 @@ class TokenCredential(NamedTuple):
     owner: str
     """Principal of the login: `User:alice`."""
     expires_ms: int
-    """When the token expires, in the time of domain CONNECTIONS; may be in the past, until the expired token is removed."""
+    """Expiration time of the token in the domain CONNECTIONS. It may be in the past until the expired token is removed."""
 
     def __repr__(self) -> str:
         return f"TokenCredential([hidden], owner={self.owner!r}, expires_ms={self.expires_ms})"
@@ -86,7 +86,7 @@ class DelegationTokenControlManager:
     async def create(
         self, owner: str, requester: str, renewers: Iterable[str], max_lifetime_ms: int
     ) -> Token:
-        """CreateDelegationToken. Principals are `User:alice`."""
+        """Create a token. Principals have the form `User:alice`."""
         self._check_supported()
         token = rules.new_token(
             uuid_text(new_id(self._random)),
@@ -101,14 +101,14 @@ class DelegationTokenControlManager:
         return token
 
     async def renew(self, hmac: bytes, principal: str, period_ms: int) -> int:
-        """RenewDelegationToken; returns the new expiration time."""
+        """Renew the token with this HMAC. Returns its new expiration time."""
         token = await self._settled_token(hmac)
         renewed = rules.renewed(token, principal, period_ms, self._lifetimes, self._now_for(token))
         await self._writer.commit([renewed], [TOKENS])
         return renewed.expiration_timestamp_ms
 
     async def expire(self, hmac: bytes, principal: str, period_ms: int) -> int:
-        """ExpireDelegationToken; returns the new expiration time. A negative period removes the token."""
+        """Expire the token with this HMAC. Returns its new expiration time. A negative period removes the token."""
         token = await self._settled_token(hmac)
         now_ms = self._now_for(token)
         shortened = rules.shortened(token, principal, period_ms, now_ms)
@@ -129,7 +129,7 @@ class DelegationTokenControlManager:
             await self._writer.commit(removals, [TOKENS])
 
     def expiry_check(self, run: Callable[[Coroutine[object, object, None]], object]) -> Periodic:
-        """Start the periodic removal of expired tokens; ``run`` starts a coroutine in the background."""
+        """Start the periodic removal of expired tokens. ``run`` starts a coroutine in the background."""
 
         def check() -> object:
             return run(self.remove_expired()) if any(self._expired()) else NOTHING_DONE
@@ -139,7 +139,7 @@ class DelegationTokenControlManager:
         )
 
     async def _settled_token(self, hmac: bytes) -> Token:
-        """Return the token with this HMAC after all pending changes of tokens. Raises `ApiError` if there is none."""
+        """Wait for pending changes of tokens, then return the token with this HMAC. Raises `ApiError` if there is none."""
         self._check_supported()
         await self._writer.settled([TOKENS])
         token_id = self._ids_by_hmac().get(hmac)
@@ -176,7 +176,7 @@ class DelegationTokenControlManager:
         owners: Collection[str] | None,
         authorize: Callable[[str, str, str], bool],
     ) -> list[Token]:
-        """The tokens of these owners (None: of all) that the principal may describe."""
+        """Return the tokens of these owners (None: of all owners) that the principal may describe."""
         return [
             token
             for token in self._image.tokens.values()
@@ -184,7 +184,7 @@ class DelegationTokenControlManager:
         ]
 
     def hmac_of(self, token_id: str) -> bytes:
-        """HMAC of an existing token."""
+        """Return the HMAC of an existing token."""
         assert self._secret is not None
         return self._hmacs.get(token_id) or rules.hmac_of(token_id, self._secret)
 
@@ -200,7 +200,7 @@ class DelegationTokenControlManager:
         return self._ids
 
     async def credential(self, token_id: str, mechanism: str) -> TokenCredential | None:
-        """Return the keys for a login with the token, None if there is no such token. The first login computes the keys."""
+        """Return the keys for a login with the token, None if the token does not exist. The first login computes the keys."""
         if not self.is_enabled or mechanism not in DIGESTS or token_id not in self._image.tokens:
             return None
         keys = await self._keys(token_id, mechanism)
@@ -220,5 +220,5 @@ class DelegationTokenControlManager:
             making = asyncio.get_running_loop().run_in_executor(None, work)
             self._scram_keys[token_id, mechanism] = making
             self._clock.wait_for(making)
-        # Shielded, so that a client that disconnects does not cancel the computation for others.
+        # Shielded, so that a client that disconnects does not cancel the computation for other clients.
         return await asyncio.shield(making)

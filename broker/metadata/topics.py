@@ -25,7 +25,7 @@ def is_internal(name: str | None) -> bool:
 
 
 def invalid_topic_name(name: str) -> str | None:
-    """The reason why a topic name is invalid, in Kafka's words; None for a valid name."""
+    """Return Kafka's error message for an invalid topic name; None for a valid name."""
     if not name:
         reason = "the empty string is not allowed"
     elif name in (".", ".."):
@@ -40,7 +40,7 @@ def invalid_topic_name(name: str) -> str | None:
 
 
 def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """Group (topic, partition) pairs: topic -> its partitions, in the order given."""
+    """Group (topic, partition) pairs: topic -> its partitions, in the given order."""
     found: dict[str, list[int]] = {}
     for name, index in partitions:
         found.setdefault(name, []).append(index)
@@ -48,5 +48,5 @@ def by_topic(partitions: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
 
 
 def unified_name(name: str) -> str:
-    """Name for collision checks: topics with the same unified name collide, as Kafka's metric names map '.' to '_'."""
+    """Return the name for collision checks. Topics with equal unified names collide, as Kafka's metrics map '.' to '_'."""
     return name.replace(".", "_")

@@ -27,15 +27,15 @@ AnyRecord = schema.MetadataRecord | schema.UnknownMetadataRecord
 
 
 class InconsistentMetadata(Exception):
-    """A record refers to something that does not exist: neither Kafka nor this broker writes such a log."""
+    """A record refers to an object that does not exist. Neither Kafka nor this broker writes such a log."""
 
 
 @slotted
 class PartitionState:
-    """Replicas, leader and epochs of one partition.
+    """The replicas, the leader and the epochs of one partition.
 
-    A change creates a new instance, so references may be kept. (Not frozen: ten thousand are created at a start, and a
-    frozen instance takes four times as long.)
+    A change creates a new instance, so references may be kept. (The class is not frozen, because a start creates ten
+    thousand instances, and a frozen instance takes four times as long.)
     """
 
     index: int
@@ -54,7 +54,7 @@ class PartitionState:
 
 @slotted
 class Topic:
-    """A topic; ``partitions[i].index == i`` once a commit is applied."""
+    """A topic. Once a commit is applied, ``partitions[i].index == i``."""
 
     name: str
     topic_id: uuid.UUID
@@ -100,15 +100,15 @@ class BrokerRegistration:
 
 @slotted
 class MetadataDelta:
-    """The effect of a commit, for the listeners. A topic that was created is only in ``created``."""
+    """The changes of a commit, for the listeners. A topic that was created is only in ``created``."""
 
     created: dict[uuid.UUID, Topic] = field(default_factory=dict)
     deleted: dict[uuid.UUID, Topic] = field(default_factory=dict)
     grown: dict[uuid.UUID, int] = field(default_factory=dict)
-    """Topic id -> the first new partition."""
+    """Topic id -> index of the first new partition."""
     leaders: set[tuple[uuid.UUID, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
-    """(resource type, resource name)."""
+    """(resource type, resource name) of each resource whose settings have changed."""
     quotas: bool = False
     """Whether client quotas have changed."""
     acls_removed: dict[uuid.UUID, Acl] = field(default_factory=dict)

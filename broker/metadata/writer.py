@@ -1,4 +1,4 @@
-"""The writer of the metadata log: serialises the changes of a topic, and waits until each is durable."""
+"""The writer of the metadata log: serialises the changes of a topic, and waits until each change is durable."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 class MetadataWriter:
-    """Commits changes. A caller awaits `settled`, checks against the image and commits, without an await in between."""
+    """Commits changes to the metadata log.
+
+    A caller awaits `settled`, checks its change against the image and commits it, without an await in between.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -26,7 +29,7 @@ class MetadataWriter:
         self._log: MetadataLog
 
     def begin(self, log: MetadataLog) -> None:
-        """Set the log to write to."""
+        """Set the log to which changes are written."""
         self._log = log
 
     @property
@@ -42,11 +45,11 @@ class MetadataWriter:
         await self._pending_changes.settled(topics)
 
     async def all_settled(self) -> None:
-        """Return once the image contains every change that was committed; registrations and fencing of brokers need that."""
+        """Return once the image contains every committed change, as registrations and fencing of brokers require."""
         await self._pending_changes.all_settled()
 
     async def commit(self, records: Sequence[MetadataRecord], topics: Iterable[str] = ()) -> None:
-        """Make the records durable; returns once the image contains them. Changes of ``topics`` wait until then.
+        """Make the records durable. Returns once the image contains them; changes of ``topics`` wait until then.
 
         The records are written before the first await, so what the caller has checked is still true.
         """
@@ -68,7 +71,7 @@ class MetadataWriter:
         await asyncio.shield(done[-1])
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the fsync, until `sync_deferred`. No client may be served meanwhile."""
+        """Apply changes without waiting for the fsync, until `sync_deferred` is called. No client may be served before."""
         self._log.defer_syncs()
 
     async def sync_deferred(self) -> None:
@@ -76,9 +79,9 @@ class MetadataWriter:
         await self._log.sync_deferred()
 
     async def close(self) -> None:
-        """Close after all commits are durable."""
+        """Close the log after all commits are durable."""
         await self._log.close()
 
     def abandon(self) -> None:
-        """Close like a kill: only the file descriptor is closed."""
+        """Close only the file descriptor of the log, as if the process were killed."""
         self._log.abandon()
