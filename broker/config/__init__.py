@@ -1,4 +1,4 @@
-"""The configuration: all of Kafka's settings and the broker's own, their sources, their checks and their effects."""
+"""The broker's configuration: all settings of Kafka and of Odradek, with their sources, checks and effects."""
 
 from broker.config.config import (
     BrokerConfig,

@@ -1,4 +1,4 @@
-"""Checks of settings against each other, as Kafka does them at its start.
+"""Checks of settings against each other, as Kafka makes them at its start.
 
 Pure. The rules and their messages are those of ``KafkaConfig.validateValues`` and ``GroupCoordinatorConfig``.
 """
@@ -18,7 +18,7 @@ Values = Mapping[str, Any]
 
 
 def check_agreement(values: Values) -> None:
-    """Raise `ConfigError` at the first two settings that contradict each other."""
+    """Raise `ConfigError` for the first two settings that contradict each other."""
     for holds, message in _of_the_broker(values):
         if not holds:
             # The prefix of Scala's ``require``, which users of Kafka see, too.

@@ -1,4 +1,4 @@
-"""Names of the files in the directory of `--tls`, which ``broker.security.tls.directory`` creates."""
+"""Names of the files in the directory of ``--tls``. ``broker.security.tls.directory`` creates the files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = "tls"
-"""Subdirectory of the data directory."""
+"""Subdirectory of the data directory for these files."""
 SERVER_STORE: Final = "server.pem"
 CA: Final = "ca.pem"
 CA_KEY: Final = "ca.key"
@@ -17,6 +17,6 @@ STORE_PASSWORD: Final = "odradek"
 
 
 def authority_files(folder: Path) -> dict[str, str]:
-    """Paths of the files for a client's trust store: the authority's certificate as PEM, and Java's trust stores."""
+    """Return the paths of the files that a client needs to trust the broker: a PEM certificate and Java trust stores."""
     names = {"ca": CA, "truststore_pkcs12": TRUST_STORE_PKCS12, "truststore_jks": TRUST_STORE_JKS}
     return {name: str(folder / file) for name, file in names.items()}

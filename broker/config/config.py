@@ -73,7 +73,7 @@ REPLICATION_FACTOR_MAX = 3
 
 @slotted(frozen=True)
 class ConfigSynonym:
-    """One source of a value in a DescribeConfigs response: name, value, Kafka's name of the source."""
+    """One source of a value in a DescribeConfigs response: the setting, its value, and Kafka's name of the source."""
 
     name: str
     value: str | None
@@ -82,7 +82,7 @@ class ConfigSynonym:
 
 @slotted(frozen=True, kw_only=True)
 class BrokerConfig:
-    # Identity and listeners. Without controller listeners; an advertised port 0 is replaced by the port that was bound.
+    # Identity and listeners. Controller listeners are left out. An advertised port 0 is replaced by the port that was bound.
     node_id: int
     broker_rack: str | None
     listeners: tuple[Endpoint, ...]
@@ -213,7 +213,7 @@ class BrokerConfig:
     queued_max_response_bytes: int
 
     values: Mapping[str, Value] = field(repr=False)
-    # All settings that were set, as text, including names unknown to Kafka: DescribeConfigs tells them from defaults.
+    # All settings that were set, as text, including names unknown to Kafka. DescribeConfigs tells them apart from defaults.
     static: Mapping[str, str] = field(repr=False)
 
     @property
@@ -231,7 +231,7 @@ class BrokerConfig:
         return any(each.security_protocol in ("SSL", "SASL_SSL") for each in self.listeners)
 
     def get(self, name: str) -> Value:
-        """The value of any setting of Kafka or Odradek, by its dotted name."""
+        """Return the value of any setting of Kafka or Odradek, by its dotted name."""
         return self.values[name]
 
     def synonyms(self, name: str) -> tuple[ConfigSynonym, ...]:
@@ -241,7 +241,7 @@ class BrokerConfig:
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
 
     def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """The sources of a broker setting's value, including synonyms before the first source with its own name."""
+        """The sources of a broker setting's value, with the synonyms in front of the first source with its own name."""
         group, keys = synonyms_of(name), broker_configs()
         return (
             *(
@@ -257,7 +257,7 @@ class BrokerConfig:
         )
 
     def topic_default(self, topic_config: str) -> tuple[str | None, str, tuple[ConfigSynonym, ...]]:
-        """Value, source and synonyms of a topic setting that the topic itself does not set."""
+        """Return (value, source, synonyms) of a topic setting for topics that do not set it."""
         key = TOPIC_CONFIGS[topic_config]
         synonyms = self.synonyms(key.synonyms[0]) if key.synonyms else ()
         source = synonyms[0].source if synonyms else DEFAULT_CONFIG
@@ -278,11 +278,11 @@ def load_config(
     number: int = 1,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[BrokerConfig, list[str]]:
-    """Load the configuration from all sources; returns it with one warning for each unknown setting.
+    """Load the configuration from all sources. Returns it with one warning for each unknown setting.
 
     ``defaults`` have the lowest precedence.
 
-    In a cluster of several ``nodes`` it is the configuration of node ``number``, counted from 1. Unless the node's own
+    In a cluster of several ``nodes`` this is the configuration of node ``number``, counted from 1. Unless the node's own
     settings differ, its id and its ports are those of the first node plus ``number`` - 1.
     Raises ConfigError, with the name, the value and its source, at the first invalid value.
     """
@@ -310,7 +310,7 @@ def load_config(
 
 
 def _ineffective(settings: Mapping[str, Setting], values: Mapping[str, Value]) -> Iterator[str]:
-    """Yield a warning for each setting without an effect on which the user might rely."""
+    """Yield a warning for each setting that was set, has no effect, and on whose effect the user might rely."""
     for name, instead in WITHOUT_EFFECT.items():
         if name in settings and values[name] and values[name] != broker_configs()[name].default:
             yield f"{name} (from {settings[name].where}) has no effect: {instead}"
@@ -323,7 +323,7 @@ def node_configs(
     nodes: int,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[BrokerConfig, ...], list[str]]:
-    """Load the configurations of all nodes of a cluster; returns them with the warnings for all of them."""
+    """Load the configurations of all nodes of a cluster. Returns them with the warnings of all of them."""
     configs, warnings = [], []
     for number in range(1, nodes + 1):
         config, found = load_config(
@@ -338,7 +338,7 @@ def node_configs(
 
 
 def broker_config(overrides: Mapping[str, str] | None = None) -> BrokerConfig:
-    """Build a configuration from settings alone, for tests and for programs that start a node themselves."""
+    """Build a configuration from these settings alone, for tests and for programs that start a node themselves."""
     return load_config(None, {}, overrides or {})[0]
 
 
@@ -358,14 +358,14 @@ _COMPUTED = frozenset(
 
 @cache
 def attributes() -> Mapping[str, str]:
-    """Attribute of BrokerConfig -> setting, for the attributes that are the value of one setting."""
+    """Return attribute of BrokerConfig -> setting, for each attribute that is the value of one setting."""
     own = {name.removeprefix("odradek.").replace(".", "_"): name for name in OWN_CONFIGS}
     names = [each for each in field_names(BrokerConfig) if each not in _COMPUTED]
     return {name: own.get(name) or name.replace("_", ".") for name in names}
 
 
 def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Value], dict[str, str]]:
-    """Return the value of every known setting, and the text of those that differ from Kafka's defaults."""
+    """Return (value of every known setting, text of every setting that a source or the emulator's defaults set)."""
     keys = broker_configs()
     values = defaults()
     given = {name: _parse(setting) for name, setting in settings.items() if base_name(name) in keys}
@@ -410,7 +410,7 @@ def _parse(setting: Setting) -> Value:
 
 
 def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
-    """broker.id is the older name of node.id; setting one of them sets both, as in Kafka."""
+    """Set both node.id and its older name broker.id if only one of them is set, as Kafka does."""
     if "broker.id" not in static:
         static["broker.id"], values["broker.id"] = static["node.id"], values["node.id"]
     elif "node.id" not in static:
@@ -423,7 +423,7 @@ def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
 def _log_dir(
     settings: Mapping[str, Setting], values: Mapping[str, Value], warnings: list[str]
 ) -> Path | None:
-    """The log directory: log.dirs, else log.dir, as in Kafka; None (a temporary directory) if neither is set."""
+    """Return the log directory: log.dirs, else log.dir, as in Kafka; None (a temporary directory) if neither is set."""
     name = "log.dirs" if values["log.dirs"] else "log.dir"
     if name not in settings:
         return None
@@ -437,7 +437,7 @@ def _log_dir(
 
 
 def log_defaults_of(values: Mapping[str, Value]) -> LogConfig:
-    """The settings of a topic that does not set any itself (`KafkaConfig.extractLogConfigMap`)."""
+    """Return the settings of a topic that sets none itself (`KafkaConfig.extractLogConfigMap`)."""
     defaults: dict[str, Any] = {}
     for key in TOPIC_CONFIGS.values():
         for synonym in key.synonyms:

@@ -266,7 +266,7 @@ AUTHORIZER_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
 
 
 class _KafkaConfigs(Mapping[str, BrokerConfigKey]):
-    """Kafka's table of settings. A key is created on first access, as a start needs few of them."""
+    """Kafka's table of settings. The definition of a setting is created on first access, as a start needs few of them."""
 
     def __init__(self) -> None:
         self._made: dict[str, BrokerConfigKey] = {}
@@ -291,12 +291,12 @@ _KAFKA_CONFIGS: Final = _KafkaConfigs()
 
 
 def kafka_configs() -> Mapping[str, BrokerConfigKey]:
-    """Definitions of Kafka's settings by name. A `default` of None is Kafka's null."""
+    """Return the definitions of Kafka's settings by name. A `default` of None is Kafka's null."""
     return _KAFKA_CONFIGS
 
 
 def defaults() -> dict[str, Value]:
-    """Default of every broker setting, Kafka's first."""
+    """Return the default of every broker setting, Kafka's settings first."""
     return {
         **{name: row[1] for name, row in ROWS.items()},
         **dict.fromkeys(AUTHORIZER_CONFIGS),
@@ -311,7 +311,7 @@ def _documentation() -> Mapping[str, str]:
 
 
 def documentation_of(name: str) -> str:
-    """Description of a broker setting of Kafka, in one sentence; empty for an unknown one. Loaded on first use."""
+    """Return the one-sentence description of a broker setting of Kafka; empty for an unknown name. Loaded on first use."""
     for ours in (RUN_TIME_CONFIGS, AUTHORIZER_CONFIGS):
         if name in ours:
             return ours[name].documentation
@@ -347,7 +347,7 @@ RUN_TIME_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
 
 @cache
 def alterable_configs() -> Mapping[str, BrokerConfigKey]:
-    """The settings that AlterConfigs may change: Kafka's table and the settings that exist only dynamically."""
+    """Return the settings that AlterConfigs may change: Kafka's table, and the settings that exist only dynamically."""
     return ChainMap(RUN_TIME_CONFIGS, kafka_configs())  # type: ignore[arg-type]
 
 
@@ -391,7 +391,7 @@ def _non_empty(name: str, value: Value) -> None:
 
 
 def base_name(name: str) -> str:
-    """The setting without its listener prefix: `listener.name.internal.ssl.keystore.location` -> `ssl.keystore.location`."""
+    """Return a setting without listener prefix: `listener.name.internal.ssl.keystore.type` -> `ssl.keystore.type`."""
     parts = name.split(".", 3)
     if len(parts) < 4 or parts[:2] != ["listener", "name"]:
         return name
@@ -405,7 +405,7 @@ def is_known(name: str) -> bool:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known name that is most similar to a misspelt one; None if none is similar."""
+    """Return the known name that is most similar to a misspelt name; None if no name is similar."""
     import difflib  # imported only for an error message
 
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.8)

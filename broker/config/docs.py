@@ -1,4 +1,7 @@
-"""`python -m broker.config.docs > docs/configuration.md`: generates the page from the tables that the broker reads."""
+"""Generates the page of settings from the tables that the broker reads.
+
+    python -m broker.config.docs > docs/configuration.md
+"""
 
 import sys
 from collections.abc import Iterable, Iterator
@@ -165,7 +168,7 @@ _WHEN = {"read-only": "refused", "cluster-wide": "all brokers", "per-broker": "o
 
 
 def document() -> str:
-    """Generate the whole page."""
+    """Return the whole page as Markdown."""
     return "\n".join(_lines())
 
 

@@ -64,13 +64,13 @@ class Layers(NamedTuple):
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a setting may change while the broker runs. True also for names that Kafka does not know."""
+    """Whether a setting may change while the broker runs. True also for names that Kafka does not have."""
     key = kafka_configs().get(name)
     return key is None or key.update_mode != READ_ONLY
 
 
 def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise `ConfigError` if these settings may not be set dynamically, for one broker or (not ``per_broker``) for all."""
+    """Raise `ConfigError` if these settings may not be set dynamically, for one broker (``per_broker``) or for all."""
     _refuse("Cannot update these configs dynamically", (name for name in wanted if not is_dynamic(name)))
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",
@@ -107,9 +107,9 @@ def _is_per_broker(name: str) -> bool:
 
 
 def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
-    """The configuration of a broker: its static configuration, overridden by dynamic settings.
+    """Return the configuration of a broker: its static configuration, overridden by the dynamic settings.
 
-    An invalid dynamic value is ignored, as in Kafka, where an earlier release may have accepted it.
+    As in Kafka, an invalid dynamic value is ignored, since an earlier release may have accepted it.
     """
     overrides = _resolved(layers)
     if not overrides:
@@ -127,13 +127,13 @@ def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
 
 
 def follow(config: BrokerConfig, other: BrokerConfig) -> None:
-    """Copy the values of ``other`` into ``config``, for all components that hold that object (``updateCurrentConfig``)."""
+    """Copy the values of ``other`` into ``config``, as all components refer to that object (``updateCurrentConfig``)."""
     for name in field_names(BrokerConfig):
         object.__setattr__(config, name, getattr(other, name))
 
 
 def _resolved(layers: Layers) -> dict[str, str | None]:
-    """Dynamic values by name; None for a setting that is overridden by a synonym in the same or a later layer."""
+    """Return the dynamic values by name; None for a setting that a synonym in the same or a later layer overrides."""
     overrides: dict[str, str | None] = {}
     for layer in layers:
         for name, value in layer.items():
@@ -155,7 +155,7 @@ def is_valid(name: str, value: str) -> bool:
 
 
 def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
-    """The checks that need the configurations before and after the change. Raises `ConfigError` with Kafka's message."""
+    """Make the checks that compare the old and the new configuration. Raises `ConfigError` with Kafka's message."""
     changed = {name for name, value in after.values.items() if value != before.values.get(name)}
     _check_together(before, after)
     _check_listeners(changed, after)
@@ -163,7 +163,7 @@ def check_change(before: BrokerConfig, after: BrokerConfig) -> None:
         if name in changed and after.values[name] <= 0:
             raise _wrapped(f"Invalid {name} {after.values[name]}")
     if "metric.reporters" in changed and not _METRIC_REPORTERS.issuperset(after.values["metric.reporters"]):
-        # The broker cannot load a class of the user.
+        # The broker cannot load a class that the user has written.
         raise _wrapped(
             f"Validation of dynamic config update of Set({', '.join(sorted(changed))}) failed with class "
             "class kafka.server.DynamicMetricsReporters"
@@ -185,7 +185,7 @@ def _check_together(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_listeners(changed: Collection[str], after: BrokerConfig) -> None:
-    """A change of listeners must include a controller listener, since every node is a controller, too (it is not opened)."""
+    """Raise `ConfigError` if a change of ``listeners`` has no controller listener; as in Kafka, every node is a controller."""
     controllers = after.values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
     names = {listener.partition("://")[0].upper() for listener in after.values["listeners"]}
     if "listeners" in changed and names.isdisjoint(name.upper() for name in controllers):
@@ -206,6 +206,6 @@ def _check_threads(name: str, old: int, new: int) -> None:
 
 
 def _wrapped(reason: str) -> ConfigError:
-    """Kafka passes (message, cause) to a constructor with parameters (name, value), which results in this message."""
+    """Return the error with Kafka's message: Kafka passes (message, cause) to a constructor with (name, value)."""
     cause = f"org.apache.kafka.common.config.ConfigException: {reason}"
     return ConfigError(f"Invalid value {cause} for configuration Invalid dynamic configuration")

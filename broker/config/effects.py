@@ -1,7 +1,7 @@
-"""The broker settings of Kafka that have an effect in this broker.
+"""Kafka's broker settings that have an effect in this broker.
 
-All others are accepted, checked and returned by DescribeConfigs, so that this broker starts with a configuration made for
-Kafka.
+All other settings of Kafka are accepted, checked and returned by DescribeConfigs, so that this broker starts with a
+configuration made for Kafka.
 """
 
 from storage.config import TOPIC_CONFIGS
@@ -107,7 +107,7 @@ WITHOUT_EFFECT = {
     "max.connections.per.ip.overrides": "max.connections.per.ip applies to every address",
     "metric.reporters": "the control port has the metrics, GET /metrics",
 }
-"""Settings without an effect on which a user might rely, with what applies instead. A start logs a warning for each."""
+"""Settings without an effect on which a user might rely -> what applies instead. A start logs a warning for each of them."""
 # Security settings of listeners; `ListenerConfigs` has the values for each listener.
 _OF_SECURITY = {
     "connections.max.reauth.ms",

@@ -1,4 +1,4 @@
-"""Listeners: the addresses on which the broker listens, and those that it advertises."""
+"""Listeners: the addresses on which the broker listens, and the addresses that it advertises."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,7 +28,7 @@ class Endpoint:
 
 
 def parse_endpoints(texts: Iterable[str]) -> tuple[Endpoint, ...]:
-    """Parse `NAME://host:port` entries, without protocols; names are converted to upper case, as in Kafka."""
+    """Parse `NAME://host:port` entries, without their protocols. Names are converted to upper case, as in Kafka."""
     return tuple(_parse_endpoint(text) for text in texts)
 
 
@@ -43,7 +43,7 @@ def _parse_endpoint(text: str) -> Endpoint:
 
 
 def shifted(text: str, steps: int) -> str:
-    """The list for another node: every port except 0 is raised by ``steps``. Entries that cannot be parsed are unchanged."""
+    """Return the list of listeners with every port except 0 raised by ``steps``. Invalid entries are unchanged."""
 
     def move(entry: str) -> str:
         match = _ENDPOINT.fullmatch(entry.strip())
@@ -70,7 +70,7 @@ def parse_protocol_map(text: str) -> dict[str, str]:
 
 
 def with_protocols(endpoints: Sequence[Endpoint], protocols: Mapping[str, str]) -> tuple[Endpoint, ...]:
-    """The endpoints with their security protocols. Raises `ConfigError` for a listener without one."""
+    """Return the endpoints with their security protocols. Raises `ConfigError` for a listener without a protocol."""
     secured = []
     for endpoint in endpoints:
         protocol = protocols.get(endpoint.name)
@@ -104,7 +104,7 @@ def check_distinct(endpoints: Sequence[Endpoint]) -> None:
 
 
 def advertise(listeners: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """The advertised listeners if none are configured: `localhost` for a wildcard address."""
+    """Return the listeners to advertise if none are configured, with `localhost` for a wildcard address."""
     return tuple(replace(each, host="localhost") if each.host in _WILDCARDS else each for each in listeners)
 
 
@@ -123,7 +123,7 @@ def check_advertised(advertised: Sequence[Endpoint], listeners: Sequence[Endpoin
 
 
 def listen_everywhere(advertised: Sequence[Endpoint]) -> tuple[Endpoint, ...]:
-    """The listeners that the apache/kafka image derives if only advertised.listeners is set."""
+    """Return the listeners that the apache/kafka image derives if only advertised.listeners is set."""
     return tuple(replace(endpoint, host="0.0.0.0") for endpoint in advertised)
 
 

@@ -39,7 +39,7 @@ def _offset_reset(name: str, value: Value) -> None:
 
 
 def _int(name: str, minimum: int, text: str) -> GroupConfigKey:
-    """An int setting. Its default is the default of the broker's setting, not the configured value, as in Kafka."""
+    """Define an int setting. As in Kafka, its default is the broker setting's default, not the value that is configured."""
     synonym = f"group.{name}"
     default = kafka_configs()[synonym].default
     return GroupConfigKey(name, ConfigType.INT, default, Range(minimum), documentation=text, synonym=synonym)
@@ -52,7 +52,7 @@ def _other(
 
 
 def group_configs() -> Mapping[str, GroupConfigKey]:
-    """Definitions by name."""
+    """Return the definitions of all group settings by name."""
     if not _KEYS:
         _KEYS.update((key.name, key) for key in _keys())
     return _KEYS

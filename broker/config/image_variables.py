@@ -31,7 +31,7 @@ _CLIENT_AUTH: Final = re.compile("required|requested")
 
 
 class Secret(NamedTuple):
-    """A setting whose value comes from a file in the directory of secrets."""
+    """A setting whose value comes from a file in the images' directory of secrets."""
 
     name: str
     value: str
@@ -42,7 +42,7 @@ class Secret(NamedTuple):
 
 
 def secrets_of(environ: Mapping[str, str], folder: Path = SECRETS) -> Iterator[Secret]:
-    """Yield the settings from these variables, if a listener is advertised as `SSL://` or `SASL_SSL://`, like the scripts.
+    """Yield the settings that the start scripts derive if a listener is advertised as `SSL://` or `SASL_SSL://`.
 
     The trust store is read only if client certificates are requested. Raises `ConfigError` for a missing file.
     """
@@ -68,7 +68,7 @@ def _value(variable: str, path: Path, is_content: bool) -> str:
 
 
 def bitnami_name(variable: str) -> str:
-    """The setting of a bitnami variable: underscores become dots, except in the names of two security protocols.
+    """Return the setting of a bitnami variable: underscores become dots, except in the names of two security protocols.
 
     >>> bitnami_name("KAFKA_CFG_LISTENER_NAME_SASL_SSL_PLAIN_SASL_JAAS_CONFIG")
     'listener.name.sasl_ssl.plain.sasl.jaas.config'

@@ -27,7 +27,7 @@ PRINCIPAL_BUILDER: Final = "principal.builder.class"
 
 
 def check_principal_builder(values: Mapping[str, Value]) -> None:
-    """Raise `ConfigError` for a class of the user, which cannot be loaded because no Java runs here."""
+    """Raise `ConfigError` for a principal builder that the user has written, since this broker cannot load Java classes."""
     known = kafka_configs()[PRINCIPAL_BUILDER].default
     if values[PRINCIPAL_BUILDER] != known:
         raise ConfigError.of(
@@ -73,14 +73,17 @@ def listens_where_it_advertises(listening: Setting | None, advertising: Setting 
 
 
 def default_inter_broker_listener(names: Sequence[str]) -> str:
-    """Name of the inter-broker listener if no setting has one."""
+    """Return the name of the inter-broker listener if no setting has one."""
     return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
 
 def inter_broker_listener_name(
     settings: Mapping[str, Setting], values: Mapping[str, Value], listeners: tuple[Endpoint, ...]
 ) -> str:
-    """The inter-broker listener: inter.broker.listener.name, else security.inter.broker.protocol, else the default."""
+    """Return the name of the inter-broker listener.
+
+    It is inter.broker.listener.name, else security.inter.broker.protocol, else the default. Raises `ConfigError`.
+    """
     wanted = values["inter.broker.listener.name"]
     by_protocol = "security.inter.broker.protocol"
     names = [listener.name for listener in listeners]

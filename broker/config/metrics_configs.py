@@ -23,11 +23,11 @@ PARAMETERS: Final = frozenset(
         "client_source_port",
     }
 )
-"""Client parameters that a pattern of ``match`` may refer to."""
+"""Client parameters to which a pattern of ``match`` may refer."""
 
 
 class BadRequest(ValueError):
-    """An error for which Kafka responds with INVALID_REQUEST."""
+    """An invalid request, for which Kafka responds with INVALID_REQUEST."""
 
 
 @slotted(frozen=True)
@@ -80,7 +80,7 @@ def check_metrics_configs(
 def parse_matching_patterns(
     patterns: Iterable[str], compile_pattern: Callable[[str], Matches]
 ) -> dict[str, Matches]:
-    """Parse ``match``: parameter -> compiled pattern. Raises `ConfigError` for an invalid entry."""
+    """Parse the setting ``match`` into client parameter -> compiled pattern. Raises `ConfigError` for an invalid entry."""
     compiled: dict[str, Matches] = {}
     for each in patterns:
         # As Java's split, which drops empty parts at the end: "client_id=" has one part.

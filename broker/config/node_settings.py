@@ -1,4 +1,4 @@
-"""The settings of the second and later nodes of a cluster: node id and ports are counted up from those of the first."""
+"""The settings of the later nodes of a cluster: their ids and ports are those of the first node plus a number."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DEFAULT_PORT: Final = 9092
 
 
 def settings_for_node(settings: dict[str, Setting], steps: int) -> dict[str, Setting]:
-    """The settings of the node that is ``steps`` after the first one, derived from the first one's."""
+    """Derive the settings of the node that is ``steps`` after the first node from the first node's settings."""
     if steps == 0:
         return settings
     first = settings.get("node.id") or settings.get("broker.id")

@@ -1,7 +1,7 @@
-"""Regular expressions from clients, in RE2's syntax as on Kafka (which uses RE2/J), with size limits.
+"""Regular expressions from clients, in RE2's syntax as in Kafka (which uses RE2/J), with size limits.
 
-RE2 matches in time linear in the text, but it parses before any of its own limits applies: ``max_mem`` limits the compiled
-program, not the parse tree, in which one ``\\pL`` becomes 600 ranges. 60,000 of them cost 12 s and 1.8 GB.
+RE2 matches in time linear in the text, but parses a pattern before any of its own limits applies: ``max_mem`` limits the
+compiled program, not the parse tree, in which one ``\\pL`` becomes 600 ranges. 60,000 of them took 12 s and 1.8 GB.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 
 PATTERN_CHARACTERS_MAX: Final = 1024
 UNICODE_CLASSES_MAX: Final = 4
-"""Maximum of ``\\p…`` and ``\\P…`` in one pattern: each takes RE2 a millisecond and 100 KB to parse."""
+"""Maximum number of ``\\p…`` and ``\\P…`` in one pattern: RE2 needs a millisecond and 100 KB to parse each of them."""
 PROGRAM_BYTES_MAX: Final = 512 * 1024
 """RE2's ``max_mem``: limits the compiled program and the state of a match."""
 
@@ -23,7 +23,7 @@ _UNICODE_CLASS = re.compile(r"\\[pP]")
 
 
 class InvalidPattern(ValueError):
-    """The pattern is invalid in RE2, or exceeds a limit."""
+    """A pattern that is invalid in RE2 or exceeds a limit."""
 
 
 PATTERNS_KEPT: Final = 8
@@ -32,7 +32,7 @@ PATTERNS_KEPT: Final = 8
 
 @lru_cache(PATTERNS_KEPT)
 def full_match(pattern: str) -> Matches:
-    """Compile ``pattern``; the returned function tells whether it matches a whole text. Raises `InvalidPattern`."""
+    """Compile ``pattern``. The returned function tells whether the pattern matches a whole text. Raises `InvalidPattern`."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         raise InvalidPattern(f"{len(pattern)} characters, the maximum is {PATTERN_CHARACTERS_MAX}")
     classes = len(_UNICODE_CLASS.findall(pattern))
@@ -51,5 +51,5 @@ def full_match(pattern: str) -> Matches:
     except re2.error as error:
         raise InvalidPattern(str(error)) from None
     finally:
-        re2.purge()  # otherwise the module caches the last 128
+        re2.purge()  # otherwise the module caches the last 128 patterns
     return lambda text: compiled.fullmatch(text) is not None

@@ -1,4 +1,4 @@
-"""Refuses settings of a quorum of controllers in several processes.
+"""Refuses settings that name controllers in several processes.
 
 All nodes of a cluster run in one process. Three brokers that are started separately for a quorum of three would be three
 clusters: records that one of them acknowledges are not in the others.
@@ -14,7 +14,7 @@ from storage.config_def import ConfigError, Value
 
 VOTERS: Final = "controller.quorum.voters"
 BOOTSTRAP_SERVERS: Final = "controller.quorum.bootstrap.servers"
-# kafka-1: the numbered host names of a StatefulSet or a compose file.
+# A numbered host name of a StatefulSet or a compose file, such as kafka-1.
 _NUMBERED: Final = re.compile(r"(.*\D)(\d+)")
 
 

@@ -23,7 +23,7 @@ Settings = Mapping[str, Setting]
 
 
 class SaslPreset:
-    """The users of each mechanism, and the resulting login modules."""
+    """The settings that ``--sasl`` stands for: users, mechanisms and login modules of each listener with SASL."""
 
     def __init__(self, users: tuple[GivenUser, ...], settings: Settings, listeners: list[str]) -> None:
         self._settings = settings
@@ -35,7 +35,7 @@ class SaslPreset:
         ]
 
     def _usable(self, user: GivenUser) -> tuple[str, ...]:
-        """The mechanisms of a user that all listeners have enabled. Raises `ConfigError` if there are none."""
+        """Return the user's mechanisms that all listeners have enabled. Raises `ConfigError` if there are none."""
         usable = user.mechanisms
         for listener in self._listeners:
             enabled = self._enabled(listener)
@@ -59,7 +59,7 @@ class SaslPreset:
         return [each for each in MECHANISMS if each in used]
 
     def add_inter_broker(self, listener: str, nodes: int, password: str) -> None:
-        """Set the login of the nodes to each other on a listener with SASL: a separate user, if there are several nodes."""
+        """Set how the nodes log in to each other on a listener with SASL; several nodes use a separate user."""
         if listener not in self._listeners:
             return
         given = self._settings.get(_INTER_BROKER)
@@ -130,5 +130,5 @@ def _quoted(text: str) -> str:
 
 
 def shown(setting: Setting) -> str:
-    """Name and source of a setting for messages, without its value, which may be secret."""
+    """Return name and source of a setting for messages, without its value, which may be a secret."""
     return f"{setting.name} (from {setting.where})"

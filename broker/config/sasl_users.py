@@ -18,13 +18,13 @@ VARIABLE: Final = "ODRADEK_SASL"
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 EXPECTED: Final = "expected USER:PASSWORD[:MECHANISM]"
-# Other mechanisms after the last colon are an error, and not taken for the end of the password.
+# Other mechanisms after the last colon are an error, and not considered a part of the password.
 _OTHER_MECHANISM: Final = re.compile(r"SCRAM(-.*)?|GSSAPI|OAUTHBEARER|DIGEST-MD5")
 
 
 @slotted(frozen=True)
 class User:
-    """A user with one mechanism."""
+    """A user that logs in by one mechanism."""
 
     name: str
     mechanism: str
@@ -37,7 +37,7 @@ class GivenUser:
 
     name: str
     mechanism: str | None
-    """None: all of `MECHANISMS` that the listener has enabled."""
+    """None: every mechanism in `MECHANISMS` that the listener has enabled."""
     password: str = field(repr=False)
     where: str = OPTION
 
@@ -47,7 +47,7 @@ class GivenUser:
 
 
 def given_users(options: Iterable[str], variable: str) -> tuple[GivenUser, ...]:
-    """Parse all users; the option overrides the variable by user name.
+    """Parse the users of the options and of the variable. An option overrides the variable's user of the same name.
 
     Raises `ConfigError` for an invalid or repeated user.
     """
@@ -60,7 +60,7 @@ def given_users(options: Iterable[str], variable: str) -> tuple[GivenUser, ...]:
 
 
 def _entries(text: str) -> Iterator[str]:
-    """Split the variable: one user in each line, or, in a text of one line, separated by semicolons."""
+    """Split the variable into its users: one user in each line, or, in a text of one line, separated by semicolons."""
     lines = text.split("\n") if "\n" in text else text.split(";")
     return (line.rstrip("\r") for line in lines if line.strip())
 

@@ -41,7 +41,7 @@ Settings = Mapping[str, Setting]
 
 @slotted(frozen=True)
 class Asked:
-    """The values of the options."""
+    """The values of ``--tls`` and ``--sasl``."""
 
     tls: Path | None = None
     """Directory of the certificate authority; None without --tls."""
@@ -50,14 +50,14 @@ class Asked:
 
     @property
     def protocol(self) -> str:
-        """Security protocol of a listener for which no setting has one."""
+        """Security protocol of a listener whose protocol is not set."""
         secured = "SSL" if self.tls is not None else "PLAINTEXT"
         return f"SASL_{secured}" if self.users else secured
 
 
 @slotted(frozen=True)
 class Preset:
-    """The resulting settings."""
+    """The settings that result from ``--tls`` and ``--sasl``."""
 
     settings: dict[str, str] = field(repr=False)
     users: tuple[User, ...] = ()
@@ -67,7 +67,7 @@ class Preset:
 
 
 def expand(asked: Asked, settings: Settings, *, nodes: int, broker_password: str) -> Preset:
-    """Expand the options.
+    """Return the settings for the options.
 
     ``settings`` are those of the first node without the options. Raises `ConfigError` on a conflict.
     """
@@ -116,7 +116,7 @@ def _listener_names(settings: Settings) -> tuple[str, ...]:
 
 
 def _protocols(asked: Asked, settings: Settings, names: Iterable[str]) -> dict[str, str]:
-    """Security protocol of each listener. If a setting secures one, the others stay unchanged; otherwise all are secured."""
+    """Return the protocol of each listener. If a setting secures a listener, none is changed; otherwise all are secured."""
     if _MAP in settings:
         given = parse_protocol_map(settings[_MAP].raw)
         protocols = {name: given.get(name, name) for name in names}
@@ -152,7 +152,7 @@ def _inter_broker_listener(settings: Settings, names: tuple[str, ...]) -> str:
 
 
 def _given(settings: Settings, *names: str) -> Setting | None:
-    """The first of these settings that is set, for the broker or for a listener; None if none is."""
+    """Return the first of these settings that is set, for the broker or for a listener; None if none is set."""
     for name, setting in settings.items():
         if any(
             name == each or (name.startswith("listener.name.") and name.endswith(f".{each}"))

@@ -25,7 +25,7 @@ _TYPES: Final = {
 
 
 def read_seed(path: Path, source: str) -> tuple[SeedRecord, ...]:
-    """Parse a file; raises ``ConfigError`` with the number of the first invalid line."""
+    """Parse the file of ``--seed``. Raises ``ConfigError`` with the number of the first invalid line."""
     try:
         with path.open(encoding="utf-8") as file:
             return parse_seed(file, f"{source} {path}")
@@ -34,7 +34,7 @@ def read_seed(path: Path, source: str) -> tuple[SeedRecord, ...]:
 
 
 def parse_seed(lines: Iterable[str], where: str) -> tuple[SeedRecord, ...]:
-    """Parse lines, skipping empty ones."""
+    """Parse the lines of a seed file, skipping empty lines. Raises ``ConfigError`` for an invalid line."""
     return tuple(
         _record(line, f"{where}, line {number}") for number, line in enumerate(lines, 1) if line.strip()
     )
@@ -69,7 +69,10 @@ def _bytes(value: object) -> bytes | None:
 def seed_topics(
     records: Sequence[SeedRecord], known: Sequence[TopicSpec], partitions: int
 ) -> list[TopicSpec]:
-    """Topics of the records that are not ``known``: with ``partitions``, or more if a record needs them. ``ConfigError``"""
+    """Return the topics to create for the records, with at least ``partitions`` partitions each, except ``known`` topics.
+
+    Raises ``ConfigError`` if a record is for a partition that a known topic does not have.
+    """
     counts = {each.name: each.partitions for each in known}
     wanted: dict[str, int] = {}
     for each in records:

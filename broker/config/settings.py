@@ -25,19 +25,19 @@ class TopicSpec:
 
 @slotted(frozen=True)
 class SeedRecord:
-    """One record of --seed."""
+    """One record in the file of ``--seed``."""
 
     topic: str
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
-    """None: the partition is chosen by the key, or in turn without a key."""
+    """None: the partition is chosen by the key; without a key, partitions take turns."""
     aborted: bool = False
 
 
 @slotted(frozen=True)
 class ControlPort:
-    """Address of the control port; port 0 chooses a free one."""
+    """Address of the control port. With port 0 the operating system chooses a port."""
 
     host: str
     port: int
@@ -60,7 +60,7 @@ class Settings:
 
     @property
     def config(self) -> BrokerConfig:
-        """Configuration of the first node; settings that do not concern a single node are read from it."""
+        """Configuration of the first node, which also has the settings that do not concern a single node."""
         return self.nodes[0]
 
     @property

@@ -1,6 +1,6 @@
 """The sources of settings: --default, a properties file, the environment, the command line.
 
-Later sources override earlier.
+Each source overrides the sources before it.
 """
 
 import re
@@ -25,7 +25,7 @@ class Rank(IntEnum):
 
 @slotted(frozen=True)
 class Setting:
-    """The text of a setting's value, with its source."""
+    """The value of a setting as text, with its source."""
 
     name: str
     raw: str
@@ -86,7 +86,7 @@ _OF_NODE = re.compile(r"odradek\.node\.([0-9]{1,4})\.(.+)", re.ASCII)
 
 
 def without_services(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment without the variables that Kubernetes sets for its Services."""
+    """Return the environment without the variables that Kubernetes sets for its Services."""
     services = [match[1] for match in map(_SERVICE_HOST.fullmatch, environ) if match]
     if not services:
         return environ
@@ -105,7 +105,7 @@ def given_settings(
     overrides: Mapping[str, str],
     defaults: Mapping[str, str],
 ) -> list[Setting]:
-    """Read the settings of all sources, lowest precedence first. ``defaults`` have the lowest."""
+    """Read the settings of all sources. They are in the order of precedence, lowest first, beginning with ``defaults``."""
     given = [
         *(from_file(properties_file) if properties_file else ()),
         *from_environment(environ),
@@ -135,7 +135,7 @@ def from_file(path: Path) -> list[Setting]:
 
 
 def from_environment(environ: Mapping[str, str]) -> list[Setting]:
-    """Read the environment. KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image.
+    """Read the settings in environment variables: KAFKA_LOG_DIRS is log.dirs, as in the apache/kafka image.
 
     ODRADEK_LOG_FORMAT is odradek.log.format. Variables of other images are in `image_variables`.
     """
@@ -176,13 +176,13 @@ def _variable(name: str, environ: Mapping[str, str], variable: str) -> Setting:
 
 
 def property_name(variable: str) -> str:
-    """The setting of a variable: one underscore is a dot, two are an underscore, three are a dash."""
+    """Return the setting of a variable: one underscore is a dot, two are an underscore, three are a dash."""
     marks = {1: ".", 2: "_", 3: "-"}
     return re.sub("_{1,3}", lambda match: marks[len(match[0])], variable.lower())
 
 
 def variable_name(name: str) -> str:
-    """The variable of a setting: the reverse of `property_name`."""
+    """Return the variable of a setting: the reverse of `property_name`."""
     marks = {".": "_", "_": "__", "-": "___"}
     text = "".join(marks.get(letter, letter.upper()) for letter in name)
     return text if name.startswith(OWN_PREFIX) else f"KAFKA_{text}"
@@ -193,7 +193,7 @@ def from_command_line(overrides: Mapping[str, str]) -> list[Setting]:
 
 
 def strongest(settings: list[Setting]) -> dict[str, Setting]:
-    """The effective setting of each name: of the highest rank, the last one of equal rank."""
+    """Return the effective setting of each name: that of the highest rank, of several in one source the last."""
     chosen: dict[str, Setting] = {}
     for setting in sorted(settings, key=lambda each: each.rank):
         chosen[setting.name] = setting
@@ -201,7 +201,7 @@ def strongest(settings: list[Setting]) -> dict[str, Setting]:
 
 
 def for_node(settings: list[Setting], number: int) -> list[Setting]:
-    """The settings of one node of a cluster: ``odradek.node.2.broker.rack`` is the second node's ``broker.rack``."""
+    """Return the settings of one node of a cluster: ``odradek.node.2.broker.rack`` is ``broker.rack`` of the second node."""
     chosen = []
     for setting in settings:
         match = _OF_NODE.fullmatch(setting.name)
@@ -224,9 +224,9 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 
 
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
-    """One warning for each unknown setting of a file or the environment, which may be for another program or release.
+    """Return one warning for each unknown setting of a file or the environment, which may be for another program or release.
 
-    Raises ConfigError for an unknown setting of the command line, for one of a file that begins with ``odradek.``, which no
+    Raises ConfigError for an unknown setting on the command line, for one in a file that begins with ``odradek.``, which no
     other program reads, and for an ``ODRADEK_`` variable that looks like a security setting.
     """
     warnings = []
@@ -249,12 +249,12 @@ def unknown(settings: Mapping[str, Setting]) -> list[str]:
 
 
 def _closes(name: str, near: str | None) -> bool:
-    """Whether an unknown ``ODRADEK_`` variable was probably meant to restrict access, which would stay open without it."""
+    """Whether an unknown ``ODRADEK_`` variable probably is a misspelt setting that restricts access."""
     return bool(_BEGINS_LIKE.match(name) or (name.startswith(OWN_PREFIX) and near and _CLOSES.match(near)))
 
 
 def _nearest(name: str, by_variable: bool) -> str | None:
-    """The known setting of Odradek or Kafka that is most similar."""
+    """Return the most similar known setting of Odradek or Kafka; None if no setting is similar."""
     known = {each.removeprefix(OWN_PREFIX): each for each in _known(by_variable)}
     found = nearest(name.removeprefix(OWN_PREFIX), known)
     return None if found is None else known[found]

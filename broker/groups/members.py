@@ -39,7 +39,7 @@ class Member:
     joining: object | None = None
     syncing: object | None = None
     is_new: bool = False
-    """True while the client does not know its member id: it sends no heartbeat, so the session runs while JoinGroup waits."""
+    """True while the client does not know its member id: it cannot send heartbeats, so its session runs during JoinGroup."""
 
     @property
     def is_static(self) -> bool:

@@ -45,7 +45,7 @@ log = get_logger()
 
 
 class ClusterMetadata:
-    """The metadata of the cluster, for all nodes of this process, which change it only by these methods: Kafka's controller."""
+    """The metadata of the cluster, for all nodes of this process: Kafka's controller. It makes all changes of the metadata."""
 
     def __init__(
         self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random

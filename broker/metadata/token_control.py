@@ -200,7 +200,7 @@ class DelegationTokenControlManager:
         return self._ids
 
     async def credential(self, token_id: str, mechanism: str) -> TokenCredential | None:
-        """Return the keys for a login with the token, None if the token does not exist. The first login computes the keys."""
+        """Return the keys for a login with the token, None if it does not exist. The first login computes the keys."""
         if not self.is_enabled or mechanism not in DIGESTS or token_id not in self._image.tokens:
             return None
         keys = await self._keys(token_id, mechanism)
