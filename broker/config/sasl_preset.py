@@ -23,7 +23,7 @@ Settings = Mapping[str, Setting]
 
 
 class SaslPreset:
-    """The settings that ``--sasl`` stands for: users, mechanisms and login modules of each listener with SASL."""
+    """The settings that result from ``--sasl``: users, mechanisms and login modules of each listener with SASL."""
 
     def __init__(self, users: tuple[GivenUser, ...], settings: Settings, listeners: list[str]) -> None:
         self._settings = settings

@@ -109,7 +109,7 @@ def heartbeat(
 ) -> tuple[ErrorCode, list[Effect]]:
     """Process a Heartbeat: check the member and restart its session.
 
-    REBALANCE_IN_PROGRESS only in PreparingRebalance, since clients already send heartbeats after JoinGroup.
+    Returns REBALANCE_IN_PROGRESS only in PreparingRebalance, since clients already send heartbeats after JoinGroup.
     """
     error = _check_member(group, member_id, instance_id, generation)
     if error is not NONE:

@@ -77,7 +77,7 @@ class Replaced:
 
 @slotted(frozen=True)
 class Append:
-    """Write ``value`` as the group's record, and call ``on_append_committed`` once it is committed or has failed."""
+    """Effect: write ``value`` as the group's record, and call ``on_append_committed`` once it is committed or has failed."""
 
     value: GroupMetadataValue
     purpose: Created | Emptied | Assigned | Replaced
@@ -85,7 +85,7 @@ class Append:
 
 @slotted(frozen=True)
 class Answer:
-    """Send ``response`` to the request that waits under ``token``."""
+    """Effect: send ``response`` to the request that waits under ``token``."""
 
     token: object
     response: Response

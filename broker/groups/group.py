@@ -57,7 +57,7 @@ class ClassicGroupConfig:
 
 @slotted
 class ClassicGroup:
-    """One classic group. All is in the log but the members' waiting requests, pending member ids and timers."""
+    """One classic group. Waiting requests, pending member ids and timers are not in the log, the other fields are."""
 
     group_id: str
     config: ClassicGroupConfig

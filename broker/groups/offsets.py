@@ -185,7 +185,7 @@ class GroupOffsets:
     def find_committed(
         self, group_id: str, topic: str, partition: int, *, topic_id: UUID | None = None
     ) -> Found:
-        """Return the offset by the records below the high watermark, as Kafka does, which reads a snapshot."""
+        """Return the offset as of the high watermark, without the effect of records above it, like Kafka's snapshot."""
         changes = self._changes.get((group_id, (topic, partition)))
         if not changes:
             return self.find(group_id, topic, partition, require_stable=False, topic_id=topic_id)

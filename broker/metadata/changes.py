@@ -30,7 +30,10 @@ def records_for_new_topic(
     directories: Directories,
     live: Collection[int],
 ) -> list[MetadataRecord]:
-    """Create a topic. The first live replica of each partition leads; all live ones are in sync, as their logs are empty."""
+    """Return the records that create a topic.
+
+    The first live replica of each partition leads. All live replicas are in sync, as their logs are empty.
+    """
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
         *records_for_config_change(TOPIC_RESOURCE, name, configs),
@@ -70,21 +73,21 @@ def _partitions(
 
 
 def record_for_leader_epoch(topic: Topic, state: PartitionState, epoch: int) -> MetadataRecord:
-    """Set a leader epoch. The record is a PartitionRecord, as a PartitionChangeRecord can only increment the epoch."""
+    """Return the PartitionRecord that sets a leader epoch, as a PartitionChangeRecord can only increment the epoch."""
     return record_of_partition(
         topic.topic_id, replace(state, leader_epoch=epoch, partition_epoch=state.partition_epoch + 1)
     )
 
 
 def records_for_removed_topic(topic: Topic) -> list[MetadataRecord]:
-    """Delete a topic. As in Kafka there are no records for its partitions and settings."""
+    """Return the record that deletes a topic. As in Kafka there are no records for its partitions and settings."""
     return [schema.RemoveTopicRecord(topic_id=topic.topic_id)]
 
 
 def records_for_config_change(
     resource_type: int, resource_name: str, values: Mapping[str, str | None]
 ) -> list[MetadataRecord]:
-    """Set the settings that have a value in ``values``, and remove those that are None."""
+    """Return the records that set the settings with a value in ``values``, and remove those whose value is None."""
     return [
         schema.ConfigRecord(resource_type=resource_type, resource_name=resource_name, name=name, value=value)
         for name, value in values.items()
@@ -125,21 +128,21 @@ def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
-    """Begin the controlled shutdown of a broker: it gets no new partitions, and leads none."""
+    """Return the record that begins the controlled shutdown of a broker: it gets no new partitions, and leads none."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )
 
 
 def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
-    """Fence a broker."""
+    """Return the record that fences a broker."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=1
     )
 
 
 def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
-    """Fence a broker that stops cleanly, as at the end of Kafka's controlled shutdown.
+    """Return the records that fence a broker that stops cleanly, as at the end of Kafka's controlled shutdown.
 
     Without these records, a controller that reads this log considers the broker alive, and refuses its next incarnation
     until the session times out. The leaders are not changed, since the next start begins new leader epochs anyway, as
@@ -149,7 +152,7 @@ def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
 
 
 def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
-    """Begin a new leader epoch in every partition that this broker can lead, as an election by the controller does.
+    """Yield the records that begin a new leader epoch in every partition that this broker can lead, as in an election.
 
     The epoch separates batches from before and after the restart. Clients that know a later epoch than the broker returns
     would wait forever. ``leader`` in the record raises the epoch, even if the leader is the same.

@@ -45,7 +45,7 @@ log = get_logger()
 
 
 class ClusterMetadata:
-    """The metadata of the cluster, for all nodes of this process: Kafka's controller. It makes all changes of the metadata."""
+    """The metadata of the cluster, for all nodes of this process. All changes are made here, as by Kafka's controller."""
 
     def __init__(
         self, identity: DirectoryIdentity, image: Image, config: BrokerConfig, clock: Clock, random: Random

@@ -46,7 +46,7 @@ class ClusterControlManager:
     async def join(self, broker: BrokerRegistration) -> None:
         """Register a broker that starts while other brokers run.
 
-        It becomes leader of its partitions that have no leader.
+        The broker becomes leader of its partitions that have no leader.
         """
         self._producer_ids.forget(broker.node_id)
         await self._writer.all_settled()

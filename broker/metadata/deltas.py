@@ -131,7 +131,7 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, changes: MetadataDelta) -> None:
-    """Clear the eligible leader replicas of a topic, or of all topics without a name: min.insync.replicas has changed."""
+    """Clear the eligible leader replicas of a topic, or of all if the record has no name (min.insync.replicas changed)."""
     if record.topic_name and record.topic_name not in image.topics:
         raise InconsistentMetadata(
             f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"
@@ -149,7 +149,7 @@ def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, change
 
 
 def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -> None:
-    """Apply a setting. The topic may not exist: Kafka 3.3 writes a new topic's settings first, and no release checks it."""
+    """Apply a setting. Its topic may not exist: Kafka 3.3 writes a new topic's settings first, and Kafka does not check."""
     if not is_supported(record.resource_type, record.name):
         return
     resource = (record.resource_type, record.resource_name)

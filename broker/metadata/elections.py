@@ -69,7 +69,7 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
 def records_for_lost_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Elect new leaders for partitions of a broker that is gone, and remove it from each ISR that has other members."""
+    """Yield the records that elect new leaders for a lost broker's partitions, and remove it from ISRs with other members."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -81,7 +81,7 @@ def records_for_lost_broker(
 def record_for_failed_replica(
     image: Image, topic: Topic, state: PartitionState, node_id: int
 ) -> MetadataRecord | None:
-    """Treat a broker as gone for one partition, because the files of its replica have failed (KIP-858); None: no change."""
+    """Return the record that removes a replica with failed files from leadership and ISR (KIP-858); None if not needed."""
     return _change_without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
 
 
@@ -100,7 +100,7 @@ def _change_without(
 def records_for_returned_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Make a broker that is back the leader of partitions that have none, and bump the epoch of those that it leads."""
+    """Yield the records that let a broker that is back lead partitions without a leader, and bump the epoch where it leads."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -119,7 +119,7 @@ def _new_leader(
     live: Collection[int],
     allows_unclean: AllowsUnclean,
 ) -> schema.PartitionChangeRecord:
-    """Elect the first live in-sync replica; without one, any live replica if ``allows_unclean``, otherwise no leader.
+    """Return the record that elects a leader: the first live in-sync replica, else, if allowed, any live replica, else none.
 
     ``allows_unclean`` is called only if needed: it evaluates a topic's settings, which takes 40 us, and a broker may lead
     thousands of partitions.
@@ -138,7 +138,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """Handle ElectLeaders for one partition. Raises ApiError with Kafka's code if there is no candidate, or no need."""
+    """Return the record of ElectLeaders for one partition. Raises ApiError if there is no candidate, or no need."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
@@ -160,7 +160,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
-    """Make another in-sync replica the leader; None if that is the leader already. Raises ApiError if it cannot lead."""
+    """Return the record that makes another in-sync replica the leader; None if it leads already. Raises ApiError."""
     name = f"{topic.name}-{state.index}"
     if node_id == state.leader:
         return None
@@ -184,7 +184,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
-    """Elect each preferred leader that is alive and in sync but does not lead (``auto.leader.rebalance.enable``)."""
+    """Yield a record for each preferred leader that is in sync but does not lead (``auto.leader.rebalance.enable``)."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -194,7 +194,7 @@ def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
 
 
 def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
-    """Elect leaders for partitions without a leader, after ``unclean.leader.election.enable`` was set."""
+    """Yield records that elect leaders for partitions without one, after ``unclean.leader.election.enable`` was set."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -207,10 +207,10 @@ def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -
 def record_for_isr(
     image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
 ) -> MetadataRecord | None:
-    """Handle AlterPartition: change the ISR as the leader proposes. Returns None if the ISR does not change.
+    """Return the record of AlterPartition: the ISR becomes what the leader proposes. None if the ISR does not change.
 
-    Also completes a reassignment, once all its target replicas are in sync. Raises ApiError for an outdated leader epoch or
-    an ineligible replica.
+    The record also completes a reassignment if all its target replicas are in sync. Raises ApiError for an outdated leader
+    epoch or an ineligible replica.
     """
     if leader_epoch != state.leader_epoch:
         raise ApiError(ErrorCode.fenced_leader_epoch)
@@ -260,9 +260,9 @@ def record_for_reassignment(
     keeps_factor: bool = False,
     unclean: bool = False,
 ) -> MetadataRecord | None:
-    """Handle AlterPartitionReassignments for one partition: move it to ``target``, or with None cancel its reassignment.
+    """Return the record that moves a partition to ``target``, or with None cancels its reassignment.
 
-    Returns None if the partition has these replicas already. New replicas are added to the old ones until all of them are in
+    It is None if the partition has these replicas already. New replicas are added to the old ones until all of them are in
     sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
     although no original replica is in sync.
     """

@@ -1,6 +1,6 @@
 """The image of the cluster: a value to which the records of the metadata log are applied one by one.
 
-Pure: no file, no event loop, no clock. It contains the contents of Kafka's ``TopicsImage``, ``ClusterImage``,
+Pure: no file, no event loop, no clock. Its contents are those of Kafka's ``TopicsImage``, ``ClusterImage``,
 ``FeaturesImage``, ``ConfigurationsImage`` and ``ProducerIdsImage``. Records of types that this broker does not use
 (controllers) are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
 """

@@ -53,7 +53,7 @@ def default_partitions(name: str, config: BrokerConfig) -> int:
 
 
 def coordinator_partitions(name: str, find: Callable[[str], Topic | None], config: BrokerConfig) -> int:
-    """Return the partition count by which a coordinator maps its keys from its start on: the topic's, else the setting's."""
+    """Return the partition count by which a coordinator that starts now maps its keys: the topic's, else the setting's."""
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)

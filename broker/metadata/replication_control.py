@@ -44,7 +44,7 @@ Take = Callable[[int], object]
 
 
 def unlimited(partitions: int) -> None:
-    """No quota."""
+    """Allow any number of partitions: the ``take`` of a client without a quota."""
 
 
 class ReplicationControlManager:

@@ -46,7 +46,7 @@ def epochs_of(image: Image) -> Epochs:
 
 
 def records_for_removal(image: Image, saved: Image) -> list[MetadataRecord]:
-    """Remove topics that ``saved`` does not have, and topics that have more partitions than in ``saved``."""
+    """Return the records that remove topics that ``saved`` does not have, or has with fewer partitions."""
     return [
         record
         for topic in image.topics.values()
@@ -61,7 +61,7 @@ def _can_be_restored(topic: Topic, saved: Image) -> bool:
 
 
 def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterator[MetadataRecord]:
-    """Restore features, topics, settings, clients and ACLs of ``saved``, after `records_for_removal` was applied.
+    """Yield the records that restore features, topics, settings, clients and ACLs, after `records_for_removal` was applied.
 
     ``epochs`` are the epochs before the removal. The new epochs are higher, so that clients do not reject the metadata as
     outdated.
@@ -85,7 +85,7 @@ def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterato
 
 
 def records_for_clients(image: Image, saved: Image) -> Iterator[MetadataRecord]:
-    """Restore the quotas, credentials, tokens and ACLs of ``saved``."""
+    """Yield the records that restore the quotas, credentials, tokens and ACLs of ``saved``."""
     yield from client_quotas.records_between(image.quotas, saved.quotas)
     yield from scram_credentials.records_between(image.credentials, saved.credentials)
     if image.tokens or saved.tokens:

@@ -23,7 +23,7 @@ def partition_verifier(node_id: int) -> str:
 
 
 def comes_from(sender: str, client_id: str | None) -> bool:
-    """Whether a request with this client id comes from a "client" or from a "node", as ``sender`` says.
+    """Whether a request with this client id comes from ``sender``, which is "client" or "node".
 
     >>> comes_from("node", marker_sender(2)), comes_from("client", marker_sender(2))
     (True, False)

@@ -77,7 +77,7 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` the node sends no markers: those for partitions that other nodes lead wait.
+        """Without ``peers`` the node sends no markers to other nodes: markers for partitions that they lead wait.
 
         ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
         from the metadata.

@@ -1,4 +1,4 @@
-"""Assignments as values: partitions by topic id, with or without the epochs at which a member was assigned them. Pure."""
+"""Assignments as values: partitions by topic id, with or without the epochs at which a member got them. Pure."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Client:
 
 @slotted
 class Decision(Generic[R]):
-    """The result of a decision: append the records, then start timers and so on; respond once the records are committed."""
+    """The result of a decision: append ``records``, carry out the other fields, respond once the records are committed."""
 
     response: R
     records: list[LogRecord] = field(default_factory=list)

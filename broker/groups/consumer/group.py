@@ -186,7 +186,7 @@ class ConsumerGroup:
         return any(self._classic_protocols.get(name, 0) == self.classic_members for name in names)
 
     def waits_for_unreleased(self, member: ConsumerGroupMember) -> bool:
-        """Whether another member still has a partition of this member's target assignment."""
+        """Whether the member waits, in UnreleasedPartitions, for a partition of its target that another member still has."""
         return member.state is MemberState.UNRELEASED_PARTITIONS and any(
             partition not in member.assigned.get(topic_id, ())
             and self.owner_epoch(topic_id, partition) != UNOWNED

@@ -49,6 +49,6 @@ Assignment = Mapping[str, TargetAssignment]
 
 
 class Assignor(Protocol):
-    """Computes the target assignments: each partition goes to at most one member, which subscribes to its topic."""
+    """Function that computes target assignments. Each partition goes to at most one member, a subscriber of its topic."""
 
     def __call__(self, spec: GroupSpec) -> Assignment: ...

@@ -19,7 +19,7 @@ def assign_uniformly(spec: GroupSpec) -> Assignment:
 
 
 def _fill(spec: GroupSpec) -> Assignment:
-    """Assign up to a quota to each member. A member keeps its partitions up to the quota; the others go to other members."""
+    """Assign partitions to each member up to a quota. A member keeps its partitions up to the quota and loses the others."""
     subscribed = sorted(spec.members[0].subscribed)
     if not subscribed:
         return {}
