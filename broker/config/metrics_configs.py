@@ -80,7 +80,7 @@ def check_metrics_configs(
 def parse_matching_patterns(
     patterns: Iterable[str], compile_pattern: Callable[[str], Matches]
 ) -> dict[str, Matches]:
-    """Parse the setting ``match`` into client parameter -> compiled pattern. Raises `ConfigError` for an invalid entry."""
+    """Parse the setting ``match``: client parameter -> compiled pattern. Raises `ConfigError` for an invalid entry."""
     compiled: dict[str, Matches] = {}
     for each in patterns:
         # As Java's split, which drops empty parts at the end: "client_id=" has one part.

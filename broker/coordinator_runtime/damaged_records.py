@@ -1,4 +1,4 @@
-"""Reports the damaged records of a partition that a coordinator loads, and the transactional ids or groups of the records.
+"""Reports the damaged records of a partition that a coordinator loads, and the transactional ids or groups concerned.
 
 Kafka stops at the first damaged batch: its transaction coordinator serves with the records before that batch
 (``TransactionStateManager.loadTransactionMetadata``), its group coordinator refuses every group of the partition

@@ -1,6 +1,6 @@
 """Committed offsets of one partition of ``__consumer_offsets``, and offsets that are pending in a transaction. Pure.
 
-The records and markers of the partition determine the state; the same functions apply them after an append and in a replay.
+The records and markers of the partition determine the state. The same functions apply them after an append and in replays.
 KIP-98 (offsets in transactions), KIP-447 (stable fetches), KIP-211 (expiry), KIP-848 (topic ids).
 """
 

@@ -69,7 +69,7 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
 def records_for_lost_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that elect new leaders for a lost broker's partitions, and remove it from ISRs with other members."""
+    """Yield the records that replace a lost broker as leader, and remove it from each ISR in which it is not the last."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -100,7 +100,7 @@ def _change_without(
 def records_for_returned_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that let a broker that is back lead partitions without a leader, and bump the epoch where it leads."""
+    """Yield the records that let a returned broker lead partitions without a leader, and bump the epoch where it leads."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
