@@ -47,7 +47,7 @@ class LateModule(ModuleType):
             # `from x import y` reads `__path__` to see whether x is a package; none of these modules is.
             raise AttributeError(name)
         value = getattr(load(self), name)
-        # Cache it, so that Python finds it without calling this function again.
+        # Cache the value, so that Python finds it without calling this function again.
         self.__dict__.setdefault(name, value)
         return value
 
@@ -168,9 +168,9 @@ _TAKEN_BY_UVLOOP: Final = {
 
 
 def import_without_tls(name: str) -> ModuleType:
-    """Import uvloop without `ssl`, for a process whose loop never does TLS: that uvloop rejects every SSLContext.
+    """Import uvloop (``name``) without `ssl`, for a process whose loop never does TLS. This uvloop rejects every SSLContext.
 
-    If `ssl` or uvloop is loaded already, it is imported normally, and TLS works.
+    If `ssl` is loaded already, uvloop is imported normally, and TLS works.
     """
     known = sys.modules.get("ssl")
     if not (isinstance(known, LateModule) and _IS_LATE in vars(known)):

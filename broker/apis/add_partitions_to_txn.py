@@ -60,7 +60,7 @@ async def _for_client(
 async def _for_broker(
     request: AddPartitionsToTxnRequest, context: RequestContext
 ) -> AddPartitionsToTxnResponse:
-    """Handle all transactions concurrently, within one turn if none has to wait."""
+    """Add or verify the partitions of all transactions in a broker's request, concurrently."""
     life = context.node.life
     under_way = [fork(_run(transaction, context), life) for transaction in request.transactions]
     results = []
@@ -99,9 +99,10 @@ async def _run(transaction: AddPartitionsToTxnTransaction, context: RequestConte
 
 
 def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
-    """Errors of partitions that do not exist, and of topics that a client may not write to.
+    """Return the errors of partitions that do not exist, or that the client may not add. Empty if there are none.
 
-    A client may never add a partition of an internal topic; for offsets there is AddOffsetsToTxn.
+    A client needs WRITE on the topic, and may never add a partition of an internal topic: for offsets there is
+    AddOffsetsToTxn. A broker's request is not checked for this.
     """
     refused: Errors = {}
     from_client = context.api_version < FIRST_BROKER_VERSION

@@ -49,7 +49,7 @@ async def alter_client_quotas(
 
 
 def _refused(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """An error for each entry of the request, repeated entities included."""
+    """The response to a request that is not authorized: each entry has the error, repeated entities included."""
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(

@@ -1,6 +1,6 @@
 """AlterConfigs: replace all settings of topics, brokers, groups and client metrics; unlisted settings are removed.
 
-IncrementalAlterConfigs, which changes single settings, has superseded it. The versions differ in their encoding only.
+IncrementalAlterConfigs, which changes single settings, has superseded this API. The versions differ in their encoding only.
 """
 
 from __future__ import annotations

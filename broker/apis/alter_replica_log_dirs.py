@@ -46,7 +46,7 @@ def alter_replica_log_dirs(
 
 
 def _move(path: str, name: str, index: int, context: RequestContext) -> ErrorCode:
-    """Succeed if the replica is in the directory ``path`` already. There is no other directory to move it to."""
+    """Return NONE if the replica is already in the directory ``path``, else an error: the node has no other directory."""
     replicas = context.node.replicas
     if len(f"{name}-{index}") + FUTURE_SUFFIX_CHARACTERS > FUTURE_NAME_MAX:
         return ErrorCode.invalid_topic_exception

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 KEY: Final = 18
 VERSIONS: Final = range(5)
 CLIENT_METRICS_KEYS: Final = (71, 72)
-"""Clients push metrics as soon as ApiVersions lists these APIs."""
+"""GetTelemetrySubscriptions and PushTelemetry. Clients push metrics as soon as ApiVersions lists these APIs."""
 _SOFTWARE: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?", re.ASCII)
 
 

@@ -33,7 +33,7 @@ from storage.steps import Steps
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 HAS_OTHER_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
-"""Kafka's error message."""
+"""Kafka's error message for a group with topics that the client may not describe."""
 
 
 @api(key=69, versions=range(2))
@@ -120,7 +120,7 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: TopicsIma
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: TopicsImage) -> Assignment:
-    """The assignment with topic names. Deleted topics have no name, and are left out."""
+    """The assignment in the response, with topic names. Deleted topics have no name, and are left out."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))

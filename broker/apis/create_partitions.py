@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 STRICT_QUOTA_SINCE: Final = 3
-"""Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First version with a strict quota: clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 @api(key=37, versions=range(4))

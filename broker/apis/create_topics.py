@@ -31,7 +31,7 @@ log = get_logger()
 
 
 STRICT_QUOTA_SINCE: Final = 6
-"""Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
+"""First version with a strict quota: clients of older versions do not know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
 
 @api(key=19, versions=range(2, 8))

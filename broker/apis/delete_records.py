@@ -86,7 +86,7 @@ def _delete(context: RequestContext, name: str, index: int, offset: int) -> _Del
 
 
 def _look_again(context: RequestContext, deletion: _Deletion) -> None:
-    """Update the error and the low watermark from the leader. Deleting the same records again has no effect."""
+    """Update the error and low watermark of a deletion from the leader. Deleting the same records again has no effect."""
     partition = context.node.replicas.leader(deletion.topic, deletion.index)
     if isinstance(partition, ErrorCode):
         deletion.error, deletion.low_watermark = partition, NO_LOW_WATERMARK

@@ -139,7 +139,7 @@ def _of_broker(name: str, context: RequestContext) -> Iterator[Setting]:
 
 
 def _of_loggers(name: str, context: RequestContext) -> Iterator[Setting]:
-    """The root logger, which is the only one."""
+    """The log level of the root logger, which is the only logger."""
     if not name:
         raise ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
     if _broker_id(name) != context.node.node_id:

@@ -1,7 +1,7 @@
 """DescribeLogDirs: sizes of the partitions on this node, size and free space of the volume (KIP-113).
 
 v3 has an error for the whole request, v4 the sizes of the volume (KIP-827), v5 whether a directory is cordoned, that is,
-closed to new partitions (KIP-1066), which is never so here.
+closed to new partitions (KIP-1066). The directory of a node is never cordoned.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ async def describe_log_dirs(
 
 
 def _hosted(request: DescribeLogDirsRequest, context: RequestContext) -> list[PartitionKey]:
-    """The requested partitions, or all, of which this node has a usable replica."""
+    """Those of the requested partitions (null: all partitions) of which this node has a usable replica."""
     node = context.node
     keys: Iterable[PartitionKey]
     if request.topics is None:

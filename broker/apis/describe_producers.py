@@ -45,7 +45,7 @@ def _topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
 
 
 def _refusal(name: str, context: RequestContext) -> tuple[ErrorCode, str | None]:
-    """Error for all partitions of a topic, with its message; NONE if there is none."""
+    """(error, message) for all partitions of a topic; (NONE, None) if the client may see the producers."""
     invalid = invalid_topic_name(name)
     if invalid is not None:
         return ErrorCode.invalid_topic_exception, invalid

@@ -50,7 +50,7 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
 ) -> DescribeTopicPartitionsResponse:
-    """At most ``room`` partitions, and a cursor to the first partition of the next page, None if there is no next page."""
+    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page; None on the last."""
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     live = live_brokers(context)
     for name in names:
@@ -118,7 +118,7 @@ def _denied(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 def _refusal(asked: list[str], error: ErrorCode) -> DescribeTopicPartitionsResponse:
-    """The error for an invalid request. Kafka has no top-level field for it, so each topic has it."""
+    """The response to an invalid request. Each topic has the error, since the response has no top-level error code."""
     return DescribeTopicPartitionsResponse(
         topics=[DescribeTopicPartitionsResponseTopic(error_code=error, name=name) for name in asked]
     )

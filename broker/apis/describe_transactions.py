@@ -1,7 +1,7 @@
 """DescribeTransactions: states of transactions, from the coordinator of their transactional ids (KIP-664).
 
-The listed partitions are those that still need a marker. The list grows while the transaction is open and shrinks while it
-ends. ``kafka-transactions.sh find-hanging`` tells by it which transactions their coordinator will still end.
+The response lists the partitions that still need a marker. The list grows while a transaction is open, and shrinks while the
+transaction ends. ``kafka-transactions.sh find-hanging`` reports an open transaction if this list lacks its partition.
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:
-    """The response for an unknown isolation level. Kafka fails as a whole, with the error for every partition."""
+    """The response to an unknown isolation level. As in Kafka, the whole request and every partition have the error."""
     error = ErrorCode.unknown_server_error
     return FetchResponse(
         error_code=error,

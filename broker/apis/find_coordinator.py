@@ -30,7 +30,7 @@ log = get_logger()
 
 
 class _Kind(NamedTuple):
-    """A kind of key: the internal topic with its state, the resource type for authorization, and the error without it."""
+    """A kind of key: the internal topic with its state, the resource type for authorization, the error if unauthorized."""
 
     topic: str
     resource_type: str
@@ -65,9 +65,9 @@ async def find_coordinator(
 
 
 def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """The error for key types that are not served.
+    """The response to a key type that is not served.
 
-    For share keys Kafka checks authorization first: only brokers send them.
+    For share keys, which only brokers send, authorization is checked first, as in Kafka.
     """
     error = ErrorCode.invalid_request
     is_share = request.key_type == SHARE and context.api_version >= SHARE_SINCE

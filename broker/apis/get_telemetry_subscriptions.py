@@ -1,6 +1,6 @@
 """GetTelemetrySubscriptions: the metrics that this client should push (KIP-714).
 
-ApiVersions lists it only if a receiver of client metrics is configured. It is always served, as on Kafka.
+ApiVersions lists this API only if a receiver of client metrics is configured. The API is always served, as on Kafka.
 """
 
 from __future__ import annotations

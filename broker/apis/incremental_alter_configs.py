@@ -47,7 +47,7 @@ async def incremental_alter_configs(
     ]
 
     def handled(each: Wanted) -> bool:
-        """Set log levels here: they belong to this broker and are not in the metadata. False for all other resources."""
+        """Change log levels, which belong to this broker and are not in the metadata. Returns False for other resources."""
         if each.resource.kind == LOGGER_RESOURCE:
             change_loggers(each, context, validate_only=request.validate_only)
             return True

@@ -57,7 +57,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
 
 
 async def _fresh_id(context: RequestContext) -> InitProducerIdResponse:
-    """A new producer id for an idempotent producer without a transactional id."""
+    """Allocate a producer id for an idempotent producer, that is, one without a transactional id."""
     allocated = await fresh_producer_id(context.node.metadata, context.node.node_id)
     if allocated is None:
         return _failure(ErrorCode.coordinator_load_in_progress)

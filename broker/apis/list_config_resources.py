@@ -48,7 +48,7 @@ def list_config_resources(
 
 
 def _names(kind: int, context: RequestContext) -> Iterable[str]:
-    """All topics and brokers, but only those groups and subscriptions that have settings of their own."""
+    """Names of the resources of a type: all topics and live brokers, but only groups and subscriptions with own settings."""
     image = context.node.metadata.image
     if kind == TOPIC_RESOURCE:
         return image.topics

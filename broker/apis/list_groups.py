@@ -1,7 +1,7 @@
 """ListGroups: the groups that this broker coordinates.
 
-KIP-518 (v4) adds the state and a filter by it; KIP-848 (v5) adds the same for the group type. An unknown state or type in a
-filter matches no group.
+KIP-518 (v4) adds the state and a filter by state; KIP-848 (v5) adds the type and a filter by type. An unknown state or type
+in a filter matches no group.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) OFFSET_NOT_AVAILABLE; KIP-734 (v7) the
 offset of the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) query tiered storage, which this broker
-does not have; v10 adds a timeout for searches in it.
+does not have; v10 adds a timeout for searches in tiered storage.
 """
 
 from __future__ import annotations

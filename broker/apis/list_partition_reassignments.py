@@ -40,7 +40,7 @@ def list_partition_reassignments(
 def _refused(
     request: ListPartitionReassignmentsRequest, refusal: ApiError
 ) -> ListPartitionReassignmentsResponse:
-    """The error with all requested partitions, without their replicas, as in Kafka."""
+    """The response to a refused request: the error, and the requested partitions without their replicas, as in Kafka."""
     return ListPartitionReassignmentsResponse(
         error_code=refusal.error,
         error_message=refusal.message,

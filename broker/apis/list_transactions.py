@@ -42,7 +42,7 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
 
 
 def _is_wanted(txn: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    """Whether all filters match. Without a transaction the start is -1, so that such an id passes every duration filter."""
+    """Whether all filters match. An id without a transaction has the start -1, and so passes every duration filter."""
     if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
         return False
     if request.state_filters and txn.state.wire_name not in request.state_filters:

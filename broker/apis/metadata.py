@@ -137,7 +137,7 @@ def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode |
 
 
 def _refusal(request: MetadataRequest, error: ErrorCode) -> MetadataResponse:
-    """Kafka's response to an invalid request: only the error, for each topic."""
+    """Kafka's response to an invalid request: each topic has only the error."""
     return MetadataResponse(
         error_code=error,
         topics=[

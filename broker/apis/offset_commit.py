@@ -47,7 +47,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
 def _existing(
     asked: OffsetCommitRequestTopic, context: RequestContext, answer: _Answer
 ) -> Iterable[OffsetToCommit]:
-    """Yield the offsets of authorized, existing partitions. Adds an error to ``answer`` for each of the others."""
+    """Yield the offsets of authorized, existing partitions. Adds an error to ``answer`` for each other partition."""
     metadata = context.node.metadata
     uses_id = context.api_version >= TOPIC_IDS_SINCE
     topic = metadata.topic_by_id(asked.topic_id) if uses_id else metadata.topic(asked.name)

@@ -58,7 +58,7 @@ async def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 def _resolve(
     topics: Sequence[OffsetFetchRequestTopics], context: RequestContext
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """(topics to look up, error results of the others). With names the topic need not exist: offsets may outlive it."""
+    """(topics to look up, error results of the other topics). A named topic need not exist: its offsets may outlive it."""
     known, refused = [], []
     for topic in topics:
         name = topic.name
@@ -94,9 +94,9 @@ def _with(answer: _Group, refused: Sequence[OffsetFetchResponseTopics]) -> _Grou
 
 
 def _visible(answer: _Group, context: RequestContext) -> _Group:
-    """All topics of the group, without those that the client may not describe.
+    """Remove from the response the topics that the client may not describe.
 
-    With topic ids, deleted topics are left out, too.
+    If the response has topic ids, deleted topics are removed, too.
     """
     visible = []
     for topic in answer.topics:

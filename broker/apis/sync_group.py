@@ -1,6 +1,6 @@
 """SyncGroup: distribute the assignments of a classic group. The leader sends all of them, and each member receives its own.
 
-KIP-345 (v3) adds static members; KIP-559 (v5) the protocol type and name, which must be present and be the group's. The
+KIP-345 (v3) adds static members; KIP-559 (v5) the protocol type and name, which must be those of the group. The
 response waits until the leader has sent the assignments.
 """
 

@@ -35,7 +35,7 @@ _VERIFICATION_ERRORS = {**CLIENT_ERRORS, ErrorCode.producer_fenced: ErrorCode.in
 
 
 class TxnOffsetCommit:
-    """One request: check authorization and partitions, verify the transaction, commit the offsets in the group."""
+    """One TxnOffsetCommit request. `run` checks it, verifies the transaction, and commits the offsets in the group."""
 
     def __init__(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self._request = request
@@ -82,7 +82,7 @@ class TxnOffsetCommit:
         return NONE
 
     def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """Set the error for all partitions, without checking which of them exist."""
+        """The response with this error for all partitions, whether they exist or not."""
         for topic in self._request.topics:
             for partition in topic.partitions:
                 self._errors[topic.name, partition.partition_index] = error
@@ -152,7 +152,7 @@ class TxnOffsetCommit:
         return error
 
     def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """Set the error for every partition that exists and is authorized."""
+        """The response with this error for every existing, authorized partition; the others keep their own errors."""
         for offset in self._offsets:
             self._errors[offset.topic, offset.partition] = self._older(error)
         return self._phrase()

@@ -82,7 +82,7 @@ async def _write(marker: WritableTxnMarker, key: TopicPartition, context: Reques
 
 
 def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> Timer | None:
-    """Set REQUEST_TIMED_OUT for markers that are not committed in time. None if all are committed already."""
+    """Start the timer that sets REQUEST_TIMED_OUT for markers not committed in time. None if all are committed already."""
     waiting = [written for written in markers if not written.done()]
     if not waiting:
         return None
@@ -96,7 +96,7 @@ def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> 
 
 
 def _phrase(results: Results) -> WriteTxnMarkersResponse:
-    """Build the response, with one entry per producer id, however many markers the request has for it."""
+    """Build the response, with one entry per producer id, even if the request has several markers for the id."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(producer_id=producer_id, topics=_topics(errors))

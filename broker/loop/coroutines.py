@@ -253,4 +253,4 @@ def _report(event: str, coroutine: object) -> None:
 
 
 misused: Callable[[str, object], None] = _report
-"""Called when these rules are violated. Tests replace it with a function that fails the test."""
+"""Called when a coroutine breaks the rules of this module. Tests replace it with a function that fails the test."""

@@ -2,7 +2,7 @@
 
 A node that starts again has a new life. Objects of an earlier life (connections, timers, replicas, callbacks of threads) can
 still be called by events that were scheduled before the node died. Each of them refers to its node's life, and does nothing
-when that has ended, because the process of a killed broker would not accept, write or send anything either.
+when the life has ended, because the process of a killed broker would not accept, write or send anything either.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SuspendedCoroutine(Protocol):
 
 
 class NodeLife:
-    """Created at each start of a node. ``alive`` changes from True to False once."""
+    """One life of a node, created at each start. ``alive`` changes from True to False once."""
 
     __slots__ = ("alive", "suspended", "suspended_coroutines")
 
@@ -31,10 +31,10 @@ class NodeLife:
         self.suspended_coroutines: dict[SuspendedCoroutine, None] = {}
         """Suspended coroutines of this life, in the order of their suspension."""
         self.suspended: list[Callable[[], object]] | None = None
-        """While the node is paused: timers that were due meanwhile, in order; None otherwise."""
+        """Timers that were due while the node is paused, in order; None if the node is not paused."""
 
     def end(self) -> None:
-        """End the life: all objects that refer to it refuse to work. Suspended coroutines are closed in order."""
+        """End the life. Objects that refer to it refuse to work, and suspended coroutines are closed in order."""
         self.alive = False
         suspended, self.suspended_coroutines = self.suspended_coroutines, {}
         for coroutine in suspended:

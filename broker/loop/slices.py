@@ -1,4 +1,4 @@
-"""Runs long work in slices, one in each turn of the event loop, for all nodes together. Some of it may run in a thread.
+"""Runs long work in slices, one in each turn of the event loop, for all nodes together. Parts of it may run in a thread.
 
     async def list_offsets(request, context):
         return await context.node.slices.run(search(request))    # does not suspend if that is one slice
@@ -75,7 +75,7 @@ class _Queue:
 
 
 class Slices:
-    """Any number of jobs. Each turn of the event loop continues one of them, round-robin."""
+    """The scheduler of long work. Each turn of the event loop runs a slice of one job, round-robin."""
 
     def __init__(self) -> None:
         self._ready = _Queue()
@@ -127,7 +127,7 @@ class Slices:
             resume()
 
     def _left(self) -> None:
-        """A job that used a thread has ended: start the next one that waits for a thread."""
+        """Resume the next job that waits for a thread, because a job that used a thread has ended."""
         self._apart -= 1
         resume = self._waiting.next()
         if resume is not None:

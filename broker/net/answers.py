@@ -11,9 +11,9 @@ import asyncio
 from typing import Final, Protocol
 
 AT_ONCE: Final = 64
-"""Responses that are written at once after a turn that served one connection, before the number is determined again."""
+"""Number of responses that are written at once after a turn with one connection, before connections are counted again."""
 TOGETHER: Final = 8
-"""Connections that are written together. Their client processes the responses while the broker serves the others."""
+"""Number of connections that are written together. Their client processes the responses while the broker serves others."""
 
 
 class Writer(Protocol):
@@ -47,7 +47,7 @@ class Answers:
             self._write_all()
 
     def end_turn(self) -> None:
-        """Write all responses. The event loop calls this after it has served what had arrived."""
+        """Write all remaining responses. The event loop calls this at the end of a turn in which requests were served."""
         if self._in_turn == 1:
             self._at_once = AT_ONCE
         self._in_turn = 0

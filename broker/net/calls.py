@@ -132,7 +132,7 @@ class Call:
         self.watchers = (*self.watchers, watcher)
 
     def note(self, event: CallEvent) -> None:
-        """Call the watchers."""
+        """Call the watchers with ``event``."""
         for watcher in self.watchers:
             watcher(self, event)
 
@@ -190,19 +190,19 @@ class Call:
 
 
 class CallInterceptor(Protocol):
-    """Is called with requests after decoding, and with responses before they are written."""
+    """An object that is called with each request after decoding, and with each response before it is written."""
 
     def wants(self, api_key: int) -> bool:
         """Whether requests of this API should be shown. Called for every request, so it must be fast."""
         ...
 
     def arrived(self, call: Call) -> bool:
-        """True: handle the request now. False: the connection waits until ``proceed`` or ``answer_held`` is called, possibly
-        from within this method, or until it closes."""
+        """Called with each request of a wanted API. Returns True to handle the request now. On False, the connection waits
+        until ``proceed`` or ``answer_held`` is called, possibly from within this method, or until it closes."""
         ...
 
     def answering(self, call: Call) -> bool:
-        """Called with the complete ``call.answer``. False: do not send it; the interceptor decides about the connection."""
+        """Called with the complete ``call.answer``. Returns whether to send it; if not, the interceptor acts instead."""
         ...
 
 
@@ -233,7 +233,7 @@ class CallInterceptors:
         self._all: tuple[CallInterceptor, ...] = ()
 
     def add(self, interceptor: CallInterceptor, *, first: bool = False) -> None:
-        """Add an interceptor after the others, or before them (``first``), for one that only watches."""
+        """Add an interceptor after the others. With ``first``, which suits one that only watches, it comes before them."""
         self._all = (interceptor, *self._all) if first else (*self._all, interceptor)
         self._link()
 

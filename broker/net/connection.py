@@ -205,7 +205,7 @@ class Connection:
             self._transport = paused(self._transport, reads=self._reading)
 
     def resume(self) -> None:
-        """Continue after `pause`, with what arrived meanwhile."""
+        """Continue after `pause`. Bytes that arrived meanwhile are handled first."""
         if self._holds & PAUSED and self._transport is not None:
             self.last_active_tick = self._shared.tick
             self._transport = resumed(self._transport)
@@ -376,7 +376,7 @@ class Connection:
             call.note(CallEvent.DELAYED)
 
     def proceed(self, call: Call) -> None:
-        """Handle a held request, unless the connection is closed, where no client waits for it."""
+        """Handle a held request. Does nothing if the connection is closed."""
         if self._holds & CLOSED:
             return
         self._handle(call.route, call.header.correlation_id, call.received, call.context, call)
@@ -410,8 +410,8 @@ class Connection:
             reset_transport(self._transport)
 
     def _give_way(self) -> None:
-        """Make a parked Fetch respond early if another request follows it on the connection; Kafka lets that wait. A further
-        Fetch does not count: two Fetches that end each other would be a busy loop."""
+        """Make a parked Fetch respond early if another request follows it on the connection; in Kafka that request waits. A
+        following Fetch does not count, since two Fetches that end each other would be a busy loop."""
         if (
             self._pending is not None
             and len(self._kept) >= SIZE_AND_KEY.size

@@ -8,7 +8,7 @@ BACKLOG_BYTES_MAX: Final = 64 * 1024
 ANSWERS_COLLECTED_BYTES: Final = 64 * 1024
 # Up to this size, collected responses are joined by copying, which is cheaper than a vectored write.
 ANSWERS_JOINED_BYTES_MAX: Final = 16 * 1024
-# Requests of one connection in one turn of the event loop. Further ones wait for those of other connections.
+# Requests of one connection in one turn of the event loop. Further requests wait for those of other connections.
 REQUESTS_PER_TURN: Final = 32
 # After a frame of at least this size, the connection's turn is over.
 FRAME_BYTES_PER_TURN: Final = 256 * 1024

@@ -148,7 +148,7 @@ class Connections:
         return refusal
 
     def expect(self, expected: Expected) -> str | None:
-        """Register a handshake. Returns the reason for which it must end, as `admit`."""
+        """Register a handshake. Returns the reason for which it must end, None if it may go on."""
         self._enter(expected)
         self._expected[expected.connection] = expected
         return self._refusal(expected)

@@ -17,7 +17,7 @@ LARGEST_SMALL_BYTES: Final = 128 * 1024
 
 
 class FrameBuffers:
-    """At most ``SPARES_MAX`` used buffers of limited size. A buffer is reused when no view of it exists."""
+    """A pool of at most ``SPARES_MAX`` used buffers of limited size. A buffer is reused when no view of it exists."""
 
     __slots__ = ("_served", "_start_bytes")
 
@@ -36,7 +36,7 @@ class FrameBuffers:
         return bytearray(min(size, self._start_bytes))
 
     def give_back(self, buffer: bytearray) -> None:
-        """Return the buffer of a served frame. The event loop and decoded objects may still have views of it for a while."""
+        """Put the buffer of a served frame into the pool. The event loop and decoded objects may still have views of it."""
         if LARGEST_SMALL_BYTES < len(buffer) <= SPARE_BYTES_MAX:
             self._served.append(buffer)
 

@@ -1,10 +1,10 @@
-"""TLS handshakes in progress. Each counts as a connection before there is one.
+"""TLS handshakes in progress. The connection limits count a handshake like the connection that it becomes.
 
     handshake = Handshake(accepted, BufferedConnection(connections, listener), connections, tls)
     handshake.begin()
 
 As in Kafka, which registers a channel at the accept, max.connections and max.connections.per.ip include clients that do not
-continue their handshake, and connections.max.idle.ms, a stop and a kill of the node end it. In any case a handshake ends
+continue their handshake, and connections.max.idle.ms, a stop and a kill of the node end a handshake. In any case it ends
 after `HANDSHAKE_S_MAX`, even if the client sends a byte now and then.
 """
 
@@ -83,10 +83,10 @@ class Handshake:
             self._task.add_done_callback(self._end)
 
     def pause(self) -> None:
-        """A running handshake finishes; the connection is then paused before its first request."""
+        """Do nothing: a running handshake finishes, and the connection is then paused before its first request."""
 
     def hang_up(self) -> None:
-        """End the handshake: it was idle for too long, or the node stops."""
+        """End the handshake, because it was idle for too long or the node stops."""
         if self._task is None:
             self._end()
         else:
@@ -120,9 +120,9 @@ class Handshake:
             log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
 
     async def _has_begun(self) -> bool:
-        """Wait for the client's first byte. False if it disconnects without one, as a TCP health check does.
+        """Wait for the client's first byte. False if the client disconnects without one, as a TCP health check does.
 
-        Logging a health check every second would fill the log. Kafka logs these at debug level, failed handshakes at info.
+        Logging a health check every second would fill the log. Kafka logs it at debug level, a failed handshake at info.
         """
         loop = self._connections.loop
         while True:
@@ -145,7 +145,7 @@ class Handshake:
                 loop.remove_reader(self._accepted.fileno())
 
     def _end(self, *_: object) -> None:
-        """Handshake finished: the connection owns the socket; close it otherwise."""
+        """Close the accepted socket, unless the handshake succeeded, so that the connection owns the socket."""
         if self._connections.forget_expected(self):
             self._accepted.close()
 

@@ -54,7 +54,7 @@ class ListenerSecurity:
     ) -> None:
         """Start authentication on a new connection, after its TLS handshake if any.
 
-        ``turn`` waits for a large token's turn.
+        ``turn`` waits until this connection may evaluate a large token.
         """
         tls = transport.get_extra_info("ssl_object")
         if tls is not None and self._has_expired(tls):
@@ -91,7 +91,7 @@ class ListenerSecurity:
         return route if is_in_order else route.handled_by(_refuse_out_of_order)
 
     async def answer_token(self, connection: ServedConnection, token: bytes) -> None:
-        """Evaluate a token without a request header, and respond with one (SaslHandshake v0)."""
+        """Evaluate a token that has no request header, and send a response token without a header (SaslHandshake v0)."""
         authentication = connection.client.authentication
         try:
             evaluated = await authentication.evaluate(token)

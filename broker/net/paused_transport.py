@@ -13,7 +13,7 @@ def paused(transport: asyncio.Transport, *, reads: bool) -> asyncio.Transport:
 
 
 def resumed(transport: asyncio.Transport) -> asyncio.Transport:
-    """Send what was written meanwhile, and return the original transport."""
+    """Send the writes that were buffered during the pause, and return the original transport."""
     stand_in = cast(PausedTransport, transport)
     stand_in.resume()
     return stand_in.real
@@ -31,7 +31,7 @@ class PausedTransport:
             real.pause_reading()
 
     def resume(self) -> None:
-        """Send the buffered writes, and then close or read as was requested meanwhile."""
+        """Send the buffered writes, and then close or start reading, if that was requested during the pause."""
         if self.real.is_closing():
             return
         if self._written:

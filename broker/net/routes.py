@@ -46,11 +46,11 @@ class Route:
         return route
 
     def request_of(self, received: Any) -> Any:
-        """The request for what ``decode`` returned. On a proxy, requests stay undecoded until this is called."""
+        """The decoded request, from the result of ``decode``. On a proxy that is the undecoded request, decoded here."""
         return received
 
     def response_of(self, outcome: Any) -> Any:
-        """The response for what a handler returned; on a proxy decoded by this call."""
+        """The decoded response, from the result of a handler. On a proxy that is the undecoded response, decoded here."""
         return outcome
 
     def log_failure(self, connection_id: int, error: Exception) -> None:
@@ -74,7 +74,7 @@ class Route:
 
 
 class Routes(dict[int, Route | None]):
-    """Routes by ``key << 16 | version``, created at first use. None (not stored) for unsupported APIs and versions.
+    """Routes by ``key << 16 | version``, each created at first use. None (not stored) for unsupported APIs and versions.
 
     A negative version makes the number negative, and no API has a negative key.
     """

@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class ServedConnection(Protocol):
-    """`broker.net.connection.Connection`, for modules that it imports itself."""
+    """The part of `Connection` that is used by modules which `broker.net.connection` itself imports."""
 
     _pending: Any
     _shared: Any

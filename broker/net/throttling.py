@@ -29,13 +29,13 @@ NS_PER_PERCENT: Final = 10_000_000
 
 @slotted
 class _Muted:
-    """A muted connection, and the request that arrived meanwhile."""
+    """The state of a muted connection: the request that has arrived since the connection was muted, or None."""
 
     next_call: Call | None = None
 
 
 class _Handling:
-    """Measures how long the event loop was busy with a request: until its response, or until its handler suspended."""
+    """Measures how long the event loop was busy with a request whose handler does not suspend."""
 
     __slots__ = ("_began_ns", "_has_waited")
 
@@ -49,7 +49,7 @@ class _Handling:
 
     @property
     def took_ns(self) -> int:
-        """Nanoseconds of handling; 0 if the handler suspended, since the time before that is not measured."""
+        """Nanoseconds since the request arrived; 0 if the handler suspended: then the time of handling is not known."""
         return 0 if self._has_waited else perf_counter_ns() - self._began_ns
 
 
@@ -128,7 +128,7 @@ def _charged(call: Call, outcome: Any, took_ns: int) -> int:
 
 
 class ThrottlingSwitch(MetadataListener):
-    """Installs the interceptor while quotas are set."""
+    """Installs the `Throttling` interceptor while quotas are set."""
 
     def __init__(self, calls: CallInterceptors, image: Image) -> None:
         self._calls = calls

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class WaitingRequest:
-    """Receives the result of a `Suspended` handler, and what happens to the client's connection."""
+    """A request whose handler is suspended. It receives the handler's result, and events of the client's connection."""
 
     __slots__ = ("_call", "_connection", "_correlation_id", "_outcome", "_route", "_suspended")
 
@@ -49,7 +49,7 @@ class WaitingRequest:
             parked.give_way()
 
     def client_gone(self) -> None:
-        """The client disconnected: end a parked request. Any other is carried out, and a failure is logged."""
+        """End a parked request, because the client disconnected. Other requests are carried out, and failures logged."""
         self._note_gone()
         parked = self._suspended.waits_at
         if isinstance(parked, ParkedHere):

@@ -19,14 +19,14 @@ log = get_logger()
 
 @slotted
 class ClientInformation:
-    """What the broker knows of the client of a connection."""
+    """What the broker knows of the client at the other end of a connection."""
 
     port: int = 0
     software_name: str = "unknown"
-    """From ApiVersions v3 and later (KIP-511)."""
+    """Name of the client's software, from ApiVersions v3 or later (KIP-511)."""
     software_version: str = "unknown"
     authentication: SaslServerAuthenticator | None = None
-    """None on a listener without SASL."""
+    """State of the SASL authentication; None on a listener without SASL."""
     principal: str = ANONYMOUS
     by_token: bool = False
     """Whether the client authenticated with a delegation token (KIP-48)."""

@@ -27,7 +27,8 @@ FINAL_EPOCH: Final = -1
 """Epoch of a full fetch without a session. Versions below 7 always behave like this."""
 SESSION_EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MAX: Final = 120_000
-"""A session that is idle for longer may be evicted for any new one. Younger ones are safe from other consumers."""
+"""Milliseconds. A session that is idle for longer may be evicted for any new session. A consumer's session that was in use
+for less time is evicted only for a follower's."""
 
 Key = tuple[UUID | str, int]
 """(topic id, or topic name below v13; partition)."""
@@ -38,9 +39,9 @@ class CachedPartition:
     """A partition of a fetch: the client's parameters, and the values last sent to the client."""
 
     topic: str | None
-    """None while no topic has the id."""
+    """Topic name; None while no topic has the id."""
     topic_id: UUID | None
-    """None in versions below 13."""
+    """Topic id; None in versions below 13."""
     index: int
     offset: int = 0
     max_bytes: int = 0
@@ -54,7 +55,7 @@ class CachedPartition:
         return (self.topic_id or self.topic or "", self.index)
 
     def ask_as(self, newer: CachedPartition) -> None:
-        """Take the parameters of the client's newest request. The values last sent stay."""
+        """Take the parameters of the client's newest request. The values last sent to the client stay."""
         self.offset = newer.offset
         self.max_bytes = newer.max_bytes
         self.leader_epoch = newer.leader_epoch
@@ -84,7 +85,7 @@ Answers = list[tuple[CachedPartition, PartitionData]]
 
 @slotted(eq=False)
 class Session:
-    """The fetch session of one client. ``epoch`` is the session epoch that its next request must have."""
+    """The fetch session of one client. ``epoch`` is the session epoch that the client's next request must have."""
 
     session_id: int
     follower: bool
@@ -110,7 +111,7 @@ class Session:
             self.partitions.pop(key, None)
 
     def select(self, answers: Answers) -> Answers:
-        """The responses that have changes.
+        """Return the partition responses that differ from what was last sent to the client.
 
         A partition with records moves to the end, so that all partitions get their turn.
         """
@@ -210,7 +211,8 @@ class FetchSessionCache:
         return session_id
 
     def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
-        """Evict a session that has been idle for long, else one with a lower priority than the new one."""
+        """Evict a session that has been idle for long, else one with a lower priority than ``value``, which the new session
+        has. Returns False if no session may be evicted."""
         if not self.by_id:
             return False
         oldest = next(iter(self.by_id.values()))

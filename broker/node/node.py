@@ -71,9 +71,9 @@ class Node:
     """Shared by all nodes of the broker."""
     append_queues: AppendQueues = field(default_factory=AppendQueues)
     life: NodeLife = field(default_factory=NodeLife)
-    """Ends when the node is killed, stopped, or fails to start. Nothing of it works afterwards."""
+    """Ends when the node is killed, stopped, or fails to start. No part of the node works afterwards."""
     peers: Peers | None = None
-    """Requests to other nodes; None if there are none."""
+    """Sends requests to other nodes; None means that there are no other nodes."""
 
     def topic_name(self, topic_id: UUID) -> str | None:
         """The name of a topic by its id; None if there is no such topic."""

@@ -28,7 +28,7 @@ class ServedNode(Protocol):
     def slices(self) -> Slices: ...
 
     def topic_name(self, topic_id: UUID) -> str | None:
-        """The name of a topic by its id; None if it is not known."""
+        """The name of a topic by its id; None if the topic is not known."""
         ...
 
     def session_partitions(self, session_id: int) -> Iterable[tuple[str, int]]:

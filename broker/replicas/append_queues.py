@@ -34,9 +34,9 @@ def limits_of(config: BrokerConfig) -> BatchLimits:
 
 
 class AppendQueues:
-    """One queue for each partition of this node whose next batch is being read.
+    """The queues of one node: one for each partition of which a batch is being read, or waits for its turn.
 
-    A connection has at most one request in it.
+    A connection has at most one request in a queue.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class AppendQueues:
         """Partitions for which a call of `leave` is waking queued batches right now."""
 
     def is_free(self, partition: Partition) -> bool:
-        """Whether a batch whose records need not be read may be appended at once."""
+        """Whether a batch whose records need not be read may be appended at once: no other batch is in the queue."""
         return partition not in self._queues
 
     async def turn(
@@ -81,8 +81,8 @@ class AppendQueues:
             return Invalid(ErrorCode.unknown_server_error, "the batch could not be read")
 
     def leave(self, partition: Partition) -> None:
-        """Remove the batch at the head of the queue, which is appended or refused, and wake the next ones, if the node
-        lives."""
+        """Remove the batch at the head of the queue, which was appended or refused. Wakes the next batches that have been
+        read, if the node is alive."""
         queue = self._queues[partition]
         queue.popleft()
         if partition in self._emptied:

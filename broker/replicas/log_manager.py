@@ -57,13 +57,13 @@ class LogManager:
             config.log_defaults,
             config.log_defaults,
         )
-        """Cache: a topic's own settings, the broker's, and the combined ones.
+        """Cache for the last topic: its own settings, the broker's settings, and both combined.
 
-        Partitions of a topic are mostly opened in a row.
+        Partitions of one topic are mostly opened one after the other.
         """
 
     def log_config(self, topic: Topic) -> LogConfig:
-        """Settings of the topic's logs: its own override the broker's."""
+        """Settings of the topic's logs: the topic's own settings override the broker's."""
         if not topic.configs:
             return self._config.log_defaults
         if (topic.configs, self._config.log_defaults) != self._latest[:2]:
@@ -74,7 +74,7 @@ class LogManager:
     def open(self, topic: Topic, index: int, high_watermark: int | None) -> OpenedLog:
         """Open a partition's log, and recover it if the last stop was not clean.
 
-        ``high_watermark`` is the checkpointed one of a partition with several replicas, None for a single replica.
+        ``high_watermark`` is the checkpointed high watermark of a partition with several replicas, None for a single one.
         """
         assert self._directory.is_open, "a log is opened under the lock of its directory"
         key = (topic.name, index)

@@ -130,7 +130,7 @@ class ReplicaManager(MetadataListener):
     def hosted(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
         """Return the partition if this node has a replica of it, else an error code.
 
-        Consumers may read from any (KIP-392).
+        Consumers may read from any replica (KIP-392).
         """
         partition = self.get(topic, index)
         if partition is None:
@@ -172,7 +172,7 @@ class ReplicaManager(MetadataListener):
         ]
 
     def open_existing(self, topic: str, index: int) -> None:
-        """Open a partition that exists and has a directory, so that retention checks its segments."""
+        """Open a partition if it exists and has a directory, so that retention checks its segments."""
         if self.directory.partition_path(topic, index).is_dir():
             self.get(topic, index)
 
@@ -277,8 +277,8 @@ class ReplicaManager(MetadataListener):
             self._roles.assume(partition, at_once=False)
 
     def _must_catch_up(self, state: PartitionState) -> bool:
-        """Whether the replica on this node is behind, so that it must open its log and follow before any request needs
-        it."""
+        """Whether the replica on this node is behind, so that its log must be opened and the replica must follow before a
+        request needs the partition."""
         return (
             self._roles is not None
             and self.node_id in state.replicas
@@ -364,7 +364,7 @@ class ReplicaManager(MetadataListener):
                     self.get(topic.name, state.index)
 
     def abandon(self) -> None:
-        """Kill: close the files, fail waiting requests and forget all partitions, without writing anything."""
+        """Release everything when the node is killed: close the files, fail waiting requests, and write nothing."""
         self._life.end()
         self._stop()
         self._listeners.abandon()
@@ -414,7 +414,7 @@ class ReplicaManager(MetadataListener):
         return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
-        """Create the directories of partitions without a write. Existing directories of unopened partitions are complete."""
+        """Create the directories of partitions that were never written. Other unopened partitions have complete files."""
         now_ms = self._clock.now_ms()
         existing = {key for key, _ in self.directory.partition_directories()}
         for topic in self._metadata.topics.values():

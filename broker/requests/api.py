@@ -1,7 +1,7 @@
 """The registry of APIs. ApiVersions announces exactly the APIs that are registered, and the broker serves them.
 
 An API is one module in ``broker/apis``, which states its key and versions in ``@api(...)``. There is no list to edit.
-The module is imported when its first request arrives. `broker.requests.served` records beforehand what it registers.
+The module is imported when its first request arrives. `broker.requests.served` has a generated copy of its key and versions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Steps shared by IncrementalAlterConfigs and AlterConfigs: the checks of the broker, then the change by the controller.
 
-As in Kafka's ``ConfigAdminManager``, the broker that receives the request checks its form and changes to its own settings.
-All other changes go to the controller.
+As in Kafka's ``ConfigAdminManager``, the broker that receives a request checks the form of the request, and the changes to
+the broker's own settings. All other changes go to the controller.
 """
 
 from __future__ import annotations

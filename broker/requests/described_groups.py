@@ -30,7 +30,8 @@ def describe_groups(
     *,
     with_operations: bool,
 ) -> Steps[list[G]]:
-    """Describe each group, calling ``refuse`` for those that the client may not describe. As in Kafka, these come first."""
+    """Describe each group, but call ``refuse`` for groups that the client may not describe. Refused groups
+    come first, as in Kafka."""
     refused, described = [], []
 
     def answer(group_id: str) -> None:

@@ -94,7 +94,7 @@ def unsupported_version_response() -> ApiVersionsResponse:
 
 
 def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
-    """Return a response to ``request`` that contains only the error ``code``, for the encoder of that version."""
+    """Return a response to ``request`` that contains only the error ``code``, for the encoder of ``version``."""
     api = APIS[api_key][0]
     response = at_version(api_key, version, "response")
     values = _nothing(api, response)
@@ -114,7 +114,7 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
 
 
 def _asked_about(api: str, request: Any, asked: WireField) -> tuple[WireField, Iterable[Any]]:
-    """The entries of the request for each of which the response has an entry."""
+    """(field, entries): the entries of the request for which the response has one entry each, and the field with them."""
     entries = getattr(request, asked.name) or ()
     if api == "alter_replica_log_dirs":
         inner = _entries_of(asked.nested)
@@ -150,7 +150,7 @@ def _code_of(struct: Any) -> str | None:
 
 
 def _entries_of(struct: Any) -> WireField | None:
-    """First array field of a request, or of a topic in it: the entries that the request is about."""
+    """The first array field of a request, or of an entry: it has the partitions, groups or other things requested."""
     return next((wire for wire in struct.__wire__ if wire.is_array), None)
 
 

@@ -34,11 +34,11 @@ class FetchQuota:
 
     @property
     def is_set(self) -> bool:
-        """Whether the response has to be counted."""
+        """Whether a quota is configured, so that the response must be counted."""
         return self._quotas is not None
 
     def charge(self, response: FetchResponse, version: int) -> int:
-        """Count the response against the quota. Returns the throttle time in ms, 0 if it can be sent now."""
+        """Count the response against the quota. Returns the throttle time in ms, 0 if the response may be sent now."""
         if self._quotas is None:
             return 0
         # Kafka counts the whole response, with its size (``FetchResponse.sizeOf``).

@@ -217,7 +217,7 @@ class FetchReading:
         return partition
 
     def ready(self) -> bool:
-        """Whether the partitions should be read again. The cases of Kafka's DelayedFetch."""
+        """Whether the partitions should be read again, in the cases of Kafka's DelayedFetch."""
         available = 0
         for wanted, partition in self.readable:
             if self._replica(wanted) is not partition:

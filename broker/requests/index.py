@@ -1,6 +1,6 @@
 """``python -m broker.requests.index > broker/requests/served.py``: generates the table of the APIs that the modules serve.
 
-With the table, starting a broker does not import these modules (`broker.requests.api.discover`).
+With the table, starting a broker does not import the modules of ``broker.apis`` (`broker.requests.api.discover`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Log levels, which IncrementalAlterConfigs sets (KIP-412). They apply to this process only, and are not persisted.
 
-As Kafka's ``RuntimeLoggerManager``. There is one logger, the root: the whole broker logs at one level.
+The rules are those of Kafka's ``RuntimeLoggerManager``. There is one logger, the root: the whole broker logs at one level.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LEVELS: Final = {
 
 
 def change_loggers(each: Wanted, context: RequestContext, *, validate_only: bool) -> None:
-    """Set all requested levels, or none. Raises ``ApiError``."""
+    """Set the requested log levels. Raises ``ApiError``, and sets no level, if one of the changes is invalid."""
     if not may_on_cluster(context, "ALTER_CONFIGS"):
         raise ApiError(ErrorCode.cluster_authorization_failed)
     _check_node_id(each.resource.name, context.node.node_id)

@@ -41,7 +41,7 @@ CLUSTER_NAME: Final = "kafka-cluster"
 
 
 class Address(NamedTuple):
-    """Where clients of the request's listener reach a broker."""
+    """The address at which clients of the request's listener reach a broker."""
 
     node_id: int
     host: str

@@ -38,12 +38,12 @@ class ParkedHere(Waiter[bool]):
             self.wake(False)
 
     def client_gone(self) -> None:
-        """End the request: nobody waits for its response."""
+        """End the request, because the client has disconnected and does not wait for the response."""
         self.fail(CloseConnection("the client has gone"))
 
 
 class Parking:
-    """The wait of one request, at most ``timeout_ms``. ``gives_way``: it may respond early, with the data that there is."""
+    """The wait of one request, at most ``timeout_ms``. With ``gives_way``, the request may respond early, with less data."""
 
     __slots__ = (
         "_clock",

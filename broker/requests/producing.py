@@ -320,7 +320,7 @@ class Produce:
     # -- waiting ------------------------------------------------------------------------------------------------
 
     async def _await_writes(self) -> None:
-        """Wait until all appended batches are written: acks=1 while a fault rule is at ``log.write``."""
+        """Wait until all appended batches are written (acks=1), since a fault rule at ``log.write`` may hold them."""
         appended: list[tuple[Item, Waiter[ErrorCode]]] = []
         for item in self.items:
             if item.result is not None and item.result.last_offset >= 0:
@@ -384,7 +384,7 @@ def _magic(records: bytes | memoryview | None) -> int:
 
 
 def _has_batch(records: bytes | memoryview, start: int) -> bool:
-    """Whether another whole batch follows. A truncated one is ignored, as Kafka's iterator does."""
+    """Whether a whole batch begins at ``start``. A truncated batch is ignored, as Kafka's iterator does."""
     try:
         RecordBatch.parse(records, start)
     except CorruptBatch:

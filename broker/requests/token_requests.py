@@ -1,4 +1,4 @@
-"""Which clients may send requests about delegation tokens: authenticated ones that did not use a token to authenticate."""
+"""Which clients may send requests about delegation tokens: those that authenticated, and not with a delegation token."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 
 def allows_token_requests(context: RequestContext) -> bool:
-    """Whether the client may send token requests (``KafkaApis.allowTokenRequests``): over SSL with a certificate only."""
+    """Whether the client may send token requests (``KafkaApis.allowTokenRequests``): not on a PLAINTEXT listener, not over
+    SSL without a client certificate, and not after authentication by token."""
     match context.listener.security_protocol:
         case "PLAINTEXT":
             return False

@@ -2,8 +2,8 @@
 
     keep_authority(Path("data/tls"), hosts, now)
 
-So clients that trust it still trust the broker after a restart. If the broker gets another host name, a new server
-certificate with this name is issued.
+Clients that trust the authority therefore still trust the broker after a restart. If the broker gets another host name, a
+new server certificate with this name is issued.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LOCK: Final = ".lock"
 
 
 def keep_authority(folder: Path, hosts: Collection[str], now: datetime) -> None:
-    """Create or complete the directory. Raises `ConfigError` if it cannot be used."""
+    """Create or complete the directory of the authority. Raises `ConfigError` if the directory cannot be used."""
     names = tuple(dict.fromkeys(map(normalized, local_hosts(*hosts))))
     try:
         with _locked(folder):

@@ -19,7 +19,7 @@ def no_such_class(name: str, value: Value, known: Sequence[str]) -> ConfigError:
 
 
 class ListenerConfigs:
-    """Looks up ``values`` at each call, since settings may change at run time."""
+    """The settings of one listener. Each call looks them up in ``values``, since settings may change at run time."""
 
     def __init__(self, values: Mapping[str, Value], listener: str) -> None:
         self._values = values

@@ -9,7 +9,8 @@ ANONYMOUS: Final = "User:ANONYMOUS"
 
 
 def user(name: str) -> str:
-    """
+    """Principal of the user with this name.
+
     >>> user("alice")
     'User:alice'
     """

@@ -21,7 +21,7 @@ InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 class Checkpoints:
-    """The values read from the files at start, and those to write next. One thread at a time writes files."""
+    """The values of the three files: as read at start, and as written next. One thread at a time writes files."""
 
     def __init__(self, directory: LogDirectory, in_background: InBackground) -> None:
         self._directory = directory
@@ -153,7 +153,7 @@ class Checkpoints:
 
 
 def _read(directory: LogDirectory, name: str) -> Mapping[PartitionKey, int]:
-    """The rows of a checkpoint file; none if it is invalid. As in Kafka, recovery then starts at offset 0."""
+    """Read the rows of a checkpoint file. Empty if the file is invalid: as in Kafka, recovery then starts at offset 0."""
     try:
         return directory.read_checkpoint(name)
     except StorageError as error:

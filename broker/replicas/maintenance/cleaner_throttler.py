@@ -21,7 +21,7 @@ class Abandoned(Exception):
 
 
 class CleanerThrottler:
-    """Called frequently by the compacting thread. Raises `Abandoned` once ``abandoned`` is set.
+    """A throttle that the compacting thread calls frequently. A call raises `Abandoned` once ``abandoned`` is set.
 
     ``bytes_per_second`` limits the bytes read and written (``log.cleaner.io.max.bytes.per.second``).
     """

@@ -2,9 +2,9 @@
 
 A partition is synced for one of four reasons: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and
 every ``odradek.background.flush.interval.ms`` if records were written since. Kafka leaves the last to the operating system.
-It checks ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, by default never, so that a topic's ``flush.ms`` has
-no effect unless the broker's setting allows it. Here ``flush.ms`` always has an effect: a timer starts at the first record
-that is not synced.
+Kafka checks ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, by default never, so that a topic's setting has no
+effect unless the broker's setting allows it. Here ``flush.ms`` always has an effect: a timer starts at the first record that
+is not synced.
 
 At most one sync of a partition runs at a time. The operating system reports a failed write-back once: a second sync beside
 the one that gets the error would succeed, although pages were lost.
@@ -89,7 +89,7 @@ class Flushing(PartitionListener["Partition"]):
         self._arm(partition, self._clock.now_ms(Domain.RETENTION))
 
     def rolled(self, partition: Partition) -> None:
-        """Sync all sealed segments that are not synced yet: the recovery point covers everything before it."""
+        """Sync all sealed segments, and then move the recovery point to the start of the active segment."""
         self._sync(partition, whole=False)
 
     def log_start_moved(self, partition: Partition) -> None:
@@ -196,7 +196,7 @@ class Flushing(PartitionListener["Partition"]):
         self._in_background(partial(_run_all, syncs)).add_done_callback(done)
 
     def _start_past_points(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """`_start`, where an interceptor may hold a sync at ``log.fsync``. A held sync does not delay other partitions."""
+        """Like `_start`, but an interceptor may hold a sync at ``log.fsync``, which does not delay other partitions."""
         passed: list[_Sync] = []
         at_once = True
         for sync in syncs:

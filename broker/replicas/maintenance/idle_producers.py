@@ -42,7 +42,7 @@ class IdleProducers(PartitionListener["Partition"]):
         return min((each for each in found if each is not None), default=None)
 
     def expire(self) -> None:
-        """Remove all expired producers."""
+        """Remove the expired producers of all open partitions."""
         self._expire(self._opened())
 
     def _expire(self, partitions: Iterator[Partition]) -> None:

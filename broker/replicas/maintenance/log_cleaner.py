@@ -1,4 +1,4 @@
-"""Which logs are compacted, and when (`LogCleaner`, `LogCleanerManager`). `storage.compaction` compacts them.
+"""Decides which logs are compacted, and when (`LogCleaner`, `LogCleanerManager`). `storage.compaction` compacts them.
 
 One pass runs at a time, in a thread, as with Kafka's default of one ``log.cleaner.threads``. Kafka checks every log each
 ``log.cleaner.backoff.ms``. Here a log is checked only after it has changed, or when the passage of time can have made it
@@ -183,7 +183,7 @@ class LogCleaner(PartitionListener["Partition"]):
         return chosen
 
     def _look_at(self, partition: Partition, now_ms: int) -> LogToClean | None:
-        """The compactable part of a log if it is dirty enough; else None, and set when the log is checked again."""
+        """The compactable part of a log. None if the log is not dirty enough; its next check is then scheduled."""
         log, key = partition.log, (partition.topic, partition.index)
         if not log.config.compact or not log.exists:
             del self._candidates[partition]
@@ -235,7 +235,7 @@ class LogCleaner(PartitionListener["Partition"]):
         return work is not None
 
     async def _pass(self, partition: Partition, part: LogToClean, now_ms: int) -> Pass | None:
-        """Compact the log and settle the checkpoint. None if its segments were taken out of the log meanwhile."""
+        """Compact the log and write the checkpoint. None if the log's segments were deleted or truncated meanwhile."""
         # Imported here, since most brokers never compact a log.
         from storage.compaction.rewriting import Pass
 
@@ -261,7 +261,7 @@ class LogCleaner(PartitionListener["Partition"]):
 
     @staticmethod
     async def _sources(partition: Partition, part: LogToClean) -> dict[Source, Segment]:
-        """The segments to compact, by what the thread needs of them.
+        """The segments to compact, keyed by the description of a segment that the thread uses.
 
         Yields to the event loop, since there may be very many.
         """
@@ -301,7 +301,7 @@ class LogCleaner(PartitionListener["Partition"]):
         )
 
     async def _install(self, partition: Partition, sources: list[Segment], cleaned: Cleaned) -> bool:
-        """Replace the source segments by the compacted one. Returns False if they were taken out of the log meanwhile."""
+        """Replace the source segments by the compacted one. Returns False if the log does not have them any more."""
         log = partition.log
         if self._work_is_gone or not log.holds(sources):
             await self._in_background(partial(_discard, cleaned))

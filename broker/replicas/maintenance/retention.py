@@ -217,7 +217,7 @@ class Retention(PartitionListener["Partition"]):
             self._turn()
 
     def _turn(self) -> None:
-        """A few milliseconds of work. The rest is done in the next turns of the event loop."""
+        """Run a part of the check. The rest follows in the next turns of the event loop."""
         self._turn_timer = None
         for key in self._unopened[-OPENED_PER_TURN:]:
             self._replicas.open_existing(*key)  # calls `opened`

@@ -26,4 +26,4 @@ class AppendResult(NamedTuple):
 
 
 GONE: Final = AppendResult(ErrorCode.not_leader_or_follower)
-"""Result after the replica's log was closed: its node was killed (possibly during this append), or its topic deleted."""
+"""Result if the log was closed: the node was killed (possibly during this append), or the topic was deleted."""

@@ -9,7 +9,7 @@ from protocol.errors import NONE, ErrorCode
 
 
 class DelayedOperations:
-    """The callbacks that wait at one partition: of a Produce for an offset, of a Fetch or DeleteRecords for any change.
+    """The callbacks of requests that wait at one partition: Produce for an offset, Fetch and DeleteRecords for any change.
 
     The callback of a Produce is called once, with the error code for its records. A watcher is called at each change until
     it is removed, and checks itself whether its condition is met.

@@ -14,7 +14,7 @@ P = TypeVar("P")
 
 
 class PartitionListener(Generic[P]):
-    """Called by `ReplicaManager` on the event loop.
+    """A listener for the events of a node's partitions. Its methods are called on the event loop.
 
     A callback must be fast: long work runs in a thread (`in_background`).
     """
@@ -35,10 +35,10 @@ class PartitionListener(Generic[P]):
         """DeleteRecords, retention or the leader moved the log start."""
 
     def truncated(self, partition: P) -> None:
-        """A follower truncated its log because the leader does not have the records, or deleted all of it."""
+        """A follower truncated its log because the leader does not have the records, or deleted the whole log."""
 
     def high_watermark_updated(self, partition: P) -> None:
-        """The high watermark of a partition with several replicas moved. Called once until it is checkpointed."""
+        """The high watermark of a partition with several replicas moved. Called once until the value is checkpointed."""
 
     def configured(self, partition: P) -> None:
         """The settings of the partition's log (``log.config``) changed."""

@@ -12,7 +12,7 @@ Callback = Callable[[ErrorCode], object]
 
 
 class OffsetPurgatory:
-    """Calls each callback once: when its offset is reached, or with the error for which it never will be."""
+    """Calls each callback once: when its offset is reached, or with an error if the offset will never be reached."""
 
     __slots__ = ("_arrivals", "pending")
 

@@ -67,7 +67,7 @@ class Partition:
         injection: FaultInjection = NO_INJECTION,
         high_watermark: int | None = None,
     ) -> None:
-        """``high_watermark`` is the checkpointed one; None for a single replica, where it is the log end."""
+        """``high_watermark`` is the checkpointed one; None for a single replica, whose high watermark is the log end."""
         self._served_offset = -1
         """Offset of the last read that returned records."""
         self._checked_offset = -1
@@ -93,9 +93,9 @@ class Partition:
         self.listener = listener or PartitionListener()
         """Listener for the events of this partition."""
         self.unflushed = False
-        """Whether records are not fsynced yet, and `listener` was called for it."""
+        """Whether there are records that are not fsynced, and `listener` was called for them."""
         self.high_watermark_moved = False
-        """Whether the high watermark moved since it was last checkpointed, and `listener` was called for it."""
+        """Whether the high watermark moved since its last checkpoint, and `listener` was called for that."""
         self._injection = injection
         self.unconfirmed = UnconfirmedWrites(
             (topic, state.index), log, None if flush is None else partial(flush, self), injection, node_id
@@ -172,7 +172,7 @@ class Partition:
     ) -> AppendResult | None:
         """`check` and `append` for a batch that is stored exactly as sent.
 
-        None: call the full `check` and `append` instead.
+        Returns None if the batch needs the full `check` and `append`.
         """
         log = self.log
         config = log.config
@@ -384,7 +384,7 @@ class Partition:
     # -- going offline, fsync -----------------------------------------------------------------------------------
 
     def go_offline(self, error: StorageError) -> AppendResult:
-        """Stop using the files: reads and writes return KAFKA_STORAGE_ERROR, and waiting requests fail with it."""
+        """Stop using the files: reads and writes return KAFKA_STORAGE_ERROR, and waiting requests fail with this error."""
         first = self.offline is None
         self.offline = str(error)
         if first:
@@ -406,7 +406,7 @@ class Partition:
             self.listener.appended(self)
 
     def note_flushed(self) -> None:
-        """After an fsync: commit the records that waited for it (``flush.messages``)."""
+        """Commit the records that waited for an fsync which has ended (``flush.messages``)."""
         if self.log.flushed_offset >= self.log.log_end_offset:
             self.unflushed = False
         if self.following is not None:
@@ -417,7 +417,7 @@ class Partition:
     # -- committing ---------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self) -> None:
-        """Move the high watermark to what every in-sync replica has, once ``flush.messages`` is satisfied.
+        """Move the high watermark to the offset that every in-sync replica has reached, if ``flush.messages`` permits.
 
         Only a leader moves it (Kafka: ``Partition.maybeIncrementLeaderHW``). A follower's high watermark is the leader's,
         and without a leader it does not move.
@@ -592,7 +592,7 @@ class Partition:
         )
 
     def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
-        """(bytes that a reader at ``offset`` could get, whether ``offset`` is in an older segment than the end of these)."""
+        """(bytes between ``offset`` and the reader's end offset, whether the two are in different segments)."""
         end_offset = self._read_end(read_committed=read_committed)
         try:
             available = self.log.bytes_between(offset, end_offset)
@@ -618,8 +618,7 @@ class Partition:
     def diverging(
         self, last_fetched_epoch: int, fetch_offset: int
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """(error, (epoch, end offset) up to which the logs agree, if the reader's log has diverged from this one; else
-        None)."""
+        """(error, None), or (error, (epoch, end offset) up to which the logs agree) if the reader's log has diverged."""
         if last_fetched_epoch < 0:
             return NONE, None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)

@@ -17,7 +17,7 @@ class LeaderRole(Protocol):
         ...
 
     def appended(self) -> None:
-        """Let the followers fetch what was appended."""
+        """Let the followers fetch the records that were appended."""
         ...
 
     def committable(self, end_offset: int) -> int:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeldWrite:
-    """One append at the injection point ``log.write``: released, refused, or held and decided later."""
+    """One append at the injection point ``log.write``: released, refused, or held until one of the two is decided."""
 
     __slots__ = ("_later", "refused", "released")
 
@@ -34,7 +34,7 @@ class HeldWrite:
         return "" if self.refused is None else f"refused with {self.refused.name.upper()}"
 
     def when_decided(self, callback: Callable[[], None]) -> None:
-        """Set the callback for the decision, after a write that is still held."""
+        """Set the callback that is called when a held write is released or refused."""
         self._later = callback
 
     def _release(self) -> None:
@@ -80,7 +80,7 @@ class UnconfirmedWrites:
     # -- held writes --------------------------------------------------------------------------------------------
 
     def intercept(self) -> HeldWrite | None:
-        """Pass ``log.write``. Returns None if the write counts at once. Raises StorageError if a rule refuses it."""
+        """Reach the point ``log.write``. Returns the write if it is held, else None. Raises StorageError on a refusal."""
         if self._injection.points is None:
             return None
         held = HeldWrite(self._injection, self._node_id, *self._place)
@@ -123,7 +123,7 @@ class UnconfirmedWrites:
         )
 
     def flush_if_due(self) -> bool:
-        """Start an fsync if ``flush.messages`` requires one. Returns whether it does."""
+        """Start an fsync if ``flush.messages`` requires one. Returns whether an fsync is required."""
         if self._flush is None or not self._must_flush:
             return False
         self._flush()
@@ -141,7 +141,7 @@ class UnconfirmedWrites:
     # -- callbacks ----------------------------------------------------------------------------------------------
 
     def on_written(self, end_offset: int, callback: Callback) -> None:
-        """Call ``callback`` once all below ``end_offset`` is written (acks=1): at once, unless a write is held."""
+        """Call ``callback`` once all records below ``end_offset`` are written (acks=1): at once, unless a write is held."""
         if self.written_end_offset >= end_offset:
             callback(NONE)
         else:

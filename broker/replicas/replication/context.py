@@ -46,7 +46,7 @@ class ReplicationContext:
     injection: FaultInjection
     peers: Peers
     is_here: Callable[[], bool]
-    """Whether this life of the node still runs. Remains of a killed node do nothing."""
+    """Whether this life of the node still runs. Objects of a killed node do nothing."""
     alter_isr: AlterIsr
     broker_epoch: Callable[[int], int | None]
     """Broker epoch of a node by its id; None if it may not be in the ISR: unregistered, fenced, or in controlled
@@ -54,7 +54,7 @@ class ReplicationContext:
     is_led_uncleanly: Callable[[Partition], bool]
     """Whether the leader was elected uncleanly, and no follower has joined the ISR since."""
     lag_max_ms: Callable[[], int]
-    """``replica.lag.time.max.ms``"""
+    """Returns ``replica.lag.time.max.ms``."""
     watch_lag: Callable[[Partition], None]
     """Schedule a check of the partition, led by this node, because a follower is behind."""
     truncation: Truncation

@@ -68,7 +68,7 @@ class Leading:
         self._waiting: dict[int, Callable[[], None]] = {}
         """Callbacks of caught-up followers, whose fetches wait here until there is something new."""
         self._proposed: tuple[int, ...] | None = None
-        """ISR in the pending AlterPartition request, None if there is none. One is sent at a time (KIP-497)."""
+        """ISR in the pending AlterPartition request, None if there is none. One request is sent at a time (KIP-497)."""
         self._feeding = False
         self._is_noting_fetch = False
         self._completion: Timer | None = None
@@ -115,7 +115,7 @@ class Leading:
     # -- fetches of followers -----------------------------------------------------------------------------------
 
     def fetch(self, asked: FollowerFetch, wake: Callable[[], None]) -> LeaderResponse | None:
-        """Handle a follower's Fetch. Returns None if there is nothing new; ``wake`` is called once when there is."""
+        """Handle a follower's Fetch. Returns None if there is nothing new; ``wake`` is called once there is."""
         partition, progress = self._partition, self.followers.get(asked.follower)
         self._waiting.pop(asked.follower, None)
         if progress is None:
@@ -182,9 +182,9 @@ class Leading:
     # -- news for followers -------------------------------------------------------------------------------------
 
     def appended(self) -> None:
-        """Wake the waiting followers. Those with a working link have appended the new records when this returns.
+        """Wake the waiting followers. A follower on a healthy link has appended the new records when this returns.
 
-        Waiting followers were caught up until this append. A Kafka follower would show that by fetching twice a second.
+        Waiting followers were caught up until this append, which Kafka's followers show by fetching twice a second.
         """
         now_ms = self._now_ms()
         waiting, self._waiting = self._waiting, {}

@@ -66,7 +66,7 @@ def note_lost(
 
 
 def _batches(partition: Partition, offset: int) -> Iterator[RecordBatch]:
-    """Batches of clients. Markers are left out, since the coordinator writes them again."""
+    """The client batches from ``offset`` on. Markers are left out, since the coordinator writes them again."""
     batches = islice(partition.log.batches(offset), BATCHES_MAX)
     return (batch for batch in batches if not batch.is_control)
 

@@ -95,7 +95,7 @@ class ReplicaFetcher:
         step()
 
     def _become_idle(self) -> None:
-        """The fetcher is idle: a response of the leader, a link, a timer or a flush starts the next fetch."""
+        """Become idle. A response of the leader, a link, a timer or a flush starts the next fetch."""
         self._busy = False
         if self._again:
             self._again = False
@@ -109,7 +109,7 @@ class ReplicaFetcher:
             self._fetch_repeatedly()
 
     def _fetch_repeatedly(self) -> None:
-        """The request has arrived at the leader: apply its response and fetch again, until one of the steps has to wait."""
+        """Fetch from the leader, apply the response and fetch again, until one of these steps has to wait."""
         while not self._ended:
             fetched = self._fetch()
             if fetched is None:
@@ -129,7 +129,7 @@ class ReplicaFetcher:
         self._become_idle()
 
     def _receive(self, fetched: LeaderResponse) -> None:
-        """A response has arrived over a slow link. It is lost if the link was cut meanwhile."""
+        """Apply a response that has arrived over a slow link. The response is lost if the link was cut meanwhile."""
         if not self._is_connected():
             self._become_idle()
         elif self._apply(fetched):
@@ -237,7 +237,7 @@ class ReplicaFetcher:
     def _append_past_point(self, fetched: LeaderResponse) -> bool:
         """Append through the injection point ``replica.append``, which may hold the step.
 
-        After ``LOST_MS`` it is skipped.
+        If the step is still held after ``LOST_MS``, the response is dropped and fetched again. Returns whether to continue.
         """
         at_once, is_open = True, True
         done = False

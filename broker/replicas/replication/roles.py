@@ -1,4 +1,4 @@
-"""Which partitions of a node lead and which follow, according to metadata, link states and replica lag."""
+"""The leader and follower roles of a node's partitions, by metadata, link states and replica lag."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Roles:
             self._lag_timer.cancel()
 
     def look_again(self) -> None:
-        """The node is served now: open led partitions on nodes that run by now, and let all fetchers fetch."""
+        """Open the led partitions on nodes that run by now, and let all fetchers fetch, when this node begins to serve."""
         for partition in tuple(self._leading):
             self._open_on_replicas(partition)
         for fetcher in tuple(self._fetchers.values()):

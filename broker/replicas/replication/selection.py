@@ -21,7 +21,7 @@ def preferred_replica(
     rack: str,
     offset: int,
 ) -> int | None:
-    """The most advanced in-sync follower in the consumer's rack that has the offset; None: read from the leader."""
+    """The most advanced in-sync follower in the consumer's rack that has the offset; None to read from the leader."""
     leader = brokers.get(leader_id)
     if not rack or (leader is not None and leader.rack == rack):
         return None

@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 class Authorizer(Protocol):
-    """Operations and resource types are Kafka's names in capitals: `DESCRIBE_CONFIGS`, `TRANSACTIONAL_ID`."""
+    """Decides about operations. Operations and resource types are Kafka's names in capitals: `DESCRIBE_CONFIGS`."""
 
     def authorize(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> bool:
         """Whether ``principal`` (`User:alice`) may do the operation on the resource from ``host`` (`127.0.0.1`)."""

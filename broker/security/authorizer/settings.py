@@ -26,7 +26,7 @@ class StandardAuthorizerSettings(NamedTuple):
 
 
 def authorizer_of(values: Mapping[str, Value]) -> StandardAuthorizerSettings | None:
-    """Settings of the authorizer; None without one. Raises ``ConfigError`` for unknown classes and invalid super users."""
+    """The authorizer's settings; None without an authorizer. Raises ``ConfigError`` for other classes or bad super users."""
     name = values[CLASS_NAME]
     if not name:
         return None

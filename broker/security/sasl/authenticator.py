@@ -28,8 +28,9 @@ REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
 TOKEN_BYTES_MAX: Final = 524_288
 """Default of sasl.server.max.receive.size."""
 TOKEN_BYTES_AT_ONCE: Final = 16 * 1024
-"""A larger token takes milliseconds to evaluate: half a megabyte about five. At most one is evaluated in a turn of the event
-loop, and the next turn is left to other work. Identity providers issue tokens of one or two KiB."""
+"""A token above this size takes milliseconds to evaluate: half a megabyte takes about five. At most one such token is
+evaluated in a turn of the event loop, and the next turn is left to other work. Identity providers issue tokens of one or two
+KiB."""
 
 
 class AuthenticationState(Enum):
@@ -105,7 +106,7 @@ class SaslServerAuthenticator:
         delay: Callable[[], FailureDelay],
         token_bytes_max: int = TOKEN_BYTES_MAX,
     ) -> None:
-        """``turn`` waits for a turn of the event loop in which no other large token is evaluated."""
+        """``turn`` waits for a turn of the event loop in which no other large token is evaluated. ``delay`` starts a delay."""
         self._mechanisms = mechanisms
         self._now_ms = now_ms
         self._turn = turn
@@ -149,7 +150,7 @@ class SaslServerAuthenticator:
     # -- before each request -------------------------------------------------------------------------------------
 
     def check(self, api_key: int, name: str) -> bool:
-        """Whether the request may be handled. False: respond with ILLEGAL_SASL_STATE, and close the connection.
+        """Whether the request may be handled. If not, respond with ILLEGAL_SASL_STATE, and close the connection.
 
         Raises `NotAuthenticated` if the connection must close without a response.
         """
@@ -188,9 +189,9 @@ class SaslServerAuthenticator:
             self._state = AuthenticationState.HANDSHAKE
 
     def handshake(self, mechanism: str, version: int) -> bool:
-        """Start an exchange. False if the mechanism is not enabled; then the connection closes after the response.
+        """Start an exchange. Returns False if the mechanism is not enabled; the connection then closes after the response.
 
-        Raises `NotAuthenticated` during re-authentication, where Kafka closes the connection without a response.
+        During re-authentication, raises `NotAuthenticated` instead: Kafka closes the connection without a response.
         """
         chosen = self._mechanisms.get(mechanism)
         if chosen is None:
@@ -211,7 +212,7 @@ class SaslServerAuthenticator:
         return True
 
     def fail(self) -> None:
-        """Fail the authentication without evaluating the token."""
+        """Fail the authentication. No further token is evaluated."""
         self._state = AuthenticationState.FAILED
 
     async def evaluate(self, token: bytes) -> Evaluated:
@@ -263,7 +264,7 @@ class SaslServerAuthenticator:
             self._delay.cut()
 
     def end(self) -> None:
-        """The connection has closed: end the delay, and send nothing further."""
+        """End the delay and ignore the exchange's result, because the connection has closed."""
         self._has_ended = True
         if self._delay is not None:
             self._delay.cut()

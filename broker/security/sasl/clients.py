@@ -5,7 +5,7 @@
     while token is not None:
         token = client.evaluate(response_of_the_server_to(token))
 
-As the JDK's ``PlainSaslClient``, and Kafka's ``ScramSaslClient`` and ``OAuthBearerSaslClient``.
+The clients behave like the JDK's ``PlainSaslClient``, and Kafka's ``ScramSaslClient`` and ``OAuthBearerSaslClient``.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class ClientSettings:
 
 
 def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
-    """How a broker logs in to others on this listener: ``sasl.mechanism.inter.broker.protocol`` and its login module."""
+    """The settings with which a broker logs in to other brokers: ``sasl.mechanism.inter.broker.protocol`` and its module."""
     mechanism = configs.value(INTER_BROKER)
     if mechanism not in LOGIN_MODULES:
         raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")
@@ -104,7 +104,7 @@ class PlainClient:
 
 
 class OAuthBearerClient:
-    """Creates a new token for each exchange."""
+    """The client side of OAUTHBEARER. It creates a new token for each exchange."""
 
     def __init__(self, options: Mapping[str, str], now_ms: Callable[[], int]) -> None:
         self.mechanism = OAUTHBEARER
@@ -119,12 +119,12 @@ class OAuthBearerClient:
         return f"n,,\x01auth=Bearer {token}{extensions}\x01\x01".encode()
 
     def evaluate(self, challenge: bytes) -> bytes | None:
-        """A challenge has the server's error. The client confirms it with 0x01, and the server fails (RFC 7628 3.2.3)."""
+        """Confirm the error in the server's challenge with 0x01. The server then fails the exchange (RFC 7628 3.2.3)."""
         return b"\x01" if challenge else None
 
 
 class ScramClient:
-    """`evaluate` derives the keys from the password. With many iterations it must not run on the event loop."""
+    """The client side of SCRAM. `evaluate` derives keys: with many iterations, do not call it on the event loop."""
 
     def __init__(
         self,

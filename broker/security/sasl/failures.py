@@ -19,7 +19,8 @@ class Unanswered(InvalidCredentials):
 
 
 def invalid_credentials(mechanism: str, during: str = "authentication") -> str:
-    """
+    """Message for an authentication with a wrong password or an unknown user.
+
     >>> invalid_credentials("PLAIN", during="re-authentication")
     'Authentication failed during re-authentication due to invalid credentials with SASL mechanism PLAIN'
     """

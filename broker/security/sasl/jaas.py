@@ -3,8 +3,8 @@
     (module,) = parse_config('org.apache.kafka.common.security.plain.PlainLoginModule required user_a="b";')
     module.options["user_a"]  # "b"
 
-As Kafka's ``JaasConfig`` and ``JaasContext``, and for files the JDK's ``ConfigFile``. Where their error messages repeat text
-that may be a part of a password, the messages here have `[hidden]`.
+The rules are those of Kafka's ``JaasConfig`` and ``JaasContext``, and for files those of the JDK's ``ConfigFile``. Where
+their error messages repeat text that may be a part of a password, the messages here have `[hidden]`.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class JaasFile(NamedTuple):
 
 
 class Jvm(NamedTuple):
-    """JVM options that Kafka would get beside its settings."""
+    """Options that Kafka's JVM would get in addition to the broker's settings."""
 
     properties: Mapping[str, str]
     jaas_file: JaasFile | None
@@ -68,7 +68,7 @@ class JaasContext(NamedTuple):
 
 def server_context(configs: ListenerConfigs, mechanism: str, jvm: Jvm) -> JaasContext:
     """The JAAS context of a mechanism on a listener (``JaasContext.loadServerContext``): from ``sasl.jaas.config`` of the
-    mechanism, else from the file's section for the listener, else from its section for the broker.
+    mechanism, else from the file's section for the listener, else from the file's section for the broker.
     """
     own: str | None = configs.of_mechanism("sasl.jaas.config", mechanism)
     if own is not None:

@@ -1,6 +1,6 @@
 """Public keys of a token issuer (RFC 7517), from a file or from an endpoint that is fetched periodically.
 
-As Kafka's ``RefreshingHttpsJwks``, but without a thread: keys that are too old are fetched when the next token arrives.
+Works like Kafka's ``RefreshingHttpsJwks``, but without a thread: old keys are fetched again when the next token arrives.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def parse_jwks(text: str | bytes) -> Jwks:
 
 
 def select(keys: Iterable[Jwk], algorithm: str, key_id: str | None) -> Jwk | None:
-    """Select a key as jose4j's ``VerificationJwkSelector``: by id, type and use. The algorithm decides between several."""
+    """Select a key as jose4j's ``VerificationJwkSelector``: by id, type and use. Of several keys the algorithm selects."""
     found = [
         key for key in keys if _may_verify(key.members, algorithm, key_id) and key.of_algorithm(algorithm)
     ]
@@ -148,7 +148,7 @@ class JwksFile:
 
 
 class Refresh(NamedTuple):
-    """``sasl.oauthbearer.jwks.endpoint.*``"""
+    """The settings ``sasl.oauthbearer.jwks.endpoint.*``: when keys are fetched again."""
 
     refresh_ms: int
     retry_backoff_ms: int
@@ -260,5 +260,5 @@ def location_of(url: str) -> str:
 
 
 def _reason(error: Exception) -> str:
-    """The error for messages. For invalid JSON without its text."""
+    """Text of the error for messages. For invalid JSON it does not contain the text of the document."""
     return "no valid JSON" if isinstance(error, json.JSONDecodeError | RecursionError) else str(error)

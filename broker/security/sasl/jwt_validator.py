@@ -18,7 +18,7 @@ _LONG: Final = 1 << 63
 
 
 class Expectations(NamedTuple):
-    """``sasl.oauthbearer.*``"""
+    """Requirements of a token, from the settings ``sasl.oauthbearer.*``."""
 
     audience: Sequence[str]
     """If empty, a token must not have an audience."""
@@ -148,7 +148,7 @@ def _check_audience(found: Any, expected: Sequence[str]) -> None:
 
 
 def _check_scope(found: Any, name: str) -> None:
-    """Check that the scopes are non-empty strings without duplicates. As in Kafka, none is required."""
+    """Check that the scopes are non-empty strings without duplicates. As in Kafka, no scope is required."""
     scopes = [found] if isinstance(found, str) else found if isinstance(found, list) else []
     if not all(isinstance(each, str) for each in scopes):
         raise MalformedToken(f"{name} has values that are not strings")

@@ -1,6 +1,6 @@
-"""The interface of a SASL mechanism: one exchange of tokens, which finally has a user.
+"""The interface of a SASL mechanism: one exchange of tokens, which ends with the authenticated user.
 
-Pure: a mechanism accesses no connection, and only the clock that it is given.
+Pure: a mechanism has no access to the connection, and uses only the clock that is passed to it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SaslServer(Protocol):
 
     @property
     def refused(self) -> str:
-        """Why the token was refused, while the client has not confirmed that yet; for the log. Otherwise empty."""
+        """Why the token was refused, for the log, until the client has confirmed the refusal. Otherwise empty."""
         ...
 
     async def evaluate(self, token: bytes) -> bytes:

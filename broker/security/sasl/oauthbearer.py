@@ -31,7 +31,7 @@ class Token(NamedTuple):
 class InvalidToken(Exception):
     """A validator refused the token.
 
-    The client gets the status and scope; the text is logged, and does not have the token.
+    The client gets the status and scope. The text is logged, and does not contain the token.
     """
 
     def __init__(self, reason: str, scope: str | None = None) -> None:

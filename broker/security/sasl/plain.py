@@ -54,7 +54,7 @@ class PlainServer:
 
 
 def _parts(token: bytes) -> tuple[str, str, str]:
-    """`[authzid] NUL user NUL password`."""
+    """Split the token `[authzid] NUL user NUL password` into (authorization id, user, password)."""
     parts = token.decode("utf-8", "replace").split("\0", _TOKENS_MAX)
     if len(parts) != 3:
         counted = min(len(parts), _TOKENS_MAX)

@@ -81,7 +81,8 @@ def random_text() -> str:
 
 
 def sasl_name(user: str) -> str:
-    """
+    """Escape a user name for a SCRAM message (RFC 5802 5.1).
+
     >>> sasl_name("a=b,c")
     'a=3Db=2Cc'
     """

@@ -1,7 +1,7 @@
 """Unsigned tokens for tests and development, which Kafka accepts if no validator is configured.
 
-As ``OAuthBearerUnsecuredValidatorCallbackHandler`` and ``OAuthBearerUnsecuredJws``, and, for creating such tokens,
-``OAuthBearerUnsecuredLoginCallbackHandler``.
+The rules are those of ``OAuthBearerUnsecuredValidatorCallbackHandler`` and ``OAuthBearerUnsecuredJws``, and, for creating
+such tokens, of ``OAuthBearerUnsecuredLoginCallbackHandler``.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def claims_of(value: str) -> dict[str, Any]:
 
 
 def json_of(part: str) -> dict[str, Any]:
-    """Members of the JSON object in a part of a token. As with Jackson, a JSON value that is no object has no members."""
+    """Members of the JSON object in a part of a token. As with Jackson, a JSON value of another type has no members."""
     if not _BASE64.fullmatch(part) or len(part) % 4 == 1:
         raise InvalidToken("malformed Base64 URL encoded value")
     try:
@@ -188,7 +188,7 @@ def _milliseconds(seconds: float) -> int:
 
 
 def token(options: Mapping[str, str], now_ms: int) -> str | None:
-    """The token for the `unsecuredLogin...` options of a login module; None if there are none, so that it cannot log in."""
+    """The token for the `unsecuredLogin...` options of a login module. None without options: the module cannot log in."""
     if not options:
         return None
     if all(name.startswith(f"{_LOGIN}Extension_") for name in options):

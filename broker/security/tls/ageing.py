@@ -54,7 +54,7 @@ class Issuer(NamedTuple):
 
 
 class AgeingContext:
-    """Context of one listener. While the clock is not ahead, it is the listener's own context."""
+    """The TLS contexts of one listener. While the clock is not ahead, the listener's own context is used."""
 
     def __init__(
         self, current: ReloadableContext, clock: Clock, real_ms: Callable[[], int] | None = None
@@ -146,7 +146,7 @@ def _before(time: datetime, by: timedelta) -> datetime:
 
 
 def has_expired(tls: ssl.SSLObject, now_ms: int) -> bool:
-    """Whether the peer's certificate has expired at ``now_ms``. False if it has none."""
+    """Whether the peer's certificate has expired at ``now_ms``. False if the peer has no certificate."""
     certificate = tls.getpeercert()
     if not certificate:
         return False

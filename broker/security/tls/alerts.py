@@ -25,7 +25,7 @@ def alert(client: socket.socket) -> None:
 
 
 class AlertingObject(ssl.SSLObject):
-    """The server side of a TLS connection."""
+    """The server side of a TLS connection, which sends the alert if the handshake fails."""
 
     outgoing: ssl.MemoryBIO
     client: socket.socket | None = None
@@ -50,7 +50,7 @@ class AlertingObject(ssl.SSLObject):
 
 
 class AlertingContext(ssl.SSLContext):
-    """Context of a listener."""
+    """TLS context of a listener, whose connections are of type `AlertingObject`."""
 
     sslobject_class = AlertingObject
 

@@ -3,8 +3,8 @@
     context = server_context(settings)
     loop.create_server(protocol, ..., ssl=context)
 
-They behave like Java's SunJSSE with Kafka's settings: TLS 1.2 and 1.3, each certificate of the trust store is a trust
-anchor, no renegotiation. The module is imported only if TLS is used.
+The contexts behave like Java's SunJSSE with Kafka's settings: TLS 1.2 and 1.3, each certificate of the trust store is a
+trust anchor, no renegotiation. The module is imported only if TLS is used.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _SECURITY_LEVEL: Final = "@SECLEVEL=2"
 
 
 def server_context(settings: TlsSettings, stores: Stores | None = None) -> ssl.SSLContext:
-    """Create the context of a listener. ``stores`` are its stores if they were read already. Raises `ConfigError`."""
+    """Create the context of a listener. Pass its ``stores`` if they were read already. Raises `ConfigError`."""
     if settings.key_store is None:
         raise TlsConfigError(
             f"Listener {settings.listener} has no certificate: neither ssl.keystore.location nor ssl.keystore.key is set"
@@ -127,7 +127,7 @@ def _set_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
 
 
 def _protocols(settings: TlsSettings, *, is_client: bool) -> list[str]:
-    """The enabled protocol versions that Java has not disabled. A client offers none newer than ``ssl.protocol``."""
+    """The enabled protocol versions that Java has not disabled. A client offers no version newer than ``ssl.protocol``."""
     enabled = settings.enabled_protocols or tuple(_VERSIONS)
     if is_client and settings.protocol not in _WITH_TLS13:
         enabled = tuple(each for each in enabled if each != "TLSv1.3")

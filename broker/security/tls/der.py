@@ -64,7 +64,8 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
 
 
 def encode(tag: int, *contents: bytes) -> bytes:
-    """
+    """Encode a value, whose content is ``contents`` joined.
+
     >>> encode(SEQUENCE, encode(INTEGER, b"\\x05"), encode(OCTET_STRING, b"ab")).hex()
     '300702010504026162'
     """

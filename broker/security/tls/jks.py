@@ -146,7 +146,7 @@ class _Reader:
 
 
 def _parts(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """(salt, encrypted key, check digest)."""
+    """Split a protected key into (salt, encrypted key, check digest)."""
     end = max(SALT_BYTES, len(data) - _DIGEST_BYTES)
     return data[:SALT_BYTES], data[SALT_BYTES:end], data[end:]
 

@@ -40,7 +40,7 @@ class PrivateKey(NamedTuple):
     chain: tuple[bytes, ...]
 
     def __repr__(self) -> str:
-        """Without the private key, which must not appear in logs and tracebacks."""
+        """Text without the private key, which must not appear in logs and tracebacks."""
         return f"PrivateKey({self.alias!r})"
 
     @property
