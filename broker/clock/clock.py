@@ -34,7 +34,7 @@ MONOTONIC: Final = frozenset({Domain.CONNECTIONS, Domain.REQUESTS, Domain.REPLIC
 
 
 NOTHING_DONE: Final = object()
-"""A timer's callback may return this if there was nothing to do. An advancing clock then need not wait for anything."""
+"""Result of a timer's callback that had nothing to do. An advancing clock then need not wait for anything."""
 
 
 class Timer(Protocol):
@@ -48,7 +48,7 @@ class Clock(Protocol):
 
     @property
     def skew_ms(self) -> int:
-        """For the clock of a node: how far it is ahead of the cluster's clock; negative if it is behind.
+        """How far a node's clock is ahead of the cluster's clock, in ms; negative if it is behind. 0 for other clocks.
 
         The skew does not apply to timers and to the domains in `MONOTONIC`.
         """
@@ -122,8 +122,8 @@ class Periodic:
     A clock that advances by a week then need not stop at each of 60,000 rounds without work. ``passed_over`` is called with
     the number of rounds that were skipped.
 
-    ``once_per_advance``: the work depends on what clients do in real time, so an advance runs it only in the first due
-    round. Otherwise producers would give it work in each round: two days have 34,560 rounds of five seconds.
+    With ``once_per_advance``, an advance runs the work only in the first due round. That is for work which depends on
+    clients: they act in real time, and could cause work for each round. Two days have 34,560 rounds of five seconds.
     """
 
     __slots__ = (

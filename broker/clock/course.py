@@ -9,7 +9,7 @@ from typing import Final, Protocol
 from broker.clock import MONOTONIC, Domain, Periodic, periodic_of
 
 PROMPT_TIMERS_MAX: Final = 200
-"""Timers of `MONOTONIC` domains, set during an advance, at whose time the clock stops. Retries inside the broker need few.
+"""Timers of `MONOTONIC` domains, set during an advance, for which the clock stops. Retries inside the broker need few.
 Clients run in real time and could set any number: Fetch after Fetch would stop the clock every half second.
 """
 
@@ -45,7 +45,7 @@ class Course:
         self.offsets = offsets
         self._heap: list[tuple[float, int, Advanced]] = []
         self._patient: list[tuple[float, int, Advanced]] = []
-        """Timers set during the advance that fire when the clock stops for another one, or after the advance."""
+        """Timers set during the advance that fire when the clock stops for another timer, or after the advance."""
         self._prompt_left = PROMPT_TIMERS_MAX
         self._repeating: dict[Advanced, Domain] = {}
         self._ran: set[Periodic] = set()
@@ -106,7 +106,7 @@ class Course:
         return sorted(found, key=lambda timer: timer.arrival)
 
     def pass_over(self, until_ms: float) -> None:
-        """At the end of the advance, skip the rounds without work, so that they do not run afterwards."""
+        """Skip the remaining rounds, which have no work, at the end of the advance, so that they do not run afterwards."""
         for timer, domain in self._repeating.items():
             if timer.is_pending:
                 timer.skip_to(until_ms + self.offsets[domain])

@@ -27,7 +27,8 @@ class BadDuration(ValueError):
 
 
 def parse_duration_ms(text: str) -> int:
-    """
+    """Parse a duration. Returns milliseconds, and raises `BadDuration` for other texts.
+
     >>> parse_duration_ms("1d12h")
     129600000
     """

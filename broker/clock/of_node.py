@@ -10,9 +10,9 @@ from broker.loop.life import NodeLife
 
 
 class NodeClock:
-    """Timers of a dead node do nothing when they fire, as if its process were gone.
+    """The clock of one node. Timers of a dead node do nothing when they fire, as if its process were gone.
 
-    The skew applies to what Kafka reads from the wall clock. Timers and the domains in `MONOTONIC` have none.
+    The skew applies to times that Kafka reads from the wall clock. Timers and the domains in `MONOTONIC` have none.
     """
 
     __slots__ = ("_clock", "cluster_ms", "life", "now_for", "now_ms", "skew_ms", "wait_for")
@@ -36,8 +36,8 @@ class NodeClock:
         return now_ms if domain in MONOTONIC else now_ms + self.skew_ms
 
     def _skewed_for(self, written_ms: int, domain: Domain) -> int:
-        """`Clock.now_for`: a record timestamp counts as written when this node's clock showed it, whichever node wrote
-        it."""
+        """Like `Clock.now_for`. A record counts as written when this node's clock showed the timestamp, even if another node
+        wrote the record."""
         return self._clock.now_for(written_ms - self.skew_ms, domain) + self.skew_ms
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
@@ -47,7 +47,7 @@ class NodeClock:
         return self._clock.call_later_ms(delay_ms, _OfNode(callback, self.life), domain)
 
     def stop(self) -> None:
-        """End the life, so that no timer fires any more."""
+        """End the node's life, so that no timer fires any more."""
         self.life.end()
 
 

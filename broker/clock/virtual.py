@@ -48,7 +48,7 @@ ALL_DOMAINS: Final = frozenset(Domain)
 DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
 
 DRAIN_TURNS: Final = 10
-"""An append wakes a parked request in the next turn, which responds in the one after; the longest chains have about six."""
+"""An append wakes a parked request in the next turn, which responds one turn later. The longest chain has about six turns."""
 DRAIN_S_MAX: Final = 30.0
 """Seconds after which an advance no longer waits for a piece of work in a thread, for example on a slow disk."""
 DRAIN_ROUNDS_MAX: Final = 20
@@ -98,13 +98,13 @@ class VirtualTimer:
     ) -> None:
         self._pending = pending
         self.due_ms = due_ms
-        """When it is due, in the time of its domain."""
+        """When the timer is due, in the time of its domain."""
         self.arrival = arrival
         self.callback = callback
         self.base: Timer | None = None
 
     def arm(self, base: Timer) -> None:
-        """Replace the timer of the clock below that fires it in real time."""
+        """Let a timer of the clock below fire this timer in real time, and cancel the previous one."""
         if self.base is not None:
             self.base.cancel()
         self.base = base
@@ -195,7 +195,7 @@ class Progress(NamedTuple):
     moved_ms: int
     domains: tuple[Domain, ...]
     waiting: int
-    """Number of further advances that wait for it."""
+    """Number of further advances that wait for this one."""
 
 
 class SavedTime(NamedTuple):
@@ -223,7 +223,7 @@ class VirtualClock:
         self._course: Course | None = None
         self._one_at_a_time = asyncio.Lock()
         self._callers: list[asyncio.Task[Any]] = []
-        """Tasks that advance the clock: the first one does, the others wait."""
+        """Tasks that have called `advance` or a similar method: the first one runs, the others wait."""
         self._cancelled: set[asyncio.Task[Any]] = set()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._advances: list[_Advance] = []
@@ -292,7 +292,7 @@ class VirtualClock:
         return {domain.value: offset_ms for domain, offset_ms in self._offsets_ms.items()}
 
     def pending(self) -> dict[str, int | None]:
-        """Milliseconds of each domain until its next timer fires; None if it has no timer."""
+        """By domain: milliseconds until the next timer of the domain fires; None if the domain has no timer."""
         return {
             domain.value: min(
                 (ceil(max(0, timer.due_ms - self.now_ms(domain))) for timer in timers), default=None
@@ -365,14 +365,14 @@ class VirtualClock:
             return
 
     async def reset(self) -> None:
-        """Go back to real time after a running advance. Timers keep their remaining delays.
+        """Go back to real time, after a running advance has ended. Timers keep their remaining delays.
 
         Only for a broker whose state is discarded as well, since timestamps of the advanced time would be in the future.
         """
         await self.restore(SavedTime(dict.fromkeys(Domain, 0), 0, ()))
 
     async def saved(self) -> SavedTime:
-        """Return the current offsets, after a running advance."""
+        """Return the current offsets, after a running advance has ended."""
         async with self._one_at_a_time:
             return SavedTime(dict(self._offsets_ms), self._written_offset_ms, tuple(self._advances))
 
@@ -387,8 +387,8 @@ class VirtualClock:
             self._advances = list(saved.advances)
 
     async def _pass(self, course: Course) -> None:
-        """Run the advance, and remember its begin and end, without the drains before and after, in which real time
-        passes."""
+        """Run the advance, and remember the times at its begin and end. The drains before and after it do not count, since
+        real time passes in them."""
         began_written_ms, began_ms = self._nows()
         self._separate(course)
         try:
@@ -428,7 +428,8 @@ class VirtualClock:
         self._move(course, course.by_ms)
 
     def _move(self, course: Course, moved_ms: int) -> None:
-        """Set the offsets. Time never goes back: timers that were due while the loop drained fire a little late."""
+        """Set the offsets for an advance by ``moved_ms``. Time never goes back: timers that were due while the loop drained
+        fire a little late."""
         course.moved_ms = min(max(course.moved_ms, moved_ms), course.by_ms)
         for domain, offset_ms in course.offsets.items():
             self._offsets_ms[domain] = offset_ms + course.moved_ms

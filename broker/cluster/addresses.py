@@ -12,7 +12,7 @@ def host_and_port(host: str, port: int) -> str:
 
 
 def where_nodes_listen(nodes: Iterable[NodeRuntime]) -> str:
-    """The listeners of running nodes, the states of other nodes, and offline partitions.
+    """The listeners of running nodes, the states of other nodes, and the offline partitions, as text for messages.
 
     For example ``PLAINTEXT://0.0.0.0:9092, SSL://0.0.0.0:9093, node 2 is killed``.
     """

@@ -34,7 +34,7 @@ class Started:
 
     @property
     def bootstrap_servers(self) -> str:
-        """Advertised addresses without listener names and duplicates."""
+        """Advertised addresses of all listeners for ``bootstrap.servers``, without duplicates."""
         addresses = [f"{_host(each.advertised_host)}:{each.advertised_port}" for each in self.listeners]
         return ",".join(dict.fromkeys(addresses))
 
@@ -58,7 +58,7 @@ def announce_start(cluster: Cluster, control_url: str | None = None) -> None:
 
 
 def announce(started: Started) -> None:
-    """Print the block on a terminal; else log the facts, whatever the log level is."""
+    """Print the block of `block` on a terminal; else log the facts, even if the log level hides info lines."""
     if print_on_a_terminal(block(started)):
         return
     _log_started(started)

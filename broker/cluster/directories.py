@@ -44,7 +44,7 @@ def node_directories(root: Path, node_ids: Sequence[int]) -> dict[int, Path]:
 
 
 def start_refusal(error: Exception) -> str:
-    """Error message for a failed start. For a file without write permission, as in a mounted volume, also what to do."""
+    """Error message for a failed start. For a file without write permission, the message also says what to do."""
     if isinstance(error, DirectoryInUse) and _is_in_a_pod():
         return (
             f"{error}. A Deployment with a claim needs strategy: Recreate: with the default its new pod starts "
@@ -74,7 +74,7 @@ def _is_the_system_s(folder: Path) -> bool:
 
 
 def _rights(owner: os.stat_result, folder: Path) -> str:
-    """What the user can do when the directory belongs to another user."""
+    """Advice for the user if the directory belongs to another user."""
     if _is_in_a_pod():
         group = owner.st_gid or os.getegid() or os.geteuid()
         return (
@@ -109,7 +109,7 @@ def introduce(
 ) -> BrokerRegistration:
     """Return the registration for a further node.
 
-    Raises `WrongDirectory` if its directory is another node's or cluster's.
+    Raises `WrongDirectory` if the node's directory belongs to another node or cluster.
     """
     identity = identify(
         runtime.data_dir,

@@ -19,7 +19,7 @@ class StartError(Exception):
 
 
 class NoSuchNode(Exception):
-    """The cluster has no node of this id, or the node is in the wrong state for the call. The text says which."""
+    """The cluster has no node of this id, or the node is in the wrong state for the call. The text is for the user."""
 
 
 class BrokerEnding(Exception):

@@ -13,7 +13,7 @@ log = get_logger()
 
 
 class FailedReplicaListener(PartitionListener[Partition]):
-    """Calls ``tell`` for partitions that go offline. A cluster of one node does not need it."""
+    """Calls ``tell`` with each partition that goes offline. A cluster of one node does not need this listener."""
 
     def __init__(self, tell: Callable[[Partition], None]) -> None:
         self._tell = tell
@@ -24,7 +24,7 @@ class FailedReplicaListener(PartitionListener[Partition]):
 
 
 async def report_failed_replica(metadata: ClusterMetadata, node_id: int, partition: Partition) -> None:
-    """Remove the node's replica from the ISR, and elect another leader if it led."""
+    """Remove the node's replica from the ISR, and elect another leader if this replica was the leader."""
     try:
         await metadata.replication_control.lose_replica(
             partition.topic, partition.topic_id, partition.index, node_id

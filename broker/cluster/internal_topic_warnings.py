@@ -33,7 +33,7 @@ log = get_logger()
 
 
 class InternalTopicWarnings(MetadataListener):
-    """Logs one line for each such topic at start, and for each change that produces one."""
+    """Logs one warning for each internal topic with retention at start, and for each change that calls for a warning."""
 
     def __init__(self, metadata: ClusterMetadata, config: BrokerConfig) -> None:
         self._metadata = metadata

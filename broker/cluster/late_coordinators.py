@@ -1,7 +1,7 @@
 """Coordinators that are created when they are first needed.
 
-A broker without groups and transactions has no partitions of the coordinators' topics. Until it has, or until a request
-needs the coordinator, its forty modules are not imported. That saves 12 ms of a start, and two megabytes.
+A broker without groups and transactions has no partitions of the coordinators' topics. The forty modules of a coordinator
+are imported when its topic exists, or when a request needs the coordinator. That saves 12 ms of a start, and two megabytes.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ C = TypeVar("C", bound=Coordinator)
 def late_coordinator(topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], C]) -> C:
     """Return a stand-in that creates the coordinator with ``make`` when it is first needed.
 
-    It has all attributes of the coordinator, and for a type checker its type, but it is not an instance of the class.
+    The stand-in has all attributes of the coordinator. Type checkers see the coordinator's class, `isinstance` does not.
     """
     return cast("C", LateCoordinator(topic, partitions, metadata, make))
 
 
 class LateCoordinator(MetadataListener):
-    """Stands in for a coordinator. Access to any attribute that is not defined here creates the coordinator."""
+    """Stand-in for a coordinator. Access to any attribute that is not defined here creates the coordinator."""
 
     def __init__(
         self, topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], Coordinator]
@@ -73,7 +73,7 @@ class LateCoordinator(MetadataListener):
         made = self._made
         if made is None:
             made = self._made = self._make()
-            # Cached as well, since each TxnOffsetCommit calls it.
+            # Cache this method as well, since each TxnOffsetCommit calls it.
             self.__dict__["partition_for"] = made.partition_for
             # This object passes metadata changes on, which keeps the order of the node's metadata listeners.
             self._metadata.unsubscribe(made)

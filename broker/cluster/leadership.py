@@ -20,7 +20,7 @@ Run = Callable[[Coroutine[object, object, None]], object]
 def leadership_tasks(
     clock: Clock, config: BrokerConfig, metadata: ClusterMetadata, run: Run
 ) -> list[Periodic]:
-    """Start the periodic tasks. ``run`` starts a coroutine in the background."""
+    """Start and return the periodic tasks. ``run`` starts a coroutine in the background."""
     control, image, settings = metadata.cluster_control, metadata.image, metadata.settings
     unclean = Periodic(
         clock,

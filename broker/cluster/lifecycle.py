@@ -25,7 +25,7 @@ from broker.cluster.errors import BrokerEnding
 
 
 class Lifecycle:
-    """Orders the calls on one cluster (see the module)."""
+    """Orders the calls on one cluster, as the module's docstring describes."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()  # first come, first served
@@ -49,7 +49,7 @@ class Lifecycle:
 
     @asynccontextmanager
     async def call(self) -> AsyncIterator[None]:
-        """A call on one node, or on the clock. Waits for earlier calls on all nodes. Raises ``BrokerEnding``."""
+        """Context manager for a call on one node or the clock. Waits for calls on all nodes. Raises ``BrokerEnding``."""
         async with self._in_turn():
             self.check()
             self._calls += 1
@@ -63,18 +63,18 @@ class Lifecycle:
 
     @asynccontextmanager
     async def call_on_all_nodes(self) -> AsyncIterator[None]:
-        """A call on all nodes: no other call begins before it has ended. Raises ``BrokerEnding``."""
+        """Context manager for a call on all nodes: no other call begins before its end. Raises ``BrokerEnding``."""
         async with self._in_turn():
             self.check()
             yield
 
     async def calls_ended(self) -> None:
-        """Return when the earlier calls on single nodes have ended. Used by a call on all nodes."""
+        """Return when the running calls on single nodes have ended. A call on all nodes uses this."""
         await self._no_calls.wait()
 
     @asynccontextmanager
     async def last_call(self) -> AsyncIterator[None]:
-        """The last call. It waits for running calls; waiting ones get ``BrokerEnding``."""
+        """Context manager for the last call. It waits for running calls; waiting calls get ``BrokerEnding``."""
         self._is_ending = True
         async with self._in_turn():
             await self.calls_ended()

@@ -1,6 +1,6 @@
 """Cuts the replication links of a paused node.
 
-Nodes of one process replicate without sockets, so pausing those is not enough.
+Nodes of one process replicate without sockets, so it is not enough to pause the sockets of the node.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ class PausedLinks:
         self._cut: dict[int, list[int]] = {}
 
     def cut_off(self, node_id: int, nodes: Iterable[int]) -> None:
-        """Cut all links between this node and the others, in both directions."""
+        """Cut all links between this node and the other ``nodes``, in both directions."""
         self._cut[node_id] = others = [other for other in nodes if other != node_id]
         for other in others:
             self._links.cut(node_id, other)
             self._links.cut(other, node_id)
 
     def reconnect(self, node_id: int) -> None:
-        """Restore the links after the node was resumed or killed. Does nothing if it was not paused."""
+        """Restore the links after the node was resumed or killed. Does nothing if the node was not paused."""
         for other in self._cut.pop(node_id, ()):
             self._links.mend(node_id, other)
             self._links.mend(other, node_id)

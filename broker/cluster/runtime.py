@@ -136,12 +136,12 @@ class NodeRuntime:
         self._secured: SecuredListeners | None = None
         self._directory: LogDirectory | None = None
         self.synced: Mapping[str, int] = synced
-        """Synced length in bytes of each log's last files, of the previous life; after a kill, of this life."""
+        """Synced length in bytes of the last files of each log: from the previous life, and after a kill from this life."""
         self._lost_power: list[Partition] = []
         """Partitions that lose their unsynced batches when no thread uses their logs any more."""
         self._server = Server(config.socket_listen_backlog_size, ports)
         self.lifecycle_lock = asyncio.Lock()
-        """Held during a start or stop. A kill does not take it; the next start waits for it."""
+        """Held during a start or stop. A kill does not wait for this lock; the next start does."""
 
     def with_ports(self, config: BrokerConfig) -> BrokerConfig:
         """The settings with the ports of this life in place of port 0, so that the node's address stays the same."""
@@ -348,7 +348,7 @@ class NodeRuntime:
         return groups, late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
 
     def _on_configured(self) -> None:
-        """Apply settings changed at run time to those parts that keep copies. All others read them when needed."""
+        """Apply settings changed at run time to parts that keep copies. All other parts read settings when needed."""
         if hasattr(self, "node"):
             self.node.replicas.reconfigure()
         if hasattr(self, "connections"):
@@ -367,17 +367,17 @@ class NodeRuntime:
 
     @property
     def shown_state(self) -> str:
-        """The state for users, who also see "paused"."""
+        """The state for users. In contrast to ``state``, it may be "paused"."""
         return PAUSED if self.is_paused else self.state.value
 
     def pause(self) -> None:
-        """Pause as SIGSTOP does: sockets stay open, timers do not run."""
+        """Pause the node as SIGSTOP does: sockets stay open, timers do not run."""
         self.life.suspended = []
         self.connections.pause()
         log.info("paused", node_id=self.node_id)
 
     def resume(self) -> None:
-        """Resume. Timers that were due meanwhile run first, in order."""
+        """Resume the node. Timers that were due during the pause run first, in order."""
         due, self.life.suspended = self.life.suspended or [], None
         for timer in due:
             asyncio.get_running_loop().call_soon(timer)
@@ -425,7 +425,7 @@ class NodeRuntime:
         log.info("stopped", node_id=self.node_id)
 
     def kill(self) -> None:
-        """Kill as kill -9 does: connections are reset, and nothing is written.
+        """Kill the node as kill -9 does: connections are reset, and nothing is written.
 
         May be called at any time, also during a start or a stop.
         """
@@ -436,7 +436,7 @@ class NodeRuntime:
         log.info("killed", node_id=self.node_id)
 
     def note_power_loss(self) -> None:
-        """Before a kill: make it lose unsynced data. `await_termination` then cuts the files to what is synced."""
+        """Prepare for a kill with loss of unsynced data: `await_termination` then cuts the files to their synced lengths."""
         self._lost_power = self._opened()
 
     def _opened(self) -> list[Partition]:
@@ -477,7 +477,7 @@ class NodeRuntime:
                 log.error("cutting a log to what was synced failed", file=error.path, reason=str(error))
 
     def _note_unsynced(self, partition: Partition, end_offset: int) -> None:
-        """Record lost batches, unless another node has them, that is, unless this was the last in-sync replica."""
+        """Record the batches that a power loss removes, unless another replica leads the partition and still has them."""
         known = self.node.metadata.topic(partition.topic)
         state = known.partition(partition.index) if known is not None else None
         if state is None or state.leader != NO_LEADER:

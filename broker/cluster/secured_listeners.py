@@ -33,7 +33,7 @@ class SecuredListeners:
     def __init__(
         self, config: BrokerConfig, clock: Clock, metadata: Callable[[], ClusterMetadata], *, has_peers: bool
     ) -> None:
-        """``has_peers``: whether the node also logs in to other nodes, on the inter-broker listener."""
+        """With ``has_peers``, the node also logs in to other nodes, on the inter-broker listener."""
         self._config = config
         self._clock = clock
         self._metadata = metadata

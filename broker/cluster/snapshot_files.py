@@ -66,11 +66,12 @@ class NodeFiles:
     epochs: dict[str, bytes] = field(default_factory=dict)
     """Leader epoch files that the node has not written yet, by directory name."""
     unchanged: dict[str, Signature] = field(default_factory=dict)
-    """State of each partition's directory when it had the snapshot's content. An unchanged one need not be restored."""
+    """Signature of each partition's directory, taken when it had the snapshot's content. If a directory still has this
+    signature, it need not be restored."""
 
 
 def prepare(source: Path, target: Path) -> None:
-    """Create the directories for a node's files. Runs in a thread, since on a disk it takes longer than all links.
+    """Create the directories for a node's files. Run this in a thread: on a disk it takes longer than creating all links.
 
     A directory that has been removed by the time of `capture` stays empty until `finish`.
     """
@@ -106,7 +107,7 @@ def capture(source: Path, target: Path, node: Node | None) -> NodeFiles:
 
 
 def finish(files: NodeFiles) -> None:
-    """Replace links to growing files by copies, in a thread."""
+    """Replace the links to growing files by copies. Run this in a thread."""
     for name, content in files.epochs.items():
         write_file(files.path / name / EPOCH_FILE, content)
     captured = {*files.unchanged, *files.epochs}
@@ -123,7 +124,7 @@ def finish(files: NodeFiles) -> None:
 
 
 def put_back(files: NodeFiles, directory: LogDirectory) -> None:
-    """Restore a directory that is locked and not in use, in a thread. The next start removes the replaced files."""
+    """Restore a directory that is locked and not in use. Run this in a thread. The next start removes replaced files."""
     kept = {LOG_DIRECTORY}
     for (topic, index), path in list(directory.partition_directories()):
         if files.unchanged.get(path.name) == _signature(path):

@@ -1,6 +1,6 @@
 """Writes the records of --seed through the nodes' own handlers, before the broker announces its start.
 
-It needs neither a socket nor a login. The producer has the transactional id `odradek-seed`.
+The requests need neither a socket nor a login. The producer has the transactional id `odradek-seed`.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ Batches = dict[tuple[str, int], list["SeedRecord"]]
 
 
 def group_by_partition(records: Sequence[SeedRecord], partitions: Callable[[str], int]) -> Batches:
-    """The records of one transaction by partition: the given partition, else by key, else round-robin."""
+    """Group the records of a transaction by partition: the one that a record names, else by its key, else round-robin."""
     found: Batches = {}
     for turn, each in enumerate(records):
         count = partitions(each.topic)

@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 
 class StartupTopics:
-    """Created at the start of the process, and again after a reset, which deletes all topics."""
+    """The topics of --topic, created at the start of the process, and again after a reset, which deletes all topics."""
 
     def __init__(self, specs: Sequence[TopicSpec], config: BrokerConfig) -> None:
         self._specs = specs
         self._config = config
         self.are_due = True
-        """Whether some may have to be created: until the first start, or a reset, has created them."""
+        """Whether topics may have to be created. False after the first start, or a reset, has created them."""
 
     async def create(self, metadata: ClusterMetadata) -> None:
-        """Create the missing topics, if due. On ``StartError``, for example with too few nodes, they remain due."""
+        """Create the missing topics, if they are due. After ``StartError`` (too few nodes, for example) they remain due."""
         new = [
             startup_topic(spec, self._config)
             for spec in self._specs

@@ -21,7 +21,7 @@ from broker.security.sasl.scram import random_text
 
 
 async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User]) -> None:
-    """Set missing credentials, and those with another password. Credentials of other users are not changed."""
+    """Set the credentials of ``users`` that are missing or have another password. Other credentials are not changed."""
     credentials = dict(metadata.image.credentials)
     # In a thread, since each password needs thousands of hashes.
     upsertions = await asyncio.to_thread(
@@ -36,7 +36,7 @@ async def create_startup_users(metadata: ClusterMetadata, users: Sequence[User])
 
 
 def _needed(credentials: Credentials, user: User) -> Sequence[Upsertion]:
-    """The credential to set; empty if the stored one has the same password."""
+    """The credential to set for a user; empty if the stored credential has the same password."""
     digest, number = DIGESTS[user.mechanism], TYPES[user.mechanism]
 
     def salted(salt: bytes, iterations: int) -> bytes:

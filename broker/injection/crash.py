@@ -76,7 +76,7 @@ def parse_crash_points(text: str) -> dict[str, int]:
 
 
 class Countdown:
-    """Counts the passages of each point, and calls ``act`` once at the last one."""
+    """Counts the passages of each point, and calls ``act`` with the name of the point at the last one of them."""
 
     def __init__(self, points: Mapping[str, int], act: PassageWatcher = kill_this_process) -> None:
         self._left = dict(points)
@@ -101,7 +101,8 @@ def arm(text: str) -> None:
 
 @contextlib.contextmanager
 def on_passage(watcher: PassageWatcher) -> Iterator[None]:
-    """Call ``watcher`` at every passage within the block. It may record it, or raise instead of killing the process."""
+    """Call ``watcher`` at every passage within the block. The watcher may record the passage, or raise instead of killing
+    the process."""
     before = _watcher
     _watch(watcher)
     try:
@@ -111,7 +112,7 @@ def on_passage(watcher: PassageWatcher) -> Iterator[None]:
 
 
 class _WatchedSystem(files.System):
-    """Reaches a crash point before each system call that changes a file, since `storage` has no crash points itself."""
+    """A file system interface that reaches a crash point before each change, since `storage` has no crash points itself."""
 
     def __getattribute__(self, name: str) -> Any:
         call = super().__getattribute__(name)

@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 @slotted(frozen=True, eq=False)
 class Happening:
-    """One event. If it has neither ids nor partitions, it concerns all of them."""
+    """One event. Without ids and partitions, the event concerns all transactional ids and all partitions."""
 
     time_ms: int
     kind: str

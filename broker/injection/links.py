@@ -20,7 +20,7 @@ Paused = tuple[int, str | None, int | None]
 
 @slotted(eq=False)
 class Links:
-    """Cuts and pauses are counted: a link that was cut twice is up after both cuts are mended."""
+    """The links of one cluster. Cuts and pauses are counted: a link that was cut twice is up after both cuts are mended."""
 
     _cuts: dict[Link, int] = field(default_factory=dict)
     _delays_ms: dict[Link, list[int]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class Links:
         self._changed()
 
     def quicken(self, sender: int, receiver: int, delay_ms: int) -> None:
-        """Remove one delay of this size."""
+        """Remove one delay of ``delay_ms`` from the link."""
         delays = self._delays_ms[sender, receiver]
         delays.remove(delay_ms)
         if not delays:
@@ -74,7 +74,7 @@ class Links:
         self._changed()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after every change. It must check itself what has changed."""
+        """Call ``listener`` after every change. The listener must check itself what has changed."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ class Loss:
     """Consecutive batches of one producer that some replicas had, and the leader does not have."""
 
     time_ms: int
-    """When the first of these replicas removed them."""
+    """When the first of these replicas removed the batches."""
     topic: str
     partition: int
     first_offset: int
@@ -37,12 +37,12 @@ class Loss:
     acknowledged: str
     """committed, perhaps committed or acks=1"""
     written_epoch: int
-    """Leader epoch in which they were written."""
+    """Leader epoch in which the batches were written."""
     leader: int
-    """The leader that does not have them, when they were removed."""
+    """The leader when the batches were removed, which does not have them."""
     leader_epoch: int
     nodes: list[int] = field(default_factory=list)
-    """The replicas that had them."""
+    """Nodes whose replicas had the batches."""
 
     @property
     def key(self) -> Key:

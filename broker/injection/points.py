@@ -44,14 +44,14 @@ class InjectionPoint:
 
 
 class PointInterceptor(Protocol):
-    """Intercepts steps. ``watches`` returns whether it is interested in a point."""
+    """Intercepts steps. ``watches`` returns whether the interceptor wants to see a point."""
 
     def watches(self, point: str) -> bool: ...
 
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Call ``go_on`` to execute the step, now or later, or ``refuse`` with its error; neither if the step is lost."""
+        """Call ``go_on`` to execute the step, now or later, or ``refuse`` with an error. To lose the step, call neither."""
         ...
 
 
@@ -61,8 +61,7 @@ class FaultInjection:
 
     points: PointInterceptor | None = None
     transaction_watcher: Callable[[Any], object] | None = None
-    """Called with a transaction after a coordinator has committed its new state, while some caller waits for one; else
-    None."""
+    """Called with each transaction whose coordinator has committed a new state. None while no caller waits for that."""
     links: Links = field(default_factory=Links)
     happenings: Happenings = field(default_factory=Happenings)
     losses: Losses = field(default_factory=Losses)

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 BURST_LINES: Final = 20
 LINES_PER_S: Final = 1.0
-# All further kinds share one bucket.
+# Number of kinds with a bucket of their own. All further kinds share one bucket.
 KINDS_MAX: Final = 100
 # The field that distinguishes kinds of one event. Other fields contain names chosen by clients, that is, any number of
 # values.
@@ -51,11 +51,11 @@ class RateLimit:
         self._buckets: dict[Kind, _Bucket] = {}
         self._lock = threading.RLock()
         self.on_first_suppressed: Callable[[], object] = bool
-        """Called when lines begin to be suppressed, and again for the first one after each `take`."""
+        """Called when lines begin to be suppressed, and again for the first suppressed line after each `take`."""
         self._is_told = False
 
     def __call__(self, event: dict[str, Any]) -> bool:
-        """Whether the line may be logged. Adds the number of lines of its kind that were suppressed before it."""
+        """Whether the line may be logged. Adds to the line how many lines of its kind were suppressed before."""
         if "connection" not in event and event.get("event") not in CAUSED_BY_CLIENTS:
             return True
         with self._lock:

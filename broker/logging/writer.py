@@ -86,11 +86,11 @@ class LogWriter:
             self._dropped += 1
 
     def say_suppressed_later(self) -> None:
-        """Report suppressed lines after a delay, since no later line of their kind may come that would have the count."""
+        """Report suppressed lines after a delay, since perhaps no later line of their kind will have the count."""
         self._queue.put(_Mark.SUPPRESSED)
 
     def close(self, timeout_s: float = CLOSE_S_MAX) -> bool:
-        """Wait until the queued lines are written. False if that takes longer than ``timeout_s``; the thread is a daemon."""
+        """Wait until the queued lines are written. Returns False if that takes longer than ``timeout_s``."""
         with self._lock:
             if not self._is_closed:
                 self._is_closed = True
@@ -142,7 +142,7 @@ class LogWriter:
         return lines, item
 
     def _write_lines(self, lines: Sequence[bytes]) -> None:
-        """Write the number of dropped lines, if any, and the lines. Those that cannot be written count as dropped."""
+        """Write the number of dropped lines, if any, and the lines. Lines that cannot be written count as dropped."""
         note = self._say("log lines dropped", {"lines": self._missing}) if self._missing else b""
         data = b"".join((note, *lines))
         if not data:
