@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 async def sleep_ms(clock: Clock, delay_ms: float, domain: Domain) -> None:
-    """Return after ``delay_ms`` in the time of ``domain``; 0 means the next turn of the loop. If the node dies, never return."""
+    """Return after ``delay_ms`` in the time of ``domain``; 0 means the next turn of the loop. If the node dies, never."""
     over: Waiter[None] = Waiter()
     clock.call_later_ms(delay_ms, partial(over.wake, None), domain)
     await over

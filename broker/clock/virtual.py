@@ -48,7 +48,7 @@ ALL_DOMAINS: Final = frozenset(Domain)
 DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
 
 DRAIN_TURNS: Final = 10
-"""An append wakes a parked request in the next turn, which responds one turn later. The longest chain has about six turns."""
+"""An append wakes a parked request in the next turn, which responds a turn later. The longest chain has about six turns."""
 DRAIN_S_MAX: Final = 30.0
 """Seconds after which an advance no longer waits for a piece of work in a thread, for example on a slow disk."""
 DRAIN_ROUNDS_MAX: Final = 20
@@ -223,7 +223,7 @@ class VirtualClock:
         self._course: Course | None = None
         self._one_at_a_time = asyncio.Lock()
         self._callers: list[asyncio.Task[Any]] = []
-        """Tasks that have called `advance` or a similar method: the first one runs, the others wait."""
+        """Tasks that have called `advance`: the first one advances the clock, the others wait."""
         self._cancelled: set[asyncio.Task[Any]] = set()
         self._under_way: set[asyncio.Future[Any]] = set()
         self._advances: list[_Advance] = []

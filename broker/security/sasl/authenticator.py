@@ -106,7 +106,8 @@ class SaslServerAuthenticator:
         delay: Callable[[], FailureDelay],
         token_bytes_max: int = TOKEN_BYTES_MAX,
     ) -> None:
-        """``turn`` waits for a turn of the event loop in which no other large token is evaluated; ``delay`` starts a delay."""
+        """``turn`` waits for a turn of the loop in which no other large token is evaluated. ``delay`` starts the delay of a
+        failure."""
         self._mechanisms = mechanisms
         self._now_ms = now_ms
         self._turn = turn
