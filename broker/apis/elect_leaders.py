@@ -64,7 +64,7 @@ async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLea
 
 
 def _refused(request: ElectLeadersRequest, refusal: ApiError) -> ElectLeadersResponse:
-    """The response to a refused request: the error at the top level, and for each partition, since v0 has no top level."""
+    """The response to a refused request. Each partition has the error as well, since v0 has no top-level error code."""
     count = sum(len(topic.partitions) for topic in request.topic_partitions or ())
     return ElectLeadersResponse(
         error_code=refusal.error, replica_election_results=_phrase(request, iter([refusal] * count))

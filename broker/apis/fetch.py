@@ -1,4 +1,4 @@
-"""Fetch: batches from an offset on, at once or when at least ``min_bytes`` of them are available.
+"""Fetch: return batches from an offset on, at once or when at least ``min_bytes`` bytes are available.
 
 KIP-74 (v3) limits the bytes of the response; KIP-98 (v4) adds read_committed, where the broker also sends aborted batches
 and lists the aborted transactions; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;

@@ -87,7 +87,7 @@ def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> F
 
 
 def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind) -> bool:
-    """Whether the client may describe one of the keys. Only then the internal topic is created."""
+    """Whether the client may describe one of the keys. Otherwise the internal topic is not created."""
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
     return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
 

@@ -145,7 +145,7 @@ class TxnOffsetCommit:
         return _VERIFICATION_ERRORS.get(error, error)
 
     def _older(self, error: ErrorCode) -> ErrorCode:
-        """Translate the code for old versions: clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
+        """Translate the error for old versions: clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
         too_new = self._context.api_version < FIRST_VERSION_WITH_LOADING
         if too_new and error is ErrorCode.coordinator_load_in_progress:
             return ErrorCode.coordinator_not_available

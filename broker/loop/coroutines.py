@@ -55,7 +55,7 @@ class Waiter(Generic[T]):
         return self._value is not MISSING
 
     def wake(self, value: T) -> None:
-        """Resume the coroutine with ``value``. It runs up to the next place where it waits before this call returns."""
+        """Resume the coroutine with ``value``. The coroutine runs up to its next wait before this call returns."""
         if self._value is not MISSING:
             return
         self._value = value

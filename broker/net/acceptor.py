@@ -2,7 +2,8 @@
 
 As in Kafka (``SocketServer.Acceptor``, ``ConnectionQuotas.waitForConnectionSlot``): at max.connections, or when the process
 has no free file descriptor, nothing more is accepted until a connection closes. Clients that connect meanwhile wait in the
-socket's backlog. The servers of the event loops are not used: they cannot be paused, and libuv closes what it cannot accept.
+socket's backlog. The servers of the event loops are not used: they cannot be paused, and libuv closes connections that it
+cannot accept.
 """
 
 from __future__ import annotations
@@ -115,7 +116,7 @@ class Acceptor:
 
 
 def peer_of(accepted: socket.socket) -> str:
-    """IP address of the client; empty if it has disconnected."""
+    """IP address of the client; empty if the client has disconnected."""
     try:
         return str(accepted.getpeername()[0])
     except OSError:

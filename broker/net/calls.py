@@ -33,7 +33,7 @@ Watcher = Callable[["Call", "CallEvent"], object]
 
 
 class ClientConnection(Protocol):
-    """The connection of a call, as an interceptor may use it."""
+    """The part of a call's connection that an interceptor may use."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ class ClientConnection(Protocol):
 
 
 class CallEvent(Enum):
-    """Events of a call, for its watchers."""
+    """An event of a call, which its watchers are called with."""
 
     HELD = "held"
     """An interceptor holds the request: it is not handled yet, and perhaps never."""
@@ -233,7 +233,7 @@ class CallInterceptors:
         self._all: tuple[CallInterceptor, ...] = ()
 
     def add(self, interceptor: CallInterceptor, *, first: bool = False) -> None:
-        """Add an interceptor after the others. With ``first``, which suits one that only watches, it comes before them."""
+        """Add an interceptor after the others. ``first``, for an interceptor that only watches, puts it before them."""
         self._all = (interceptor, *self._all) if first else (*self._all, interceptor)
         self._link()
 

@@ -310,8 +310,8 @@ class Connection:
             self._decoded(header, route, frame, context, request)
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
-        """Return a context for this request. It is cached for similar requests once the client is authenticated, unless an
-        interceptor may change it."""
+        """Return a context for this request. Once the client is authenticated, the context is cached for similar requests,
+        unless an interceptor may change it."""
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
         client, ends = self.client, (self.peer, self.connection_id)

@@ -183,7 +183,7 @@ class Connections:
             self._leave(connection)
 
     def forget_expected(self, expected: Expected) -> bool:
-        """Remove a handshake that has ended. False if a connection has replaced it."""
+        """Remove a handshake that has ended. Returns False if a connection has replaced the handshake."""
         if self._expected.pop(expected.connection, None) is None:
             return False
         self._leave(expected)

@@ -22,7 +22,7 @@ _Place = tuple[int, str, int]
 
 
 class BindError(Exception):
-    """A listener cannot be opened. The message says which, and why."""
+    """A listener cannot be opened. The message names the listener and the reason."""
 
 
 class Ports:

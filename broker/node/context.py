@@ -1,4 +1,4 @@
-"""The context of a request, which its handler gets."""
+"""The context of a request, which is an argument of its handler."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Opens, recovers, truncates and deletes the logs of one node's log directory, as Kafka's ``LogManager``.
 
-If a log cannot be opened, only its partition goes offline. One log line names the file.
+If a log cannot be opened, only its partition goes offline, and a line in the broker's log names the file.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ log_events = get_logger()
 
 
 def log_unknown(directory: Path, unknown: Mapping[str, Sequence[int]]) -> None:
-    """Log one line for each topic that has directories here and is not in the cluster metadata.
+    """Log one line for each topic that has partition directories, but is not in the cluster metadata.
 
     Kafka renames such directories.
     """

@@ -1,6 +1,6 @@
 """The steps of a Produce request: parse each batch, verify transactions, append, wait for the acks, respond.
 
-All steps run in one turn of the event loop unless one has to wait: for the transaction coordinator (while it completes the
+All steps run in one turn of the event loop, unless a step waits: for the transaction coordinator (while it completes the
 previous transaction), for records that must be read before the append, or for the high watermark (acks=all).
 """
 
@@ -293,9 +293,9 @@ class Produce:
     async def _append_in_turn(
         self, item: Item, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> None:
-        """Append after the partition's earlier queued batches, once the records are read.
+        """Append the item's batch after the partition's earlier queued batches, once the records are read.
 
-        The leader may change meanwhile.
+        The leader may change before that.
         """
         node = self.context.node
         queues = node.append_queues

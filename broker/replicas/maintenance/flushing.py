@@ -332,7 +332,7 @@ class Flushing(PartitionListener["Partition"]):
         self._deadlines.clear()
 
     def write_all(self, partitions: Iterable[Partition]) -> None:
-        """Write the checkpoints of these partitions after a clean stop."""
+        """Write the checkpoints of the partitions after a clean stop."""
         for partition in partitions:
             if partition.offline is None and partition.log.exists:
                 self._checkpoints.note(partition)

@@ -213,7 +213,7 @@ class LogCleaner(PartitionListener["Partition"]):
     # -- one pass -----------------------------------------------------------------------------------------------
 
     async def _compact(self, partition: Partition, part: LogToClean) -> bool:
-        """Run one pass over one log. Returns whether it was completed."""
+        """Run one pass over one log. Returns whether the pass was completed."""
         began_ms = self._clock.now_ms(Domain.RETENTION)
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work, self._work_is_gone = partition, False

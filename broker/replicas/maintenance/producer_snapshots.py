@@ -28,7 +28,7 @@ class ProducerSnapshots:
         self._kept: dict[Partition, deque[int]] = {}
 
     def forget(self, partition: Partition) -> None:
-        """Forget the snapshots of a partition whose log was truncated or removed, since they are deleted with it."""
+        """Forget the snapshots of a partition whose log was truncated or removed: their files were deleted, too."""
         self._last.pop(partition, None)
         self._kept.pop(partition, None)
 

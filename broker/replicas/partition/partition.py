@@ -2,7 +2,7 @@
 
 The log has bytes and offsets. This class has the leader and leader epoch, the high watermark, and the producers that were
 verified with the coordinator. `unconfirmed` tracks which writes the disk has confirmed, and `delayed` the waiting requests.
-Nothing here suspends: callers pass callbacks, or watch.
+Nothing here suspends: callers pass callbacks, or watch the partition.
 
 With several replicas, the leader has `leading`, which tracks the followers, and a follower has `following`, which fetches
 from the leader (`broker.replicas.replication`). Both are None for a single replica (`leads_alone`), or without a leader.
@@ -51,7 +51,7 @@ DAMAGE_LINES_MAX: Final = 20
 
 
 class Partition:
-    """One replica on this node. Other classes must not assign its attributes."""
+    """One replica of a partition on this node. Other classes must not assign its attributes."""
 
     def __init__(
         self,
@@ -170,7 +170,7 @@ class Partition:
         guard: VerificationGuard | None = None,
         limits: BatchLimits = LIMITS,
     ) -> AppendResult | None:
-        """`check` and `append` for a batch that is stored exactly as sent.
+        """Do `check` and `append` for a batch that is stored exactly as sent.
 
         Returns None if the batch needs the full `check` and `append`.
         """
@@ -417,7 +417,7 @@ class Partition:
     # -- committing ---------------------------------------------------------------------------------------------
 
     def advance_high_watermark(self) -> None:
-        """Move the high watermark to the offset that every in-sync replica has reached, if ``flush.messages`` permits.
+        """Move the high watermark to the offset that every in-sync replica has reached, once ``flush.messages`` permits.
 
         Only a leader moves it (Kafka: ``Partition.maybeIncrementLeaderHW``). A follower's high watermark is the leader's,
         and without a leader it does not move.
@@ -467,8 +467,8 @@ class Partition:
         self.fail_waiting(error)
 
     def close(self) -> None:
-        """Close the log of a removed replica, and break reference cycles, so that it is freed without the garbage
-        collector."""
+        """Close the log of a removed replica, and break reference cycles, so that the partition is freed without the
+        garbage collector."""
         self.log.close(clean=False)
         self.unconfirmed.close()
 

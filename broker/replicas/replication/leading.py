@@ -56,7 +56,7 @@ class LeaderResponse(NamedTuple):
 
 
 class Leading:
-    """State of the leader of one partition about its followers and the ISR."""
+    """The leader's state of one partition: the progress of the followers, and the ISR."""
 
     def __init__(self, partition: Partition, context: ReplicationContext) -> None:
         self._partition = partition
@@ -230,8 +230,8 @@ class Leading:
     def committable(self, end_offset: int) -> int:
         """The offset, at most ``end_offset``, that every relevant replica has reached.
 
-        Relevant are replicas in the maximal ISR, and caught-up ones that are about to join it, so that the high watermark
-        does not run ahead of them. If the ISR is below ``min.insync.replicas``, the high watermark does not move.
+        Relevant are replicas in the maximal ISR, and caught-up replicas that are about to join the ISR, so that the high
+        watermark does not run ahead of them. If the ISR is below ``min.insync.replicas``, the high watermark does not move.
         """
         partition = self._partition
         if not partition.has_enough_replicas():
@@ -286,10 +286,10 @@ class Leading:
         return broker_epoch is not None and broker_epoch == progress.broker_epoch
 
     def _expand(self, node_id: int, progress: Progress) -> None:
-        """Propose to add a follower to the ISR that has reached the high watermark and the start of this leader's epoch.
+        """Propose to add a follower to the ISR, if it has reached the high watermark and the start of this leader's epoch.
 
         Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch waits here.
-        The offsets alone do not show that it fetches: while the high watermark does not move, they suffice forever.
+        The offsets alone do not show that the follower still fetches, since the high watermark may not move for long.
         """
         partition = self._partition
         if (
@@ -300,7 +300,7 @@ class Leading:
             self._propose((*partition.isr, node_id))
 
     def shrink(self) -> bool:
-        """Propose to remove followers that were not caught up for ``replica.lag.time.max.ms``.
+        """Propose to remove followers from the ISR that were not caught up for ``replica.lag.time.max.ms``.
 
         Returns whether to check again: a follower in the ISR is behind, or the high watermark is below the log end, also
         because of a follower that was about to join the ISR and stopped fetching.
@@ -345,7 +345,7 @@ class Leading:
         task.add_done_callback(self._altered)
 
     def _altered(self, task: asyncio.Future[None]) -> None:
-        """Handle the controller's response. A successful change has arrived through the metadata already."""
+        """Handle the controller's response to AlterPartition. A successful change has arrived through the metadata already."""
         self._proposed = None
         refusal: BaseException | None = None
         with suppress(asyncio.CancelledError):
@@ -367,9 +367,9 @@ class Leading:
         self._look_again()
 
     def _look_again(self) -> None:
-        """Check the ISR again after a change ended.
+        """Check the ISR again after a change of the ISR has succeeded or failed.
 
-        Waiting followers count as fetching: Kafka's would have fetched by now.
+        Waiting followers count as fetching, since Kafka's followers would have fetched by now.
         """
         self._retry = None
         for node_id in self._waiting:

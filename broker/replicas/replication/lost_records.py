@@ -1,4 +1,4 @@
-"""Records the batches that a truncation removes in the ledger of lost records, before the log is cut."""
+"""Adds the batches that a truncation is about to remove to the ledger of lost records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCHES_MAX: Final = 1000
 
 
 def note_truncated(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """Record the batches from ``offset`` on, which a follower truncates because its leader does not have them."""
+    """Record the loss of the batches from ``offset`` on, which a follower truncates because its leader lacks them."""
     note_lost(
         partition,
         offset,
@@ -33,7 +33,7 @@ def note_truncated(partition: Partition, offset: int, context: ReplicationContex
 def note_lost(
     partition: Partition, offset: int, losses: Losses, *, now_ms: int, node_id: int, unclean: bool = False
 ) -> None:
-    """Record the batches from ``offset`` on, up to the first that cannot be read."""
+    """Record the loss of the batches from ``offset`` on, up to the first batch that cannot be read."""
     current: Loss | None = None
     try:
         for batch in _batches(partition, offset):

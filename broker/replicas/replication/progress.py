@@ -40,7 +40,7 @@ class Progress:
         self.last_fetch_ms = now_ms
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_max_ms: int) -> bool:
-        """Whether the follower is at the leader's log end, or was within the last ``lag_max_ms``."""
+        """Whether the follower is at the leader's log end, or was there within the last ``lag_max_ms``."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, new_leader: bool, in_sync: bool) -> None:

@@ -85,7 +85,7 @@ class ReplicaFetcher:
             self._begin(self._send)
 
     def _woken(self) -> None:
-        """Called by the leader, where this follower's fetch waits, when there is something to fetch."""
+        """Fetch again. The leader, where the last fetch waits, calls this when there is something to fetch."""
         if not self._ended and not self._busy:
             self._begin(self._fetch_repeatedly)
 
@@ -307,7 +307,7 @@ class ReplicaFetcher:
         return partition.offline is None
 
     def _handle_out_of_range(self, fetched: LeaderResponse) -> bool:
-        """Handle a log end outside of the leader's log: after its end (unclean election), or before its start."""
+        """Handle a log whose end is outside of the leader's log: after its end (unclean election), or before its start."""
         partition = self._partition
         if fetched.log_end_offset < partition.log_end_offset:
             truncate(partition, fetched.log_end_offset, self._context)

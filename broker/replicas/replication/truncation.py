@@ -1,4 +1,4 @@
-"""Truncation of a follower's log to what its leader has."""
+"""Truncation of a follower's log to the part that the leader has as well."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ log_events = get_logger()
 def truncate(partition: Partition, offset: int, context: ReplicationContext) -> None:
     """Truncate the log to ``offset``, because the leader does not have the rest.
 
-    The removed records were committed if they are below the high watermark. After an unclean election they may have been
-    even above it, since a log that was opened after a kill has an older, checkpointed high watermark.
+    Removed records below the high watermark were committed. After an unclean election, even records above the high
+    watermark may have been committed, since a log that was opened after a kill has an older, checkpointed high watermark.
     """
     before = partition.log_end_offset
     if offset < before:

@@ -110,7 +110,7 @@ def _of(entries: Entries, principal: str, host: str) -> Iterator[Entry]:
 def _names(
     patterns: Mapping[str, Entries], principal: str, host: str, operation: str
 ) -> tuple[set[str], set[str]]:
-    """(names of patterns that deny, names of patterns that allow) the operation."""
+    """(names of the patterns that deny the operation, names of the patterns that allow it)."""
     denied: set[str] = set()
     allowed: set[str] = set()
     for name, entries in patterns.items():

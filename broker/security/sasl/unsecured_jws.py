@@ -137,7 +137,7 @@ def _text(value: Any) -> str:
 
 
 def _claim(claims: Mapping[str, Any], name: str, kind: Any, kind_name: str) -> Any:
-    """A claim of the expected type. Converted on access, since a token may have a hundred thousand others."""
+    """A claim of the expected type. Claims are converted on access only, since a token may have a hundred thousand."""
     value = _converted(claims[name]) if name in claims else None
     if value is not None and not isinstance(value, kind):
         raise InvalidToken(f"The '{name}' claim was not of type {kind_name}")
