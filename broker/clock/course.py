@@ -34,7 +34,7 @@ class Advanced(Protocol):
 
 
 class Course:
-    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire without it."""
+    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire otherwise."""
 
     def __init__(
         self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]

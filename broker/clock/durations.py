@@ -66,7 +66,7 @@ def checked_skew_ms(skew_ms: int) -> int:
 
 
 def _read_ms(text: str) -> int | None:
-    """Parse a duration; None if the text is not one."""
+    """Parse a duration; None if the text is not a duration."""
     compact = text.replace(" ", "").lower()
     parts = _PART.findall(compact)
     if not parts or "".join(number + unit for number, unit in parts) != compact:

@@ -85,7 +85,7 @@ def _over() -> None:
 
 
 class VirtualTimer:
-    """A timer of a `VirtualClock`. The clock below calls it when it is due in real time."""
+    """A timer of a `VirtualClock`. The clock below calls the timer when it is due in real time."""
 
     __slots__ = ("_pending", "arrival", "base", "callback", "due_ms")
 
@@ -356,7 +356,7 @@ class VirtualClock:
             self._cancelled.discard(caller)
 
     async def cancel(self) -> None:
-        """Cancel the advance in progress, which keeps the time reached, and those that wait for it."""
+        """Cancel the advance in progress, and those that wait for it. The clock keeps the time that it has reached."""
         for caller in self._callers:
             if caller not in self._cancelled:
                 self._cancelled.add(caller)

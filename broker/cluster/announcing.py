@@ -58,7 +58,7 @@ def announce_start(cluster: Cluster, control_url: str | None = None) -> None:
 
 
 def announce(started: Started) -> None:
-    """Print the block of `block` on a terminal; else log the facts, even if the log level hides info lines."""
+    """Print the lines of `block` on a terminal; else log the facts, even if the log level hides info lines."""
     if print_on_a_terminal(block(started)):
         return
     _log_started(started)

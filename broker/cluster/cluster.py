@@ -232,7 +232,7 @@ class Cluster:
 
     @property
     def age_ms(self) -> int:
-        """Milliseconds since the creation of this object."""
+        """Milliseconds since the creation of this `Cluster`."""
         return round((time.perf_counter() - self._began_s) * 1000)
 
     @property
@@ -256,7 +256,7 @@ class Cluster:
         self.note_loss(node_id)
 
     def kill_all_nodes(self) -> None:
-        """Kill all nodes that are not dead."""
+        """Kill all nodes that are not stopped or killed already."""
         for runtime in tuple(self.nodes.values()):
             if runtime.state not in DEAD:
                 self.kill_node(runtime.node_id)
@@ -379,7 +379,7 @@ class Cluster:
         self._happened(runtime.node_id, "started")
 
     def _happened(self, node_id: int, what: str) -> None:
-        """Record an event for timelines."""
+        """Record an event of a node for timelines."""
         self.injection.happenings.note(
             Happening(self.clock.now_ms(), "node", node_id, f"node {node_id} is {what}")
         )
@@ -389,7 +389,7 @@ class Cluster:
         return introduce(self.metadata, runtime, self.random, self.clock.now_ms())
 
     def note_loss(self, node_id: int) -> None:
-        """Fence a dead node in the metadata, in the background. Its next start waits for that."""
+        """Fence a dead node in the metadata, in the background. The node's next start waits for the fencing."""
         if self._opened is not None:
             self._leaving[node_id] = self._run(self._lose(node_id))
 

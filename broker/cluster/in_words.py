@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 
 def nodes_in_words(nodes: Iterable[int]) -> str:
-    """Text such as ``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, or ``... the nodes 1, 3 and 7``."""
+    """Text such as ``this cluster has node 1 only``, ``this cluster has the nodes 1 to 3``, ``... the nodes 1, 3 and 7``."""
     ids = sorted(nodes)
     if len(ids) == 1:
         return f"this cluster has node {ids[0]} only"

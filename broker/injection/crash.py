@@ -76,7 +76,7 @@ def parse_crash_points(text: str) -> dict[str, int]:
 
 
 class Countdown:
-    """Counts the passages of each point, and calls ``act`` with the name of the point at the last one of them."""
+    """Counts down the passages of each point, and calls ``act`` with the name of a point whose count has reached 0."""
 
     def __init__(self, points: Mapping[str, int], act: PassageWatcher = kill_this_process) -> None:
         self._left = dict(points)

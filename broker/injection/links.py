@@ -29,7 +29,7 @@ class Links:
 
     @property
     def all_up(self) -> bool:
-        """True if nothing is cut, slow or paused, so that no further check is needed."""
+        """Whether no link is cut or slow, and no follower is paused, so that no further check is needed."""
         return not (self._cuts or self._delays_ms or self._paused)
 
     def is_cut(self, sender: int, receiver: int) -> bool:

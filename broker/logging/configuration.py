@@ -224,7 +224,7 @@ def _shorten(line: Event) -> None:
 
 
 def _json(line: Event) -> str:
-    """Render as ASCII JSON.
+    """Render a line as ASCII JSON.
 
     JSON's escapes make text of clients harmless on a terminal, except DEL, which is escaped here.
     """
@@ -232,7 +232,8 @@ def _json(line: Event) -> str:
 
 
 def _for_people(colors: bool) -> Callable[[Event], str]:
-    """Render for a terminal, with all text escaped. ConsoleRenderer itself escapes only text that contains blanks."""
+    """Return a function that renders a line for a terminal, with all text escaped. ConsoleRenderer itself escapes only text
+    that contains blanks."""
     from structlog.dev import ConsoleRenderer, plain_traceback
 
     show = ConsoleRenderer(colors=colors, exception_formatter=plain_traceback)

@@ -157,7 +157,7 @@ class LogWriter:
 
 
 class Descriptor:
-    """Writes with ``os.write``, since ``sys.stdout`` has a lock, for which the exit of the interpreter would wait."""
+    """Writes with ``os.write``, since ``sys.stdout`` has a lock for which the exit of the interpreter would wait."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd

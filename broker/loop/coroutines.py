@@ -114,7 +114,7 @@ class Outcome(Protocol):
 
 
 class Suspended:
-    """A suspended coroutine, and the receiver of its value. Without a receiver it runs in the background."""
+    """A suspended coroutine, and the receiver of its value. Without a receiver, the coroutine runs in the background."""
 
     __slots__ = ("_coroutine", "_future", "_life", "waits_at")
 

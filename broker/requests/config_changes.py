@@ -153,7 +153,7 @@ def _check_own_id(name: str, node_id: int) -> None:
 
 
 def _with_operations(each: Wanted, context: RequestContext) -> Mapping[str, str]:
-    """Settings of the broker after the operations. Invalid values that an earlier release stored are left out."""
+    """Settings of the broker after the requested operations. Invalid values that an earlier release stored are left out."""
     current = own_configs(context.node.metadata.image, each.resource)
     wanted = {name: value for name, value in current.items() if is_dynamic(name) and is_valid(name, value)}
     for entry in each.entries:

@@ -254,7 +254,7 @@ class FetchReading:
 
 
 def replica_id(request: FetchRequest) -> int:
-    """Broker id of the fetching follower, -1 for a consumer. Version 15 moved it into a tagged field (KIP-903)."""
+    """Broker id of the fetching follower, -1 for a consumer. Version 15 moved the id into a tagged field (KIP-903)."""
     return max(request.replica_id, request.replica_state.replica_id)
 
 
@@ -268,7 +268,7 @@ def topic_name(node: Node, topic_id: UUID | None) -> str | None:
 
 
 def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[int, int]) -> PartitionData:
-    """A response without data: where the reader's log diverged from the leader's (KIP-320, KIP-595)."""
+    """A response without data, but with the point where the reader's log diverged from the leader's (KIP-320, KIP-595)."""
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=partition.high_watermark,

@@ -82,8 +82,9 @@ class Parking:
     async def moved(self) -> bool:
         """Return True once one of the partitions changes; False at the timeout, or if the request must respond early.
 
-        The request resumes in the turn after the change, so the request that caused it (an append, a marker) gets its
-        response first, and several changes in one turn wake it once. Raises `CloseConnection` if the client has gone.
+        The request resumes in the turn after the change, so the request that caused the change (an append, a marker) gets
+        its response first, and several changes in one turn wake this request once. Raises `CloseConnection` if the client
+        has gone.
         """
         self._parked = ParkedHere(gives_way=self._gives_way)
         return await self._parked

@@ -37,5 +37,5 @@ class ListenerConfigs:
         return values[prefix + name] if prefix + name in values else values[name]
 
     def of_mechanism(self, name: str, mechanism: str) -> Value:
-        """Value of the listener for the mechanism only; None if it is not set."""
+        """Value that is set for exactly this listener and mechanism; None if no such value is set."""
         return self._values.get(f"{self.prefix}{mechanism.lower()}.{name}")

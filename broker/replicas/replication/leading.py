@@ -345,7 +345,7 @@ class Leading:
         task.add_done_callback(self._altered)
 
     def _altered(self, task: asyncio.Future[None]) -> None:
-        """Handle the controller's response to AlterPartition. A successful change has arrived through the metadata already."""
+        """Handle the response to AlterPartition. A successful change has already arrived through the metadata."""
         self._proposed = None
         refusal: BaseException | None = None
         with suppress(asyncio.CancelledError):

@@ -6,7 +6,10 @@ from typing import Protocol
 
 
 class Authorizer(Protocol):
-    """Decides about operations. Operations and resource types are Kafka's names in capitals: `DESCRIBE_CONFIGS`."""
+    """Decides whether a principal may do an operation.
+
+    Operations and resource types have Kafka's names in capitals: `DESCRIBE_CONFIGS`, `TRANSACTIONAL_ID`.
+    """
 
     def authorize(self, principal: str, host: str, operation: str, resource_type: str, name: str) -> bool:
         """Whether ``principal`` (`User:alice`) may do the operation on the resource from ``host`` (`127.0.0.1`)."""

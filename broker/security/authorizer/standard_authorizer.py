@@ -100,7 +100,7 @@ class StandardAuthorizer(MetadataListener):
 
 
 def _of(entries: Entries, principal: str, host: str) -> Iterator[Entry]:
-    """The entries for the principal and for all principals, that match the host."""
+    """The entries that match the host, for the principal and for all principals."""
     for who in (principal, WILDCARD_PRINCIPAL):
         for entry in entries.get(who, ()):
             if entry.is_of_host(host):

@@ -6,8 +6,8 @@ from broker.security.sasl.mechanism import AuthenticationFailed
 
 
 class InvalidCredentials(AuthenticationFailed):
-    """Corresponds to a ``SaslException`` in Kafka: the client gets only this message, which does not say whether the user
-    exists."""
+    """A failure for which Kafka throws a ``SaslException``: the client gets only this message, which does not say whether
+    the user exists."""
 
     def __init__(self, mechanism: str, reason: str) -> None:
         super().__init__(invalid_credentials(mechanism), reason)
@@ -15,7 +15,7 @@ class InvalidCredentials(AuthenticationFailed):
 
 
 class Unanswered(InvalidCredentials):
-    """Corresponds to any other exception in Kafka's server: the connection closes without a response."""
+    """A failure for which Kafka's server throws any other exception: the connection closes without a response."""
 
 
 def invalid_credentials(mechanism: str, during: str = "authentication") -> str:

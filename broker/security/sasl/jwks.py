@@ -92,7 +92,7 @@ def parse_jwks(text: str | bytes) -> Jwks:
 
 
 def select(keys: Iterable[Jwk], algorithm: str, key_id: str | None) -> Jwk | None:
-    """Select a key as jose4j's ``VerificationJwkSelector``: by id, type and use. Of several keys the algorithm selects."""
+    """Select a key as jose4j's ``VerificationJwkSelector``: by id, type and use, and if several match, by algorithm."""
     found = [
         key for key in keys if _may_verify(key.members, algorithm, key_id) and key.of_algorithm(algorithm)
     ]

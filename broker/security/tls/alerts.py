@@ -20,7 +20,7 @@ _client: Final[ContextVar[socket.socket | None]] = ContextVar("client", default=
 
 
 def alert(client: socket.socket) -> None:
-    """Set the socket of the client with which this task starts a handshake."""
+    """Set the client's socket, which gets the alert if the handshake that this task starts fails."""
     _client.set(client)
 
 

@@ -181,8 +181,8 @@ def _load_keys(context: ssl.SSLContext, keys: Iterable[PrivateKey]) -> None:
 
 @contextmanager
 def _unnamed_file(content: bytes) -> Iterator[str]:
-    """Path of a temporary file with ``content``, since OpenSSL reads keys only from files. In memory if possible, else with
-    mode 0600."""
+    """Path of a temporary file with ``content``, since OpenSSL reads keys only from files. The file is in memory if
+    possible, else on disk with mode 0600."""
     with _memory_file() or tempfile.NamedTemporaryFile() as file:
         file.write(content)
         file.flush()

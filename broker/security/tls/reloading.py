@@ -83,7 +83,7 @@ class ReloadableContext:
         return self._made.settings
 
     def reload_if_changed(self) -> bool:
-        """Make a new context if a file has changed. Returns whether it did. A failure is logged once."""
+        """Make a new context if a file has changed. Returns whether there is a new one. A failure is logged once."""
         seen = _versions(self.settings)
         if seen == self._seen:
             return False

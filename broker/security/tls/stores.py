@@ -76,7 +76,7 @@ def read_trust_store(store: StoreSettings) -> tuple[bytes, ...]:
 
 
 def key_store(store: StoreSettings, content: bytes | None) -> tuple[PrivateKey, ...]:
-    """Parse a key store. ``content`` is its file's content, None if it is in the settings."""
+    """Parse a key store. ``content`` is the content of its file; None if the store is in the settings."""
     try:
         keys = _keys(store, content or b"")
         if not keys:
@@ -87,7 +87,7 @@ def key_store(store: StoreSettings, content: bytes | None) -> tuple[PrivateKey, 
 
 
 def trust_store(store: StoreSettings, content: bytes | None) -> tuple[bytes, ...]:
-    """Parse a trust store. ``content`` is its file's content, None if it is in the settings."""
+    """Parse a trust store. ``content`` is the content of its file; None if the store is in the settings."""
     try:
         certificates = _certificates(store, content or b"")
         if not certificates:
@@ -181,7 +181,7 @@ def _pkcs12_key(store: StoreSettings, content: bytes) -> PrivateKey:
 
 
 def _pkcs12_certificates(store: StoreSettings, content: bytes) -> tuple[bytes, ...]:
-    """All certificates. Java loads only those with its trust attribute, and so ignores certificates written by OpenSSL."""
+    """All certificates of a PKCS12 store. Java loads only those with its trust attribute, which OpenSSL does not write."""
     found = _pkcs12(store, content)
     own = () if found.cert is None else (found.cert,)
     return tuple(_der(each.certificate) for each in (*found.additional_certs, *own))
