@@ -30,7 +30,7 @@ OTHER_NODE_ID = 2
 
 @dataclass
 class World:
-    """A node whose topics have real logs. A test may set ``leader`` and ``error`` of a partition."""
+    """A node whose topics have real logs. A test may change ``leader`` and ``error`` of a partition."""
 
     path: Path
     clock: FakeClock = field(default_factory=lambda: FakeClock(only=Domain.REQUESTS))
@@ -177,7 +177,7 @@ def partitions_of(response: Any) -> dict[tuple[str, int], PartitionData]:
 
 
 def bytes_of(partition: PartitionData) -> bytes:
-    """The records of a partition in a response, which are not null."""
+    """The record bytes of one partition in a Fetch response. Fails if they are null."""
     records: Any = partition.records
     assert records is not None
     return bytes(records)

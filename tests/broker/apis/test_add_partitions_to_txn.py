@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn: one transaction from a client, a batch of them from a broker. All partitions are added, or none."""
+"""AddPartitionsToTxn: a client's request has one transaction, a broker's request has several. The partitions of a
+transaction are either all added or all refused."""
 
 from __future__ import annotations
 

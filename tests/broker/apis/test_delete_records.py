@@ -105,7 +105,8 @@ def test_each_partition_has_its_own_result(world):
 
 @pytest.fixture
 def slow(world, monkeypatch):
-    """The low watermark as a list of one offset: that of a lagging replica of the partition, which the test moves."""
+    """Make DeleteRecords on the partition return a lagging replica's log start as low watermark. The test changes it in the
+    list."""
     partition = world.partitions["t", 0]
     lagging = [2]
 

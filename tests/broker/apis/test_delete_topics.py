@@ -18,7 +18,8 @@ NO_TOPIC = "This server does not host this topic-partition."
 
 
 async def ask(cluster, version, *entries, **options):
-    """Send DeleteTopics. The entries are topic names, and (name, id) pairs since version 6."""
+    """Send DeleteTopics and return (name, id, error code, error message) of each topic, sorted by name and error. Since
+    version 6 an entry of the request is a (name, id) pair, before that a name."""
     request = DeleteTopicsRequest(topic_names=entries)
     if version >= 6:
         request = DeleteTopicsRequest(topics=[DeleteTopicState(name=n, topic_id=i) for n, i in entries])

@@ -108,7 +108,8 @@ async def test_a_topic_s_own_values_take_precedence(cluster, version):
 
 
 async def test_internal_settings_are_listed_where_the_broker_was_started_with_them(tmp_path):
-    """An internal setting has its value as it was written: Kafka reads it from ``originals``, not from the parsed values."""
+    """DescribeConfigs returns an internal setting as it was written, as Kafka reads it from ``originals``, without parsing
+    it."""
     cluster = open_cluster(
         tmp_path, unstable_api_versions_enable="TRUE", log_initial_task_delay_ms="500", log_retention_ms="7"
     )
@@ -154,7 +155,7 @@ async def test_dynamic_settings_of_all_brokers_and_of_one_broker(cluster):
         ("min.insync.replicas", "1", 5),
     ]
     assert (found["retention.ms"].value, found["retention.ms"].config_source) == ("7", 2)
-    # The default is set in hours: it comes as a synonym after the setting of the same name.
+    # The default is that of log.retention.hours, so this setting comes last in the synonyms.
     retention = [
         ("log.retention.ms", "7", 2),
         ("log.retention.ms", "8", 3),

@@ -1,4 +1,4 @@
-"""DescribeTransactions: the coordinator's view of one id, from its first InitProducerId to its expiry."""
+"""DescribeTransactions: the coordinator's view of one transactional id, from its first InitProducerId to its expiry."""
 
 from __future__ import annotations
 

@@ -17,7 +17,8 @@ PREFERRED, UNCLEAN = 0, 1
 
 @pytest.fixture
 async def three(cluster: ClusterMetadata) -> ClusterMetadata:
-    """A cluster with the topic `t`: the preferred leader is 2 for its first partition, 1 for its second. All are in sync."""
+    """A cluster with the topic `t`. Broker 2 is the preferred leader of its first partition, broker 1 that of its second
+    partition. All replicas are in sync."""
     for node_id in (2, 3):
         away(cluster, node_id, fenced=False)
     await cluster.replication_control.create_topics([NewTopic("t", assignments=((0, (2, 1)), (1, (1, 2))))])
@@ -70,7 +71,8 @@ async def test_an_election_of_all_partitions_lists_only_changes_and_failures(thr
 
 
 async def test_an_unclean_election_where_no_replica_in_sync_is_left(three):
-    """Broker 1 leaves the ISR and broker 2, the last in it, is fenced: an unclean election makes 1 the leader."""
+    """Broker 1 has left the ISR, and broker 2, the last replica in the ISR, is fenced. An unclean election makes broker 1
+    the leader."""
     first = three.topics["t"].partitions[0]
     await three.replication_control.alter_partition("t", 0, first.leader_epoch, (2,))
     assert (await ask(three, [0], UNCLEAN))[1] == {("t", 0): ErrorCode.election_not_needed}

@@ -145,7 +145,8 @@ async def test_a_topic_that_does_not_exist_alone_is_answered_at_once(world):
 
 
 async def test_beside_a_topic_that_does_not_exist_the_others_wait(world):
-    """Kafka's errorReadingData covers only the partitions that were read, and an unknown topic is not read."""
+    """An unknown topic does not end the wait for other partitions: Kafka's errorReadingData covers only partitions that were
+    read."""
     topic = world.add_topic("t")
     waiting = park(world, (Topic("none", uuid.uuid4()), [asked()]), (topic, [asked()]))
     world.clock.advance(WAIT_MS)
@@ -179,7 +180,8 @@ async def test_read_uncommitted_does_not_wait_for_the_marker(world):
 
 
 async def test_an_offset_beyond_what_may_be_read_is_answered_at_once(world):
-    """Kafka's DelayedFetch, case F: a truncated leader. It is written for followers, but covers consumers too."""
+    """A consumer that fetches beyond the last stable offset gets its response at once. This is case F of Kafka's
+    DelayedFetch, a truncated leader. Kafka wrote the case for followers, but it covers consumers too."""
     topic = world.add_topic("t")
     world.produce_in_transaction(7)
     world.produce()
@@ -248,7 +250,7 @@ async def test_many_appends_in_one_turn_cause_one_read(world):
 
 
 def parked(world: World):
-    """The request in purgatory at which the one suspended Fetch waits, as its connection sees it."""
+    """The request in purgatory at which the only suspended Fetch waits."""
     (suspended,) = world.node.life.suspended_coroutines
     return suspended.waits_at
 
@@ -269,7 +271,8 @@ async def test_a_disconnected_client_leaves_no_watch_and_no_timer(world, moved):
 @pytest.mark.parametrize("looks", [0, 1, 2])
 @pytest.mark.parametrize("moved", [False, True])
 async def test_a_node_that_dies_leaves_no_watch_and_no_timer(world, looks, moved):
-    """The node dies before the first read, after reads that found too little data, or between append and read."""
+    """A node that is killed while a Fetch waits leaves no watch and no timer: before the first read, after reads that found
+    too little data, or between an append and the read after it."""
     topic = world.add_topic("t")
     waiting = park(world, (topic, [asked()]), min_bytes=100_000)
     for _ in range(looks):

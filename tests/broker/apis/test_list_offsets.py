@@ -31,7 +31,8 @@ NOTHING = (-1, -1, -1)
 
 @pytest.fixture
 def world(tmp_path):
-    """Leader epoch 5, offsets 1 to 4 at +10, +30, +20 and +40 ms. An open transaction begins at 3; 0 is deleted."""
+    """A world with a partition in leader epoch 5. The timestamps of its offsets 1 to 4 are +10, +30, +20 and +40 ms. An open
+    transaction begins at offset 3, and offset 0 is deleted."""
     world = World(tmp_path)
     world.add_topic("t", epoch=5)
     world.partitions["t", 0].log.assign_epoch(5)
@@ -167,7 +168,8 @@ def test_a_client_without_describe_permission(world):
     ("version", "error"), [(4, ErrorCode.leader_not_available), (5, ErrorCode.offset_not_available)]
 )
 def test_a_new_leader_without_a_valid_high_watermark(world, version, error):
-    """A new leader's high watermark may be below the start of its epoch: the offset is not available yet (KIP-207)."""
+    """A new leader whose high watermark is below the start of its epoch returns OFFSET_NOT_AVAILABLE, or
+    LEADER_NOT_AVAILABLE in old versions (KIP-207)."""
     partition = world.partitions["t", 0]
     partition.latest = lambda read_committed: TimestampOffset(ErrorCode.offset_not_available)
     assert answer_of(world, ask((0, LATEST)), version).error_code == error
@@ -203,7 +205,8 @@ async def test_a_leader_that_changes_during_the_search_is_an_error(world):
 
 
 def test_a_closed_log_is_not_searched_further(world):
-    """A log that is closed during the search is not read further: the record is in the second of two candidate batches."""
+    """A search ends when the log is closed, although the second of the two batches that may contain the timestamp has the
+    record."""
     partition = world.partitions["t", 0]
     first = partition.log_end_offset
     world.append("t", 0, build_batch([(NOW_MS + 100 * (number == 0), b"", b"") for number in range(1000)]))

@@ -18,7 +18,8 @@ OK = ErrorCode.none
 
 @pytest.fixture
 def world(tmp_path: Path):
-    """The ids `idle`, which never began a transaction, `slow` (open for a minute), `quick` (a second) and `done`."""
+    """A world with the transactional ids `idle`, which never began a transaction, `slow` (open for a minute), `quick` (open
+    for a second) and `done` (committed)."""
     world = World(tmp_path)
     world.create("t")
     world.init("idle")
@@ -119,7 +120,7 @@ def test_a_pattern_that_re2_rejects(world, pattern):
 
 
 def test_no_pattern_keeps_the_broker_busy(world):
-    """A backtracking engine would need longer for this pattern than any test may run."""
+    """ListTransactions matches a pattern in linear time. A backtracking engine would need longer than any test may run."""
     name = "a" * 2_000 + "!"
     world.init(name)
     assert names(world, transactional_id_pattern="(a|a?)+(a*)*b") == set()

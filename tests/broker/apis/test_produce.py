@@ -368,7 +368,8 @@ def test_an_unavailable_coordinator_is_a_retriable_error(world, version):
 
 
 def slow(tmp_path, delay_ms: int) -> tuple[World, int]:
-    """A world in which a transaction has ended, whose markers are written ``delay_ms`` later."""
+    """A world with a committed transaction whose markers are written ``delay_ms`` later, and the producer id of the
+    transaction."""
     settings = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": str(delay_ms)}
     world = World(tmp_path, settings=settings)
     world.create("t", 2)

@@ -1,7 +1,7 @@
 """How an operator aborts a hanging transaction: WriteTxnMarkers with the leader's DescribeProducers response.
 
 Kafka's ``PlaintextAdminIntegrationTest.testAbortTransaction`` aborts the producer with the lowest id. That is the
-transactional producer, which was initialized first, and its coordinator epoch is the one of its last marker.
+transactional producer, which was initialized first. Its coordinator epoch is that of the last marker.
 """
 
 from __future__ import annotations

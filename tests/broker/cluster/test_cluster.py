@@ -70,7 +70,8 @@ async def test_three_idle_nodes_have_few_timers_in_a_month(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_a_stop_beside_another_end_is_refused(tmp_path: Path, way: str) -> None:
-    """A node that is stopped while another stop or a kill is under way ends once, and the losing call gets an error."""
+    """A node is stopped while another stop or a kill of this node is under way: it ends once, and the losing call gets an
+    error."""
     async with running(
         tmp_path, "--topic", "orders:3", *("--set", "default.replication.factor=3")
     ) as cluster:
@@ -119,11 +120,12 @@ async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp
 
 @pytest.mark.parametrize(("nodes", "replicas"), [(2, 2), (3, 3)])
 async def test_a_killed_node_takes_no_partition_offline(tmp_path: Path, nodes: int, replicas: int) -> None:
-    """Without any setting, topics of the start, auto-created topics and internal topics are replicated."""
+    """In a cluster without settings every topic is replicated (of the command line, auto-created, internal), so a kill of
+    one node leaves a leader in each partition."""
     async with running(tmp_path, "--topic", "orders:3", nodes=nodes) as cluster:
         async with transaction_of(cluster, "before") as producer:
             await producer.send_and_wait("orders", b"before")
-            await producer.send_and_wait("later", b"before")  # created by this
+            await producer.send_and_wait("later", b"before")  # creates the topic
         topics = cluster.metadata.topics.values()
         assert {len(state.replicas) for topic in topics for state in topic.partitions} == {replicas}
         cluster.kill_node(nodes)
@@ -192,7 +194,7 @@ async def test_a_kill_writes_nothing(tmp_path: Path) -> None:
 
 
 def _contents(directory: Path) -> dict[str, bytes]:
-    """The files of a log directory but those of the metadata log, which the controller writes."""
+    """The contents of all files in a log directory, by path, except for the metadata log, which the controller writes."""
     return {
         str(path.relative_to(directory)): path.read_bytes()
         for path in directory.rglob("*")

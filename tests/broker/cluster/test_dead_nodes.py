@@ -20,7 +20,8 @@ from tests.support.deadlines import HANG_S
 LIST_OFFSETS, VERSION = 2, 5
 CONNECTS = 20
 TURNS = range(7)
-"""Between a client's connect and the kill. Accept, protocol factory and ``connection_made`` take a turn of the loop each."""
+"""Numbers of event loop turns from a client's connect to the kill. Accept, protocol factory and ``connection_made`` take a
+turn each."""
 Scenario = Callable[[], Awaitable[object]]
 
 
@@ -92,7 +93,8 @@ def test_a_connection_accepted_in_the_turn_of_a_kill_is_never_served(
 
 
 async def storm(cluster: Cluster, turns: int) -> None:
-    """Connect clients, kill the node ``turns`` turns of the loop later, and start it again. No client gets a response."""
+    """Connect clients, kill the node ``turns`` turns of the loop later, and start it again. Check that no client gets a
+    response."""
     port = cluster.nodes[1].listeners[0].port
     clients = [client for client in (connect(port) for _ in range(CONNECTS)) if client is not None]
     assert len(clients) == CONNECTS

@@ -73,7 +73,8 @@ def test_in_a_pod_the_error_suggests_a_change_of_the_pod(
 def test_another_user_s_file_in_our_directory_gets_the_same_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The volume belongs to our group, but another user wrote its files for that user alone."""
+    """The error suggests ``docker run --user`` also if the directory belongs to our group, but another user's file cannot be
+    read."""
     monkeypatch.setattr(os, "geteuid", lambda: tmp_path.stat().st_uid + 1)
     failure = StorageError(str(tmp_path), denied(tmp_path))
     failure.__cause__ = denied(tmp_path)
@@ -123,7 +124,7 @@ def test_files_are_the_group_s_too_where_the_next_user_is_another_of_it(
 def test_the_error_for_a_directory_that_cannot_be_created_suggests_a_mount(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The text does not suggest a `chown` of the parent directory, which is the root of the file system."""
+    """The error suggests a mount and no `chown`, as the missing directory's parent is the root of the file system."""
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     said = start_refusal(denied(Path("/no-such-folder/data")))
     assert "--tmpfs /no-such-folder/data" in said

@@ -62,7 +62,8 @@ def test_without_a_number_it_has_that_of_the_setting(tmp_path: Path):
 
 
 def test_a_topic_that_is_not_compacted_is_warned_of_at_each_start(tmp_path: Path):
-    """An earlier release could create such a topic. The coordinator uses it as it is, like Kafka's."""
+    """Each start warns of an internal topic without compaction, which an earlier release could create. The coordinator uses
+    the topic anyway, like Kafka's coordinator."""
     with capture_logs() as lines, InProcess(tmp_path) as broker:
         broker.run(
             broker.cluster.metadata.replication_control.create_topics(

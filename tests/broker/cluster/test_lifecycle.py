@@ -45,7 +45,8 @@ class Pair:
     def __init__(self, world: Controlled) -> None:
         self._world = world
         self.contents = [[OLD, NEW]]
-        """The records that each partition may have after the calls so far. Several if the broker ended during a call."""
+        """The possible records of each partition after the calls so far. There are several possibilities if the broker ended
+        in a call."""
 
     async def begin(self) -> None:
         world = self._world
@@ -131,7 +132,7 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
 
 
 KILLS_S: Final = 0.001
-"""Step by which the kill comes later in each next call, in virtual seconds."""
+"""Virtual seconds by which each kill comes later in the call than the kill before."""
 
 
 @pytest.mark.parametrize(
@@ -146,7 +147,8 @@ def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_p
 
 
 async def kill_in_the_middle(world: Controlled, act: str) -> None:
-    """Kill a node at ever later moments of a call. The call succeeds or fails with an error message; other nodes run on."""
+    """Kill a node at later and later moments of a call. The call succeeds or fails with an error message, and other nodes
+    keep running."""
     pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0

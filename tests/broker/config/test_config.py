@@ -116,7 +116,7 @@ builds their names from a prefix."""
 
 
 def readers() -> str:
-    """The source of the product without the modules that only pass settings on."""
+    """The concatenated source of the modules that may read a setting, without those that only pass settings on."""
     paths = [
         path for package in ("broker", "lab", "server", "storage") for path in Path(package).rglob("*.py")
     ]
@@ -369,7 +369,8 @@ def test_an_unknown_setting_of_ours_is_an_error(tmp_path):
 
 
 def test_an_unknown_variable_of_ours_is_one_warning_with_the_nearest_name():
-    """Other programs use variables with the prefix ODRADEK_ too, so an unknown variable must not fail the start."""
+    """An unknown variable causes one warning and no failure, as other programs use variables with the prefix ODRADEK_
+    too."""
     assert warnings_of({"ODRADEK_PYTHON": "3.11", "ODRADEK_TOPIC": "a"}) == [
         "unknown property odradek.python (from the variable ODRADEK_PYTHON) has no effect",
         "unknown property odradek.topic (from the variable ODRADEK_TOPIC) has no effect; did you mean ODRADEK_TOPICS?",
@@ -598,7 +599,8 @@ def test_the_topic_defaults_follow_the_broker_s_settings():
 
 
 def test_describe_configs_learns_value_source_and_synonyms_as_from_kafka():
-    """Recorded on 4.3.1 with these settings: log.retention.hours hides every synonym of retention.ms there."""
+    """``topic_default`` returns what DescribeConfigs of Kafka 4.3.1 shows with these settings. A ``log.retention.hours``
+    hides every synonym of ``retention.ms`` there."""
     config = broker_config({"log.retention.hours": "24", "log.segment.bytes": "2097152"})
     assert config.topic_default("retention.ms") == ("86400000", "DEFAULT_CONFIG", ())
     assert config.topic_default("flush.ms") == ("9223372036854775807", "DEFAULT_CONFIG", ())
@@ -621,7 +623,8 @@ def test_variables_of_a_service_of_kubernetes_are_none_of_the_broker_s():
 
 
 def test_a_port_of_the_pod_s_own_stays_beside_a_service():
-    """A variable that the pod sets itself is a setting, even if a Service of that name would set the same variable."""
+    """Variables that the pod sets itself are kept beside those of a Service: a ``_PORT`` that is not a URL, and longer
+    names."""
     own = {"ODRADEK_CONTROL_PORT": "18092", "KAFKA_NUM_PORT": "x", "KAFKA_PORT_X": "y"}
     assert without_services({**services(*SERVICES), **own}) == own
 

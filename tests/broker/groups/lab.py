@@ -44,7 +44,7 @@ class Lab:
         self._uuids = count(1)
         self._tokens = count(1)
 
-    # -- the coordinator in small -------------------------------------------------------------------------------
+    # -- the coordinator's part ---------------------------------------------------------------------------------
 
     def do(self, effects: Sequence[Effect]) -> None:
         waiting: list[Answer] = []
@@ -111,7 +111,7 @@ class Lab:
         return classic.Joiner(**fields | changes)
 
     def join(self, member_id: str = "", **changes: Any) -> str:
-        """Send JoinGroup and return the token of the request. ``answers`` has the response under it."""
+        """Send JoinGroup and return a token. The response will be in ``answers`` under this token."""
         token = f"join-{next(self._tokens)}"
         self.do(classic.join(self.group, self.joiner(member_id, **changes), token, self.now_ms))
         return token

@@ -372,7 +372,8 @@ def test_the_next_leader_is_one_who_has_joined():
 
 
 def test_a_new_member_s_join_times_out():
-    """Its client may be gone, and cannot send heartbeats without a member id, so the waiting JoinGroup times out."""
+    """The waiting JoinGroup of a new member times out. The member's client may be gone, and cannot send heartbeats without a
+    member id."""
     lab = Lab(new_member_join_timeout_ms=5 * SESSION_MS)
     lab.stable(1, session_timeout_ms=10 * SESSION_MS)
     newcomer, token = lab.enter()

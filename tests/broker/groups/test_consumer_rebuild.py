@@ -141,7 +141,7 @@ class ConsumerHistory(History):
 
 
 def owners(group: ConsumerGroup) -> list[tuple[UUID, int]]:
-    """Each partition once for each member that owns it or has not revoked it yet."""
+    """(topic id, partition) of each partition, once for each member that owns it or has not revoked it yet."""
     return [
         (topic_id, partition)
         for member in group.members.values()
@@ -172,7 +172,8 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_a_compacted_log_gives_the_same_groups():
-    """Compaction leaves the last record of each key in log order, so a member's record may come before its group's."""
+    """A compacted log gives the same groups: it has the last record of each key, and a member's record may precede its
+    group's."""
     for seed in range(100):
         history = ConsumerHistory(seed)
         history.run()

@@ -451,7 +451,8 @@ async def test_a_group_s_partition_is_the_hash_of_its_id():
 
 
 async def test_a_group_stays_in_its_partition_until_the_node_starts_again():
-    """The partition of a group does not change with the topic, or members of a group would find different coordinators."""
+    """A group keeps its partition when ``__consumer_offsets`` gets more partitions or is deleted. Otherwise members of one
+    group would find different coordinators."""
     world = World(offsets_partitions=4)
     world.commit(5, group="group")
     world.metadata.grow(CONSUMER_OFFSETS, 50)

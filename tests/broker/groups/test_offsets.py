@@ -46,7 +46,7 @@ class Log:
     def get(
         self, *, stable: bool = False, group: str = "g", topic_id: uuid.UUID | None = None
     ) -> int | E | None:
-        """The committed offset, its error, or None if there is none."""
+        """The committed offset, or the error if it cannot be returned, or None without a commit."""
         found = self.offsets.find(group, "t", 0, require_stable=stable, topic_id=topic_id)
         if found.error is not E.none:
             return found.error
@@ -325,7 +325,7 @@ def test_nothing_is_left_of_a_group_without_offsets_unless_a_transaction_is_open
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_all_offsets_of_a_transaction_have_its_verdict(log: Log, committed: bool):
-    """The marker completes all offsets of a transaction, of any number and of any groups."""
+    """The marker of a transaction decides all of its offsets, whatever their number and their groups."""
     for group in ("g", "h", "i"):
         log.commit(1, group=group)
         for partition in range(4):

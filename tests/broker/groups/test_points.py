@@ -166,7 +166,8 @@ async def test_member_ids_come_from_the_chance_that_is_given(world: World) -> No
 
 
 async def test_a_commit_that_is_held_counts_only_if_its_member_is_still_one(world: World) -> None:
-    """Another member may own the partition by then, and have read the earlier offset (found by a simulated seed)."""
+    """A held commit is refused if its member has left the group meanwhile: another member may own the partition, and have
+    read the earlier offset (found by a simulated seed)."""
     member = Client(world, "m")
     member.join()
     world.injection.points = gate = Gate("group.append")
@@ -271,7 +272,8 @@ async def test_the_assignment_of_a_generation_that_is_over_by_then_is_not_writte
 
 
 async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_later_one(world: World) -> None:
-    """Two static members rejoin. While the first one's record is held, the second one's is written with both new ids."""
+    """Two static members rejoin one after the other. The record of the first rejoin is held, and the one of the second
+    rejoin already has both new member ids, so the first record must not follow it in the log."""
     joining = [world.join(group_instance_id=instance) for instance in "ij"]
     world.clock.advance(0)
     first, second = [(await each).member_id for each in joining]

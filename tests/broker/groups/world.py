@@ -1,4 +1,4 @@
-"""A node in small: real partitions over logs in memory, the real coordinator and handlers, and a manual clock.
+"""A small node: real partitions over logs in memory, the real coordinator and handlers, and a manual clock.
 
 Requests and responses go through the codec of their version, so a handler sees only what a client can send.
 """
@@ -293,7 +293,8 @@ class World:
         return seen_by_client(outcome)
 
     def start(self, outcome: Any) -> Any:
-        """Start an outcome as a connection does. Returns the value of a coroutine, or a future of it."""
+        """Run a handler's outcome as a connection does. Returns the value, or a future if the outcome is a coroutine that
+        waits."""
         return start(outcome, self.life) if isinstance(outcome, Coroutine) else outcome
 
     # -- short forms --------------------------------------------------------------------------------------------

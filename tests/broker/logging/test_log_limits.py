@@ -73,7 +73,8 @@ def test_kinds_are_bounded() -> None:
 
 @pytest.mark.parametrize("event", ["accept paused", "batch refused", "topic not created"])
 def test_what_clients_cause_is_limited_where_no_connection_is_known_too(event: str) -> None:
-    """Such events have no connection field. A producer in a loop can cause thousands of rejected batches a second."""
+    """The rate limit covers events that clients cause and that have no connection field: a producer in a loop can cause
+    thousands of rejected batches a second."""
     limit = RateLimit(lambda: 0.0)
     for _ in range(BURST_LINES):
         assert limit({"event": event, "topic": "t"})

@@ -139,7 +139,8 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
 
 
 async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_sentence(tmp_path):
-    """Kafka 3 allowed segments of less than 1 MiB (KIP-1030). The start writes nothing, so Kafka 3 can change it."""
+    """A start fails at ``segment.bytes`` below 1 MiB, which Kafka 3 allowed (KIP-1030). It writes nothing, so the user can
+    change the setting with Kafka 3."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("t", 1)])
     await cluster.change_config(2, "t", {"segment.bytes": "100000"})
@@ -154,7 +155,8 @@ async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_se
 
 @pytest.mark.parametrize(("level", "has_directories"), [(7, False), (16, False), (17, True)])
 async def test_an_early_metadata_version_has_no_log_directories(tmp_path, level, has_directories):
-    """Kafka fails at such a record (``ImageWriterOptions.handleLoss``)."""
+    """Records contain log directories only since metadata.version 17. Kafka fails at log directories in an earlier version
+    (``ImageWriterOptions.handleLoss``)."""
     cluster = open_cluster(tmp_path, features={"metadata.version": level})
     assert cluster.image.features["metadata.version"] == level
     await cluster.replication_control.create_topics([NewTopic("t", 1)])

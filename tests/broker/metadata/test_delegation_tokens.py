@@ -139,7 +139,7 @@ def test_who_sees_a_token(principal, owners, rights, sees):
 
 
 def test_the_hmac_is_sha_512_of_the_id():
-    """The expected value is the output of ``openssl dgst -sha512 -hmac``."""
+    """The HMAC of a token is the SHA-512 HMAC of its id, as ``openssl dgst -sha512 -hmac`` computes it."""
     assert hmac_of("VZ7qyQwXRyWTnGyJbQZC1w", b"secret-key").hex() == (
         "45c62e3b8b6b5c418fcc8b62abb9514ee9b68c719222d54990eb22e0caa1a351"
         "3f7c01e0bfafc55bf8441103c635a6506d3994d4464c2963c378f7478e487b0f"
@@ -148,7 +148,7 @@ def test_the_hmac_is_sha_512_of_the_id():
 
 @pytest.mark.parametrize("mechanism", DIGESTS)
 def test_the_password_is_the_hmac_in_base64(mechanism):
-    """The SCRAM keys of a token equal those that scramp computes from that password."""
+    """The password of a token is its HMAC in base64: scramp computes the token's SCRAM keys from it."""
     token_hmac, salt = hmac_of("t", b"secret"), b"0123456789abcdef"
     keys = scram_keys(token_hmac, mechanism, salt)
     password = b64encode(token_hmac).decode()

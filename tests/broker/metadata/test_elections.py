@@ -139,7 +139,7 @@ def test_elections_that_a_client_asks_for(before: Image, kind: Election, outcome
 
 
 def test_a_partition_without_a_leader_gets_one_when_its_settings_come_to_allow_it() -> None:
-    """A change of ``unclean.leader.election.enable`` starts elections, like a broker that starts or stops."""
+    """A partition without a leader gets one when ``unclean.leader.election.enable`` becomes true for its topic."""
     before = image(isr=(1,), leader=-1, fenced=(1,))
     assert not list(records_for_unclean_elections(before, never))
     after = apply(before, records_for_unclean_elections(before, always))
@@ -255,7 +255,8 @@ def test_invalid_targets(target: list[int]) -> None:
 
 
 def test_removing_a_replica_bumps_the_leader_epoch() -> None:
-    """The new leader epoch prevents removed replicas from fetching (PartitionChangeBuilder)."""
+    """A completed removal of a replica increments the leader epoch, so that the removed replica cannot fetch any more
+    (PartitionChangeBuilder)."""
     before = image((1, 2, 3))
     after = apply(before, [record_for_reassignment(before, before.topics["t"], state(before), [1, 3])])
     assert (after.replicas, after.leader, after.leader_epoch) == ((1, 3), 1, 6)
@@ -269,7 +270,8 @@ def test_removing_a_replica_bumps_the_leader_epoch() -> None:
 
 
 def test_fewer_replicas_wait_until_all_that_stay_are_in_sync() -> None:
-    """The replica that stays but is not in the ISR gets time to catch up, so that the ISR does not become too small."""
+    """Replicas are removed only when all remaining ones are in the ISR. A remaining replica outside the ISR gets time to
+    catch up, so that the ISR does not become too small."""
     before = image((1, 2, 3), isr=(1, 3))
     topic = before.topics["t"]
     moving = apply(before, [record_for_reassignment(before, topic, state(before), [1, 2])])
@@ -289,7 +291,8 @@ def test_adding_and_removing_replicas_are_sorted_by_id() -> None:
 
 
 def test_an_unclean_cancellation_needs_permission() -> None:
-    """Only new replicas are in the ISR: no replica that stays is known to have every record."""
+    """The cancellation of a reassignment is refused without ``unclean`` if the ISR has only new replicas: no former replica
+    is known to have every record."""
     before = image((1, 2))
     topic = before.topics["t"]
     apply(before, [record_for_reassignment(before, topic, state(before), [3, 4])])

@@ -152,7 +152,8 @@ def test_settings_are_set_and_unset():
 
 
 def test_settings_may_come_before_their_topic():
-    """Kafka 3.3 writes ConfigRecord, TopicRecord, PartitionRecord. The image does not check that the topic exists."""
+    """A topic's settings may precede its TopicRecord, as Kafka 3.3 writes them. The image does not check that the topic
+    exists."""
     record, *partitions = topic()
     settings = records_for_config_change(2, "t", {"retention.ms": "5", "flush.ms": "1"})
     image, changes = fold(*settings, record, *partitions)
@@ -222,7 +223,8 @@ def test_a_feature_at_level_zero_is_none():
 
 
 def test_the_version_of_the_quorum_is_no_feature_of_the_image():
-    """Some releases wrote kraft.version here too, but its place is a control record (KAFKA-18979)."""
+    """The image ignores a feature record of kraft.version: some releases wrote one, but the version belongs in a control
+    record (KAFKA-18979)."""
     image, _ = fold(schema.FeatureLevelRecord(name="kraft.version", feature_level=1))
     assert image.features == {}
 

@@ -67,7 +67,8 @@ def test_a_snapshot_replaces_the_log_before_it(directory, eager):
 
 
 def test_a_snapshot_keeps_the_voters_that_kafka_wrote(directory, eager):
-    """A log of a KIP-853 quorum contains its voters. Without them Kafka could not elect a controller after a downgrade."""
+    """A snapshot contains the voters of a KIP-853 quorum, as the log does. Without voters Kafka could not elect a controller
+    after a downgrade."""
     closed_with(directory, 1)
     voter = Voter(
         1, UUID(int=7), (VoterEndpoint("CONTROLLER", "127.0.0.1", 9093),), KRaftVersionFeature(0, 1)
@@ -143,7 +144,8 @@ def test_a_log_that_ends_before_the_snapshot_is_continued_in_a_new_file(director
 
 
 def test_batches_that_the_snapshot_has_are_skipped(directory):
-    """Kafka keeps log segments for some time after it has written a snapshot."""
+    """A start skips batches that are older than the snapshot. Kafka keeps log segments for some time after it has written a
+    snapshot."""
     before = closed_with(directory, 3)
     image = Image()
     state = replay(directory, image)

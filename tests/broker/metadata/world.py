@@ -36,7 +36,7 @@ LISTENER = Listener("PLAINTEXT", "0.0.0.0", 9092, "broker.example", 19092)
 
 
 class FixedClock(Unmoved):
-    """A clock that stands still. The metadata sets no timers."""
+    """A clock that does not move. The metadata sets no timers."""
 
     def now_ms(self, domain: Domain | None = None) -> int:
         return NOW_MS

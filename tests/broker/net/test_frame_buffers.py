@@ -52,7 +52,7 @@ def test_a_frame_begins_no_larger_than_the_bound():
 
 
 def test_a_frame_grows_from_where_it_began():
-    """More bytes may have arrived at the start of the frame than its first buffer takes."""
+    """A frame continues behind the bytes that have arrived already, even if these are more than its new buffer holds."""
     for begun in (b"", b"0123", bytes(range(100))):
         frame = PartialFrame(FrameBuffers(16), 300, memoryview(begun))
         said, whole = bytes(range(100)) * 3, None

@@ -1,8 +1,8 @@
 """Bytes of a client are freed by reference counting once its connection has ended, or its request is refused.
 
 The broker's process collects cycles rarely (`server.process.collect_rarely`). A cycle that holds bytes of a client, such as
-an exception whose traceback refers to it, would keep up to half a megabyte until then, and a client needs no login to make
-it.
+an exception whose traceback refers to it, would keep up to half a megabyte until then. A client can cause such a cycle
+without a login.
 """
 
 from __future__ import annotations

@@ -233,7 +233,8 @@ def test_a_client_with_a_completed_handshake_is_served(run: Run, context: ssl.SS
 def test_a_probe_that_sends_nothing_is_not_logged(
     run: Run, context: ssl.SSLContext, leave: Callable[[Client], object]
 ) -> None:
-    """TCP probes of Kubernetes and load balancers send nothing. A client that begins a handshake and stops is logged."""
+    """A client that connects and sends nothing is not logged, such as a TCP probe of Kubernetes or a load balancer. A client
+    that begins a handshake and stops is logged."""
 
     async def scenario() -> None:
         async with serving(lambda: context) as served:
@@ -284,8 +285,8 @@ def test_bytes_that_are_no_handshake_cause_one_log_line(
 def test_a_rejected_client_gets_an_alert(
     run: Run, asking: ssl.SSLContext, version: ssl.TLSVersion, alert: str
 ) -> None:
-    """The alert is the one that Kafka sends. Java reports an alert as a failed authentication, and an end without one as an
-    unavailable broker."""
+    """A rejected client gets the same TLS alert as from Kafka. Java reports an alert as a failed authentication, and an end
+    without an alert as an unavailable broker."""
 
     async def scenario() -> None:
         async with serving(lambda: asking) as served:

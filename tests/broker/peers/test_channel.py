@@ -137,7 +137,7 @@ async def until(holds: Any) -> None:
 
 
 async def turns() -> None:
-    """Run the event loop until everything that is in flight on this machine has arrived."""
+    """Run the event loop until all bytes in flight on this machine have arrived."""
     for _ in range(200):
         await asyncio.sleep(0)
 
@@ -181,7 +181,8 @@ async def test_several_requests_are_in_flight_on_one_connection(nodes: Setting) 
 
 
 async def test_each_purpose_has_its_own_connection(nodes: Setting) -> None:
-    """A marker that waits for its replicas must not delay the verification of a producer's partition."""
+    """Markers and verifications have a connection each, so that a marker that waits for its replicas delays no
+    verification."""
     nodes.ask(7)
     client_id = "AddPartitionsManager-client-1"
     nodes.hear(nodes.peers.send(OTHER, client_id, ADD, 5, AddPartitionsToTxnRequest()))

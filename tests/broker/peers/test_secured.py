@@ -81,6 +81,7 @@ async def test_the_channel_takes_over_once_the_node_has_logged_in() -> None:
 async def test_a_failed_authentication_fails_the_connection(
     login: Any, responses: list[Any], reason: str
 ) -> None:
-    """The channel retries later, as it does when the other node is unreachable."""
+    """A failed authentication to another node raises OSError, as an unreachable node does. The channel retries after such an
+    error."""
     with pytest.raises(OSError, match=reason):
         await connected(login, *responses)

@@ -212,6 +212,7 @@ def test_what_it_does_not_subscribe_to_any_more_goes_before_there_is_a_new_targe
 
 
 def test_a_target_of_a_topic_that_it_does_not_subscribe_to_is_no_target():
-    """The target assignment may be older than the member's subscription."""
+    """A member is not assigned target partitions of a topic to which it does not subscribe: the target may be older than the
+    subscription."""
     after = reconcile(member(STABLE, {}), goal(6, {0}, {}, owns(), subscribed=()), subscription_changed=True)
     assert (after.member_epoch, after.assigned) == (6, {})

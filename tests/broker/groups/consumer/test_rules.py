@@ -263,7 +263,8 @@ def test_all_of_a_heartbeat_is_written_as_one_batch(world):
 
 
 def a_group() -> ConsumerGroup:
-    """A group with a member in epoch 7: partition 0 assigned since epoch 5, 1 since 7. Must revoke 2, assigned since 4."""
+    """A group with two members in epoch 7. The member m has partition 0 since epoch 5 and partition 1 since epoch 7, and
+    must revoke partition 2, which it has since epoch 4. The member c uses the classic protocol."""
     group = ConsumerGroup("g")
     group.update_member(
         ConsumerGroupMember(
@@ -304,7 +305,8 @@ OUTSIDE: Final = ("", -1)
     ],
 )
 def test_who_may_commit(who, transactional, version, expected):
-    """KIP-1251: a commit in an older epoch is accepted for the member's partitions of then, also while it revokes them."""
+    """KIP-1251: a commit in an older epoch is accepted for the partitions that the member had in that epoch and still has or
+    is revoking."""
     member_id, epoch = who
     try:
         check = check_commit(
@@ -448,7 +450,8 @@ def keys(world: World) -> list[Any]:
 
 
 def test_a_record_of_partition_metadata_is_read_and_tombstoned(world):
-    """Type 4, which no release writes any more (KIP-1101)."""
+    """The coordinator reads a ConsumerGroupPartitionMetadata record and writes its tombstone. No release writes this record
+    type (4) any more (KIP-1101)."""
     a = Client(world, "a")
     a.join()
     value = b"\x00\x00\x01\x00"  # version 0, no topics
