@@ -98,7 +98,8 @@ def test_nothing_waits_for_the_collector(tmp_path, part):
 
 
 def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
-    """There are three nodes, where each partition has a leader and two followers that fetch from it."""
+    """No replica of a deleted topic waits for the garbage collector. In this cluster of three nodes each partition has a
+    leader and two followers that fetch from it."""
     with InProcess(tmp_path, "--nodes=3", settings=SETTINGS | LATER) as broker:
         topic_comes_and_goes(broker)
         with garbage() as found:
@@ -107,7 +108,8 @@ def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
 
 
 def test_deleted_topics_are_forgotten_that_retention_has_looked_at(tmp_path):
-    """Retention would check their partitions again in a week, and those of an older topic before."""
+    """Retention forgets deleted partitions that it has checked, soon after the deletion, though their next checks were due
+    in a week."""
     with (
         InProcess(tmp_path, settings=SETTINGS | LATER | {"log.retention.bytes": "-1"}) as broker,
         closing(Client(OfBroker(broker).connect())) as client,

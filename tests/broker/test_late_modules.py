@@ -45,7 +45,8 @@ def test_one_that_is_used_is_the_real_one(use: str) -> None:
 
 
 def test_a_loop_that_asks_what_a_thread_is_to_call_loads_nothing() -> None:
-    """uvloop makes this check in `asyncio.to_thread`, on the event loop."""
+    """The check whether a function is a coroutine function loads no late module. uvloop makes this check in
+    `asyncio.to_thread`, on the event loop."""
     program = (
         "import asyncio, functools, inspect\n"
         "calls = [functools.partial(each) for each in (print, run, asyncio.sleep)]\n"

@@ -103,7 +103,8 @@ async def test_what_comes_later_does_not_overtake_on_the_same_partition(world):
 
 
 async def test_a_repeated_batch_behind_its_first_form_is_a_duplicate(world):
-    """A client that lost its connection retries on a new one while its first request is still being read."""
+    """A batch that a client sends again while its first copy is still being read is a duplicate, with the first copy's base
+    offset."""
     batch = large(producer_id=5, producer_epoch=0, base_sequence=0)
     following = small(producer_id=5, producer_epoch=0, base_sequence=MANY)
     answers = [ask(world, ("compacted", 0, each)) for each in (batch, batch, following)]
@@ -117,7 +118,8 @@ async def test_a_part_of_a_request_that_needs_no_reading_is_answered_with_the_re
 
 
 async def test_a_marker_that_comes_in_between_is_looked_at_when_the_batch_is_appended(world):
-    """In Kafka too the marker may come first, if it gets the partition's lock before the batch."""
+    """A batch is refused if the marker of its transaction is written while the batch is being read. In Kafka too the marker
+    may get the partition's lock first."""
     world.init("other")  # so that the producer id below is not 0
     producer_id, epoch = world.init("tx")
     world.add("tx", producer_id, epoch, ("compacted", 0))
@@ -173,7 +175,8 @@ def bomb(count: int, record: bytes) -> bytes:
 
 
 async def test_two_million_records_in_a_kilobyte(world):
-    """Without a limit this took 8.6 s of the event loop."""
+    """A batch with too many records is refused early. Without that limit this kilobyte kept the event loop busy for 8.6
+    s."""
     batch = bomb(2_000_000, b"\x0c\0\0\0\0\1\0")
     assert len(batch) < 2_000
     began = time.process_time()

@@ -189,7 +189,8 @@ def partition_row(world: World, topic: str, version: int = 13) -> Any:
 
 
 def test_clients_are_shown_a_partition_without_a_leader_whose_replica_is_offline(world: World, disk: Disk):
-    """In Kafka the controller removes the leadership from a failed log directory (KIP-858)."""
+    """Metadata shows a partition whose replica is offline without a leader, as in Kafka, where the controller removes the
+    leadership of a failed log directory (KIP-858)."""
     before = partition_row(world, "broken")
     assert (before.error_code, before.leader_id, list(before.offline_replicas)) == (ErrorCode.none, 1, [])
     disk.fail("pwritev", path="*/broken-0/*")
@@ -356,7 +357,8 @@ def test_a_file_that_cannot_be_used_takes_one_partition_offline_until_it_is_mend
 
 
 async def test_a_stop_that_could_not_finish_is_no_clean_one(world: World, disk: Disk, lines: Lines):
-    """If the stop counted as clean, the next start would trust an index that was not written."""
+    """A stop during which files could not be written does not count as clean. Otherwise the next start would trust an index
+    that was not written."""
     before = values(world, "broken")
     disk.fail("write", code=errno.ENOSPC, path="*/broken-0/*")
     assert await world.node.replicas.close(clean=True) is False

@@ -1,4 +1,4 @@
-"""A failing disk takes one partition offline. No record that was not stored is acknowledged, other partitions are served."""
+"""A failing disk takes one partition offline. Only stored records are acknowledged, and other partitions are served."""
 
 from __future__ import annotations
 

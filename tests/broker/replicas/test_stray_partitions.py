@@ -68,7 +68,8 @@ def test_a_folder_of_an_earlier_topic_is_set_aside_with_a_line(world: World) -> 
 def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
     world: World, has_folder: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The topic was deleted and created again while the node was down."""
+    """Checkpoint entries of a deleted topic do not apply to a topic of the same name that was created while the node was
+    down."""
     no_threads(monkeypatch)
     folder = world.path / "orders-0"
     if has_folder:
@@ -86,7 +87,8 @@ def test_checkpoints_of_an_earlier_topic_are_not_those_of_the_next_by_its_name(
 def test_a_deleted_topic_leaves_the_checkpoint_files_at_once(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After a crash its entries would apply to a new topic of the same name (Kafka: ``LogManager.asyncDelete``)."""
+    """The checkpoint files lose a topic's entries when the topic is deleted. After a crash they would apply to a new topic
+    of the same name (Kafka: ``LogManager.asyncDelete``)."""
     no_threads(monkeypatch)
     for name in (LOG_STARTS, RECOVERY_POINTS, HIGH_WATERMARKS):
         write_offsets(world.path / name, {(TOPIC, 0): 1})

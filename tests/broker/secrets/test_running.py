@@ -95,7 +95,7 @@ def test_no_secret_is_shown(told: Told, place: str) -> None:
 
 
 def test_the_trace_has_what_clients_did_with_them(told: Told) -> None:
-    """The clients' requests with secrets are in the trace, so searching it proves something."""
+    """The trace contains the clients' requests with secrets, so a search of the trace that finds no secret is meaningful."""
     asked = Counter(each["api"] for each in json.loads(told.places[TRACE])["exchanges"])
     assert asked["SaslAuthenticate"] >= 8
     assert asked["IncrementalAlterConfigs"] == 9
@@ -104,7 +104,7 @@ def test_the_trace_has_what_clients_did_with_them(told: Told) -> None:
 
 
 def test_the_metadata_log_has_what_kafka_s_has(told: Told) -> None:
-    """Changed settings are in the log in plain text, like in Kafka. Of SCRAM users it has the keys but no password."""
+    """The metadata log contains changed settings in plain text and, of SCRAM users, keys without passwords, like Kafka's."""
     found = shown(told.metadata, told.secrets)
     names = {name for name, text in PLANTED.items() if text.encode() in found}
     assert names == {

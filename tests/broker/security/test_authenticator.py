@@ -86,7 +86,7 @@ class World:
 
 
 async def _at_once() -> None:
-    """Stands for the wait for a turn in which a large token is evaluated."""
+    """Replace the wait for a turn in which a large token is evaluated: return at once."""
 
 
 NewWorld = Callable[..., World]

@@ -64,7 +64,8 @@ def errors_of(answer: asyncio.Future[Any]) -> list[int]:
 
 
 def answer(sent: Sent, *errors: ErrorCode, whole: ErrorCode = OK) -> None:
-    """Respond with one error for each requested partition of all transactions. The last error is for all that follow."""
+    """Respond to the requested partitions with these errors, one after the other. The last error is repeated for all further
+    partitions."""
     left = list(errors) or [OK]
 
     def next_error() -> ErrorCode:
@@ -207,7 +208,8 @@ async def test_of_two_requests_for_one_id_only_one_is_sent(world, peers, epoch_b
 
 
 async def test_a_marker_that_comes_while_the_coordinator_is_asked_refuses_the_batch(world, peers):
-    """A batch that was verified before the abort is not appended after it: that would be a hanging transaction."""
+    """A batch is refused if the marker of an abort is written while the coordinator verifies the batch: appended after the
+    marker, it would be a hanging transaction."""
     waiting = produce(world, 0, version=11)
     [sent] = peers.take()
     world.write_markers(7, 1, ("t", 0), transaction_version=2)

@@ -236,7 +236,8 @@ def test_between_the_response_and_complete_every_request_has_to_be_repeated(kafk
 
 
 def test_until_the_complete_state_is_written_every_request_gets_concurrent_transactions(kafka):
-    """The check for a pending transition comes before the checks of producer id, epoch and verdict."""
+    """Every request gets CONCURRENT_TRANSACTIONS until the Complete state is written. This check comes before those of
+    producer id, epoch and verdict."""
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)
     kafka.end("tx", producer_id, epoch, committed=True)
@@ -261,7 +262,8 @@ def test_a_retry_of_version_1_gets_concurrent_transactions_and_then_success(kafk
 
 
 async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_appended(kafka):
-    """The marker has the epoch of the waiting batch, so the batch must be verified for the next transaction (KIP-890)."""
+    """Produce version 12 waits for the end of a transaction of EndTxn version 4. The marker has the epoch of the waiting
+    batch, so the batch must be verified for the next transaction (KIP-890)."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -281,7 +283,8 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
 
 
 async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
-    """The marker discards the guard of an older Produce, and the next try creates another guard."""
+    """A waiting batch is verified again before each attempt to append it: the marker discards the guard of an earlier
+    attempt."""
     kafka.create("u", 1)
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("u", 0))
@@ -304,7 +307,8 @@ async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
 
 
 async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
-    """Without an error, neither the request nor any later one of its connection would get a response."""
+    """An exception in a later attempt to append fails the request. Without an error, neither this request nor any later one
+    of its connection would get a response."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -343,7 +347,8 @@ async def test_an_exception_after_the_records_were_read_is_the_answer(world, mon
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, version):
-    """The request needs a transactional id, but there is no verification: Kafka verifies only batches with a producer id."""
+    """A transactional batch without a producer id is appended outside of any transaction, but needs a transactional id in
+    its request. Kafka verifies only batches with a producer id."""
     batch = build_batch([(world.clock.now, b"k", b"v")], transactional=True)
     for transactional_id, error in ((None, 53), ("tx", 0)):
         answer = world.ask_produce({("t", 0): batch}, transactional_id=transactional_id, version=version)
@@ -353,7 +358,8 @@ def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, ve
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_version_0_stores_nothing_of_the_new_protocol(tmp_path, version):
-    """A value of version 0 lacks these fields: the error is UNSUPPORTED_VERSION, and the old protocol still works."""
+    """With transaction.version 0 requests of the new protocol fail with UNSUPPORTED_VERSION, as values of version 0 cannot
+    store its fields. The old protocol works."""
     world = World(tmp_path, transaction_version=0)
     world.create("t", 1)
     producer_id, epoch = world.init()
@@ -731,7 +737,7 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
 
 @pytest.mark.parametrize("committed", [True, False])
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
-    """The load reads to the end of the log, as a decision above the high watermark must be completed."""
+    """A new coordinator loads its log to the end, and completes a decision above the high watermark."""
     monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
     producer_id, epoch = begin(world)
     release = hold_home(world)
@@ -752,7 +758,8 @@ async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypa
 
 
 async def test_ids_that_are_taken_over_are_finished_side_by_side(world):
-    """A marker that waits for its commit delays only its own transaction."""
+    """A new coordinator completes transactions concurrently: a marker that waits for its commit delays only its own
+    transaction."""
     released = [hold_high_watermark(world, "t", index) for index in (0, 1)]
     home = world.node.transactions.partition_for
     ids = [each for each in map(str, range(1000)) if home(each) == home("0")][:2]
@@ -926,7 +933,9 @@ def test_the_partition_of_an_id_is_that_of_java_s_hash(tmp_path, transactional_i
 
 
 def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
-    """As in Kafka (``validateTransactionTopicPartitionCountIsStable``): half of the ids would move to other partitions."""
+    """When ``__transaction_state`` gets more partitions, each id keeps its partition, and no new partition is loaded before
+    a restart. As in Kafka (``validateTransactionTopicPartitionCountIsStable``), half of the ids would otherwise change
+    partitions."""
     coordinator = world.node.transactions
     before = world.init("tx")
     home, count = coordinator.partition_for("tx"), len(world.cluster.topics[TRANSACTION_STATE].partitions)
@@ -942,7 +951,8 @@ def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
 
 
 def test_an_id_whose_partition_is_gone_has_no_coordinator(world):
-    """The topic was deleted, and created again with fewer partitions."""
+    """An id has no coordinator if its partition does not exist any more, as the topic was created again with fewer
+    partitions."""
     coordinator = world.node.transactions
     last = len(world.cluster.topics[TRANSACTION_STATE].partitions) - 1
     name = next(name for name in map(str, range(99)) if coordinator.partition_for(name) == last)

@@ -323,7 +323,8 @@ def test_a_torn_write_of_the_decision_is_no_decision(tmp_path, tail):
 @pytest.mark.parametrize("writes", range(1, 9))
 @PROTOCOLS
 def test_a_crash_before_the_end_leaves_the_transaction_to_its_timeout(tmp_path, writes, version):
-    """Wherever the broker crashes after InitProducerId, its records stay invisible and are aborted by the timeout."""
+    """A crash after InitProducerId and before the end of the transaction leaves invisible records, which the timeout
+    aborts."""
     world = World(tmp_path)
     world.create(TOPIC, PARTITIONS)
     world.start()

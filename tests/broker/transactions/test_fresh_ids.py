@@ -164,7 +164,8 @@ async def test_a_coordinator_that_has_moved_meanwhile_says_so(world, is_back):
 
 
 async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
-    """The connection sends an error. Otherwise the client would wait until its request timeout."""
+    """An exception after the wait for a producer id fails the request, and the connection sends an error. Otherwise the
+    client would wait until its request timeout."""
     producer_id = opened(world)
     waiting_for_ids = exhausted(world)
     answers = [init(world), end(world, producer_id, LAST_USABLE_EPOCH)]
@@ -182,7 +183,8 @@ async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
 
 
 async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch):
-    """A follower's fetch or a flush commits the append, not the client's own call."""
+    """An exception after a committed append fails the request that waits for it, although a follower's fetch or a flush has
+    committed the append."""
     index = world.node.transactions.partition_for("tx")
     partition = world.partition(TRANSACTION_STATE, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
@@ -195,7 +197,8 @@ async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch
 
 
 def test_an_abort_of_version_5_at_the_very_last_epoch_does_not_bump(world):
-    """The epoch 32767 should not be in use. The abort is accepted, and the next producer id takes over."""
+    """An abort of version 5 in epoch 32767, which should not be in use, is accepted, and a new producer id begins with epoch
+    0."""
     producer_id = opened(world, 32767)
     assert world.end("tx", producer_id, 32767, committed=False) == (OK, producer_id + 1, 0)
     assert world.briefs()[-2:] == [(3, 32767), (5, 0)]

@@ -175,7 +175,7 @@ class History:
         producer.added.clear()
 
     def stale_request(self, producer: Producer) -> None:
-        """A request with an old, a future or another producer's identity changes nothing."""
+        """Send a request with an old or future epoch, or with another producer's id, which must change nothing."""
         producer_id = producer.producer_id + self.rng.choice([0, 0, 1])
         epoch = producer.epoch + self.rng.choice([-2, 1, 7])
         identity = (producer.transactional_id, producer_id, epoch)
@@ -307,7 +307,7 @@ def _all(memory: dict[int, dict[str, Transaction]]) -> list[Transaction]:
 
 
 def _finished(before: Transaction, after: Transaction) -> Transaction:
-    """A prepared transaction after its completion, with the state that its decision leads to. Others unchanged."""
+    """A prepared transaction as its decision completes it. A transaction in any other state is returned unchanged."""
     if before.state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
         return before
     complete = (

@@ -222,7 +222,8 @@ async def test_nothing_goes_on_behind_the_death_of_the_node(world, wait):
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
 async def test_the_request_continues_while_the_node_lives(world, wait):
-    """The trigger has an effect, so the other test cannot pass because of a trigger that does nothing."""
+    """Without a kill the event continues the waiting request, so the other test cannot pass because of an event without
+    effect."""
     wake, _ = wait(world)
     before = {each: each.waits_at for each in world.node.life.suspended_coroutines}
     wake()

@@ -299,7 +299,8 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
-    """With the random power cuts of the tests above this case would depend on the seed."""
+    """A decision is lost if a power cut keeps all partitions but not ``__transaction_state``. Whether the random power cuts
+    of the tests above do that depends on their seeds."""
     for version in (3, 5):
         path = tmp_path / str(version)
         path.mkdir()
@@ -335,7 +336,8 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """Markers show this only by their epoch, so only in transactions of version 2."""
+    """A lost decision is found even if the coordinator has the id in a Complete state: a later transaction has ended
+    meanwhile. Markers show this only by their epoch, so only in transactions of version 2."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

@@ -90,7 +90,8 @@ def test_a_prepare_that_is_released_after_the_coordinator_has_moved_is_not_writt
 
 
 def test_k_of_n_markers(world, peers):
-    """The producer has its response, and only some of the partitions have their marker."""
+    """The producer has its response while only some of the partitions have their marker, until the rule releases the
+    others."""
     producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
     world.injection.points = gate = Gate("txn.marker", lambda at: at.partition in (1, 2, 4))
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK
@@ -125,7 +126,8 @@ def test_a_marker_that_is_refused_is_tried_again(world):
 
 
 def test_a_marker_that_is_released_too_late_is_not_written(world):
-    """Scenario D4 on one node: the next coordinator has completed the transaction in the meantime."""
+    """Scenario D4 on one node: a released marker is not written if the next coordinator has completed the transaction
+    meanwhile."""
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)

@@ -253,7 +253,8 @@ async def test_a_new_flush_ms_counts_for_what_waits(tmp_path: Path) -> None:
 async def test_one_sync_of_a_partition_runs_at_a_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The operating system reports lost pages once, so of two concurrent syncs one would take them for written."""
+    """At most one sync of a partition runs at a time. The operating system reports lost pages only once, so of two
+    concurrent syncs one would count lost pages as written."""
     async with opened(tmp_path) as world:
         world.create("t", 1, **{"flush.messages": "1", "flush.ms": "10"})
         partition = world.partition("t")
@@ -362,7 +363,8 @@ async def test_a_log_start_survives_a_crash(tmp_path: Path) -> None:
 async def test_opening_after_a_restart_forces_nothing_to_the_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each partition has a new leader epoch after the restart, which is written with its first records."""
+    """Opening partitions after a restart calls no fsync: the entry of the new leader epoch is written with the first
+    records."""
     async with opened(tmp_path) as world:
         world.create("t", 50)
         for index in range(50):

@@ -185,7 +185,8 @@ async def test_what_was_appended_with_an_old_timestamp_goes_at_the_next_check(tm
 
 @pytest.mark.parametrize("flushed", [True, False])
 async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path, flushed: bool) -> None:
-    """A check is due with and without a sync in between, after which the listeners' `written` is called again."""
+    """A log that grows beyond ``retention.bytes`` is checked, whether or not a sync has called the listeners' `written` in
+    between."""
     async with opened(tmp_path) as world:
         world.create("sized", 1, **{"retention.bytes": "2500"})
         partition = world.segments("sized", 5, 5, 5)
@@ -246,7 +247,8 @@ async def test_compacted_logs_are_checked_at_the_cleaner_s_pace(tmp_path: Path) 
 
 
 async def test_without_a_cleaner_compacted_logs_keep_everything(tmp_path: Path) -> None:
-    """In Kafka it is the cleaner's thread that deletes segments of compacted logs."""
+    """With ``log.cleaner.enable=false`` no segment of a compacted log is deleted, as in Kafka, whose cleaner thread deletes
+    them."""
     async with opened(tmp_path, **{"log.cleaner.enable": "false"}) as world:
         world.create("both", 1, **{"cleanup.policy": "compact,delete", "retention.ms": str(DAY_MS)})
         world.create("changed", 1, **{"retention.ms": str(DAY_MS)})

@@ -84,7 +84,8 @@ def test_readers_that_come_again_cost_no_line(partition: Partition) -> None:
 
 
 def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) -> None:
-    """The log knows the position of a new batch, and does not read its header from disk again."""
+    """A batch whose length on disk is damaged is reported once, even if the log has its position in memory and reads no
+    header."""
     world = World(tmp_path)
     world.create(TOPIC)
     for value in (b"a", b"b"):
@@ -97,7 +98,9 @@ def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) ->
 
 
 def test_damage_in_front_of_an_open_transaction_costs_no_other_partition_its_fetch(tmp_path: Path) -> None:
-    """DeleteRecords has moved the log start into the transaction's first batch, which has the last stable offset."""
+    """A damaged batch just below the log start does not fail a read_committed read at the log start. The last stable offset
+    of the open transaction is there too, so the read needs no position in the file. A read_uncommitted read gets
+    CORRUPT_MESSAGE."""
     world = World(tmp_path)
     world.create(TOPIC)
     world.start()

@@ -547,7 +547,7 @@ def test_a_marker_moves_the_stable_offset_once_it_is_committed(tmp_path):
 
 
 def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
-    """A fault rule at ``log.fsync`` kills the node."""
+    """A leader that a fault rule at ``log.fsync`` kills commits no record, even if the fsync has flushed it."""
 
     def die(partition):
         partition.stop_leading(ErrorCode.not_leader_or_follower)
@@ -711,7 +711,8 @@ def test_verification_can_be_switched_off(bench, enabled, expected):
 
 @pytest.mark.parametrize("how", ["produce", "marker", "replicated"])
 def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, how):
-    """A fault rule that kills the node closes the log: the append writes nothing more and raises nothing."""
+    """A fault rule that kills the node at the fsync of a rolled segment closes the log: the append writes and raises nothing
+    more."""
     log = bench.partition.log
     log.config = replace(log.config, segment_bytes=100)
     assert bench.send(0).error is OK
@@ -729,7 +730,8 @@ def test_a_kill_at_the_fsync_of_a_segment_that_is_rolled_ends_the_append(bench, 
 
 
 def test_a_transaction_is_forgotten_once_its_marker_is_committed_also_where_no_reader_asks(bench):
-    """__consumer_offsets has such transactions, and no consumer fetches from it."""
+    """A partition forgets an ended transaction once its marker is committed, even if no consumer fetches from the partition,
+    as with __consumer_offsets."""
     producers = bench.partition.log.producers
     for sequence in range(3):
         bench.send(sequence)

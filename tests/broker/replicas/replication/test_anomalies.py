@@ -61,7 +61,8 @@ async def test_with_too_few_in_sync_acks_all_is_refused_before_anything_is_writt
 async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_unsure_and_the_data_there(
     make_nodes: MakeNodes,
 ):
-    """NOT_ENOUGH_REPLICAS_AFTER_APPEND: all replicas had the record, but before the response the ISR had become too small.
+    """A follower leaves the ISR after it has copied a record, so the client gets NOT_ENOUGH_REPLICAS_AFTER_APPEND and the
+    record is committed nevertheless.
 
     If the follower ends before it has copied the record, the high watermark does not move and the request times out.
     """
@@ -87,7 +88,8 @@ async def test_a_waiting_client_gets_an_error_when_its_leader_changes(nodes: Nod
 
 
 async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_epoch_counts(nodes: Nodes):
-    """KIP-101: compared by offsets alone, the two logs would be equal."""
+    """KIP-101: the former leader truncates its own records and copies those of the later epoch. Compared by offsets alone,
+    its log would not differ."""
     nodes.create()
     nodes.append(b"common")
     nodes.injection.links.cut(1, 2)
@@ -107,7 +109,8 @@ async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_e
 
 
 async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too(nodes: Nodes):
-    """KIP-101: a follower that truncates to its high watermark would lose committed records together with its leader."""
+    """KIP-101: a follower keeps records above its high watermark that the new leader has too. If it truncated them,
+    committed records would be lost together with the leader."""
     nodes.create([1, 3, 2])
     nodes.append(b"a")
     nodes.injection.links.pause(2)
@@ -251,7 +254,8 @@ async def test_a_marker_that_is_not_committed_holds_readers_of_committed_records
 async def test_after_a_restart_of_all_nothing_is_exposed_that_followers_have_not_confirmed(
     nodes: Nodes, clean: bool
 ):
-    """The leader's log end alone does not say what is committed: the checkpointed high watermark does."""
+    """After all nodes have restarted, consumers see records only up to the checkpointed high watermark until followers have
+    confirmed more: the leader's log end does not say what is committed."""
     nodes.create([1, 2], min_isr=2)
     nodes.append(b"committed")
     nodes.injection.links.pause(2)

@@ -125,7 +125,8 @@ async def test_a_follower_far_behind_catches_up_in_several_turns(
 async def test_a_followers_high_watermark_is_never_beyond_its_log(
     make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
 ):
-    """The leader's response to a follower outside the ISR can have a high watermark beyond the follower's log."""
+    """A follower outside the ISR limits its high watermark to its own log end, although the leader's response has a higher
+    one."""
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
     assert (nodes.isr(), nodes.leader.high_watermark) == ((1,), 100)
@@ -182,8 +183,8 @@ async def test_a_follower_below_the_leader_s_log_start_restarts_there(nodes: Nod
 
 
 async def test_a_follower_begins_with_the_batch_in_which_the_leaders_log_starts(nodes: Nodes):
-    """DeleteRecords moves the log start into a batch, but only whole batches are copied (Kafka:
-    ``UnexpectedAppendOffsetException``)."""
+    """A follower whose log has fallen behind the leader's log start begins with the whole batch that contains the log start
+    (Kafka: ``UnexpectedAppendOffsetException``)."""
     nodes.create(min_isr=1)
     nodes.injection.links.cut(1, 3)
     nodes.append(b"a")
@@ -223,7 +224,8 @@ def damage_length(nodes: Nodes, position: int) -> None:
 async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
     nodes: Nodes, newer: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """The leader knows the position of the newest batches. It has to search for older ones, and meets the damage itself."""
+    """A damaged batch length stops a follower, but neither the event loop nor the leader. The leader knows the positions of
+    its newest batches, and has to search for older ones, where it finds the damage itself."""
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)

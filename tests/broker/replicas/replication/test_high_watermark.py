@@ -71,7 +71,8 @@ async def test_a_held_write_that_ends_commits_nothing_while_there_is_no_leader(n
 
 
 async def test_a_record_that_was_never_committed_is_lost_without_an_unclean_election(nodes: Nodes):
-    """A record counts as committed in the list of losses only if it was below a leader's high watermark."""
+    """A record above every leader's high watermark is lost in a clean election. The list of losses has it as acknowledged
+    with acks=1."""
     flushed(await lose_the_leader(nodes))
     nodes.injection.links.mend(2, 3)
     nodes.start(2)
@@ -90,7 +91,8 @@ async def test_a_replica_that_is_opened_while_there_is_no_leader_has_its_checkpo
 
 
 async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes: Nodes):
-    """Kafka does the same, and writes the checkpoint file every five seconds."""
+    """A replica without an entry in the checkpoint file opens with the high watermark 0. Kafka does the same, and writes
+    that file every five seconds."""
     await lose_the_leader(nodes)
     nodes.kill(3)
     nodes.start(3)
@@ -101,7 +103,7 @@ async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes
 
 
 async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes):
-    """The link to the leader is cut, so the follower does not learn what is committed."""
+    """A follower whose held write ends does not move its high watermark while the link to its leader is cut."""
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(3)
@@ -114,7 +116,8 @@ async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes
 
 
 async def test_consumers_that_wait_at_a_follower_are_not_woken_for_what_is_not_committed(nodes: Nodes):
-    """If links are up the follower gets the right high watermark in the same turn, but after the write is released."""
+    """A follower wakes waiting consumers only for committed records. It gets the leader's high watermark in the same turn in
+    which the held write is released, but after that release."""
     nodes.create()
     nodes.injection.links.pause(3)
     gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)
@@ -153,7 +156,8 @@ async def test_a_followers_high_watermark_is_its_new_leaders_though_that_is_lowe
 
 
 async def test_a_followers_high_watermark_does_not_go_below_its_own_log_start(nodes: Nodes):
-    """The new leader's high watermark is lower than the follower's log start (``UnifiedLog.updateHighWatermark``)."""
+    """A follower keeps its high watermark at or above its own log start, even if a new leader's high watermark is lower
+    (``UnifiedLog.updateHighWatermark``)."""
     nodes.create()
     for value in (b"a", b"b", b"c"):
         nodes.append(value)
@@ -208,7 +212,8 @@ async def test_a_leader_that_follows_keeps_its_high_watermark(nodes: Nodes):
 
 
 async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: Nodes):
-    """An fsync may complete while the node stops, after it has stopped leading and following."""
+    """A stopping node checkpoints the committed high watermark, even if an fsync completes after the node has stopped
+    leading and following."""
     await leave_node_3_with_an_uncommitted_record(nodes)
     for node_id in (1, 3):
         replicas = nodes.running[node_id]
@@ -218,7 +223,7 @@ async def test_a_leader_whose_node_stops_checkpoints_what_was_committed(nodes: N
 
 
 async def test_a_directory_that_is_opened_alone_keeps_what_was_committed(nodes: Nodes):
-    """An import opens a directory like this, without any other node."""
+    """A directory that is opened without any other node, as an import does, keeps its high watermark."""
     await leave_node_3_with_an_uncommitted_record(nodes)
     await nodes.stop(3)
     metadata: Any = nodes.controller

@@ -55,7 +55,8 @@ async def test_followers_that_do_not_fetch_stay_out_and_nothing_more_is_written(
 
 
 async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes):
-    """The followers have every record that the leader's disk has, so they lack nothing that they could fetch."""
+    """Followers stay in the ISR while the leader's disk is slow: they have every record on that disk, so they lack nothing
+    that they could fetch."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
     gate = Gate("log.write", lambda at: at.node_id == 1)
@@ -71,7 +72,8 @@ async def test_followers_of_a_leader_whose_disk_is_slow_are_in_sync(nodes: Nodes
 
 
 async def test_an_earlier_life_of_a_follower_may_not_join_the_isr(nodes: Nodes):
-    """KIP-903: what a broker fetched before it was killed does not show what is on its disk after the restart."""
+    """KIP-903: a Fetch with a former broker epoch does not add a follower to the ISR. What the broker fetched before it was
+    killed does not show what is on its disk now."""
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.pause(3)
@@ -85,7 +87,8 @@ async def test_an_earlier_life_of_a_follower_may_not_join_the_isr(nodes: Nodes):
 
 
 async def test_a_follower_below_the_start_of_the_leaders_epoch_does_not_join(nodes: Nodes):
-    """A new leader does not know what its predecessor committed: that may be its whole log."""
+    """A follower whose log ends below the start of the leader's epoch does not join the ISR: the former leader may have
+    committed everything below that start."""
     nodes.create(min_isr=2)
     nodes.append(b"a")
     nodes.kill(3)
@@ -242,7 +245,7 @@ async def test_a_partition_moves_to_another_node_and_its_old_folder_goes(nodes: 
 
 
 async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
-    """No producer has written since the start, so the log is not open on any node."""
+    """A replica that is assigned to a partition copies its log, even if no node has opened that log since the start."""
     nodes.create([1, 2])
     nodes.reassign(3)
     await nodes.settle()
@@ -252,7 +255,8 @@ async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
 
 
 async def test_nodes_that_come_after_the_leader_has_opened_its_log_follow_it(nodes: Nodes):
-    """All nodes start at once, and the leader opens its logs first because it has to recover them."""
+    """Nodes follow a leader that has opened its log before them, as when all nodes start at once and the leader has to
+    recover its logs."""
     nodes.create()
     nodes.append(b"a")
     await nodes.stop(2, tell=False)

@@ -70,7 +70,8 @@ def test_every_api_is_asked_in_every_version() -> None:
 
 
 def test_no_two_principals_are_told_the_same_of_everything() -> None:
-    """Each permission changes some response, so the matrix covers it. For tokens either of two permissions is enough."""
+    """Any two principals get different responses somewhere in the matrix, so the matrix covers each permission. The
+    exceptions are the two permissions for tokens, either of which is enough."""
     told = {user: tuple(repr(KAFKA.answer(row)) for row in rows() if row.user == user) for user in ASKERS}
     same = [users for users in _by_value(told).values() if len(users) > 1]
     assert same == [[ADMIN, "all", "no-delegation-token-describe", "no-user-describe-tokens"]]

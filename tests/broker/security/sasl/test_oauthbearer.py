@@ -92,7 +92,8 @@ async def test_another_authorization_id_fails() -> None:
     ],
 )
 async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
-    """The error is sent as a challenge, and again when the client has responded to it (RFC 7628 3.2.2)."""
+    """The server sends the error of a refused token as a challenge, and again when the client has responded to it (RFC 7628
+    3.2.2)."""
     server = OAuthBearerServer(validate)
     assert await answer(server, bearer("abc.def")) == json.encode()
     failed = await failure(server, b"\x01")
@@ -100,7 +101,8 @@ async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
 
 
 async def test_a_client_that_does_not_hear_a_refusal_is_logged_with_it() -> None:
-    """kafkajs and aiokafka continue as if the token were accepted. sarama sends the four characters \\x01."""
+    """If the client's next message ignores the refusal of its token, the logged reason contains the refusal. kafkajs and
+    aiokafka continue as if the token were accepted. sarama sends the four characters \\x01."""
     server = OAuthBearerServer(refuse)
     assert server.refused == ""
     await answer(server, bearer("abc.def"))

@@ -20,7 +20,8 @@ def test_openssl_has_each_suite_under_its_name():
 
 
 def assert_same_parts(java, description):
-    """OpenSSL describes a suite by its parts, such as `Kx=ECDH Au=RSA Enc=AESGCM(256) Mac=AEAD`."""
+    """Assert that OpenSSL's description of a suite, such as `Kx=ECDH Au=RSA Enc=AESGCM(256) Mac=AEAD`, has the parts of its
+    Java name."""
     exchange, cipher = java.removeprefix("TLS_").split("_WITH_")
     assert ("Kx=ECDH " in description) == exchange.startswith("ECDHE")
     assert ("Kx=DH " in description) == exchange.startswith("DHE")

@@ -128,7 +128,7 @@ def test_the_certificate_of_a_client_does_not_make_a_server(configure, client, o
 
 
 def test_any_certificate_of_the_trust_store_is_an_anchor(configure, server):
-    """As in Java, this includes a certificate that is not one of an authority."""
+    """A client trusts any certificate of its trust store, even if it is not that of an authority, as in Java."""
     anchor = server.chain[0].public_bytes(Encoding.PEM).decode()
     trusting_one = client_context(configure(truststore_type="PEM", truststore_certificates=anchor))
     handshake(server_context(configure(**pem(server))), trusting_one, "localhost")
@@ -223,7 +223,8 @@ def x509_pem(der):
 
 
 def test_an_rsa_key_and_an_ec_key_in_one_key_store(configure, tmp_path, authority, server, outgoing):
-    """A client gets the key that fits its cipher suites. Of two keys of one type the first is used."""
+    """A client gets the key that fits its cipher suites: a key store may have an RSA key and an EC key. Of two keys of one
+    type the first one is used."""
     path = tmp_path / "keys.jks"
     unused = authority.issue("unused")
     keys = [entry("ec", server.key, server.certificate), entry("rsa", *self_signed_rsa(server.now))]
@@ -260,7 +261,8 @@ def self_signed_rsa(now):
 
 
 def test_no_private_key_is_left_on_the_disk(listener, outgoing, monkeypatch, tmp_path):
-    """Without memfd_create the key is in a file that only its owner may read, and that is deleted with the call."""
+    """No private key stays on the disk. Without memfd_create the key is in a file that only its owner may read, and that is
+    deleted before the call returns."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     listener()
     assert list(tmp_path.iterdir()) == []

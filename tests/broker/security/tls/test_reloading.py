@@ -209,7 +209,8 @@ def test_what_cannot_be_read_is_refused_in_kafkas_words(current, settings_of, tm
 
 
 def test_brokers_that_change_one_after_the_other_stay_connected(settings_of, key_file, authority, server):
-    """A certificate of another authority is rejected: brokers without the new settings could not connect any more."""
+    """A broker rejects a new certificate of another authority for the listener between brokers: brokers without the new
+    settings could not connect any more."""
     current = ReloadableContext(settings_of(key_file), inter_broker=True)
     foreign = Authority.create(server.now, days=CENTURY_DAYS)
     put(key_file, foreign.issue("localhost", ["localhost", "127.0.0.1", "::1"], days=CENTURY_DAYS))

@@ -67,7 +67,7 @@ def refusal(read, *arguments):
     [("PKCS12", "server.p12"), ("pkcs12", "server.jks"), ("JKS", "server.jks"), ("JKS", "server.p12")],
 )
 def test_a_file_is_read_by_what_it_begins_with(configure, folder, server, type, file):
-    """The format is detected from the content, as Java also reads JKS for PKCS12 and vice versa."""
+    """The format of a store is detected from its first bytes, as Java too reads JKS for PKCS12 and vice versa."""
     settings = configure(keystore_type=type, keystore_location=str(folder / file), keystore_password=PASSWORD)
     (key,) = read_key_store(settings.key_store)
     assert key == ("odradek", plain(server), der_chain(server))
@@ -248,7 +248,7 @@ def test_pem_trust_store_in_the_settings(configure, authority, server):
     ],
 )
 def test_trust_stores_that_java_wrote(configure, stores, file, password, count):
-    """The certificate of a key entry is trusted too, as in Java."""
+    """Trust stores that Java wrote are read, with the certificates of their key entries, which Java trusts too."""
     settings = configure(truststore_location=str(stores / file), truststore_password=password)
     assert len(read_trust_store(settings.trust_store)) == count
 
