@@ -24,7 +24,7 @@ pytest_plugins = [
     "odradek.spark.testing.fixtures",
 ]
 
-# Downloads for Spark go to the checkout, like all others of the tests.
+# Downloads for Spark go to the checkout, like all other downloads of the tests.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")
 
 # The time limit of pytest-timeout for tests that set none of their own. A test that exceeds it hangs.
@@ -70,7 +70,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     Prometheus, PostgreSQL, a Docker engine or a Kubernetes (`ODRADEK_KUBECTL`)."""
     missing = [name for name, found in PROGRAMS.items() if found is None]
     left_out = [item for item in items if any(item.get_closest_marker(name) for name in missing)]
-    # A module-level import would load it before pytest can rewrite its asserts.
+    # At module level, this import would load the module before pytest can rewrite its asserts.
     from tests.compatibility.verdicts import note_left_out
 
     note_left_out(left_out)

@@ -26,7 +26,7 @@ def test_the_highest_version_of_both_is_taken(first: int, last: int, version: in
 
 
 def answering(*responses: Any) -> tuple[list[Any], Callable[[str, Any], Any]]:
-    """A function that gets these responses one after the other, and the list of what was sent to it."""
+    """A function that returns these responses one after the other, and the list of the requests that it was called with."""
     said: list[Any] = []
     rest = iter(responses)
 

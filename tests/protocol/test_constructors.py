@@ -14,7 +14,7 @@ CLASSES = [PartitionProduceResponse, ProduceResponse, LeaderIdAndEpoch]
 
 @pytest.fixture(autouse=True)
 def made_by_the_core() -> None:
-    """Call each class once, as the core makes instances from the second call on."""
+    """Make one instance of each class: the compiled core makes instances only from the second one on."""
     for cls in CLASSES:
         cls()
 

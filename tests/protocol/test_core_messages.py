@@ -95,7 +95,7 @@ STRANGE: tuple[Any, ...] = (
 
 
 def distort(rng, message):
-    """A copy of the message with one or two fields that no handler would set so."""
+    """A copy of the message with unusual or invalid values in one or two fields."""
     made = type(message).__union__()
     fields = [name for name, *_ in message.__fields__]
     for name in fields:
@@ -163,7 +163,7 @@ def leak_work():
 
 
 def test_what_is_read_holds_no_memory_but_its_own():
-    """There is no leak from decoded messages, from rejected bytes, or from objects that all messages share."""
+    """Decoded messages, rejected bytes and the objects that all messages share leak no memory."""
     work = list(leak_work())
     header = request_header(0, 9, 7, "client")
 
@@ -180,7 +180,7 @@ def test_what_is_read_holds_no_memory_but_its_own():
 
 
 def check_for_leaks(once, objects, rounds=400):
-    """The number of allocated blocks and the reference counts of shared objects do not grow with each round."""
+    """Check that the number of allocated blocks and the reference counts of shared objects do not grow with each round."""
     shared = [None, True, (), "", *objects]
 
     def held():

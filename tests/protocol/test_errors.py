@@ -9,6 +9,7 @@ from protocol.generators.errors import text
 
 
 def test_it_is_what_kio_says() -> None:
-    """protocol/errors.py is up to date. Otherwise run ``python -m protocol.generators.errors > protocol/errors.py``."""
+    """protocol/errors.py has kio's error codes. If it is out of date, run ``python -m protocol.generators.errors >
+    protocol/errors.py``."""
     assert Path(errors.__file__).read_text() == text()
     assert errors.ErrorCode(16) is errors.ErrorCode.not_coordinator

@@ -94,7 +94,8 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 def test_a_constructor_takes_what_its_counterpart_takes(
     values: tuple[Any, ...], named: dict[str, Any], calls_before: int
 ) -> None:
-    """The first calls use no compiled constructor."""
+    """The constructor accepts and rejects what that of ``typing.NamedTuple`` does, in its first calls, which are not
+    compiled, and later."""
 
     class Fresh(NamedTuple):
         a: int

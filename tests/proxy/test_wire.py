@@ -1,4 +1,5 @@
-"""Large responses of the upstream: each turn of the event loop reads a part of the connections, and all end up complete."""
+"""Large responses of the upstream: each turn of the event loop reads from some of the connections, and all responses are
+complete at the end."""
 
 from __future__ import annotations
 

@@ -243,7 +243,8 @@ sasl.oauthbearer.jwks.endpoint.url=https://login.example/keys
 def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
     asked: list[str], tmp_path: Path
 ) -> None:
-    """A plain installation lacks them, as they would be a fifth of its size."""
+    """The error for a missing package names the extra ``security``. A plain installation lacks these packages, as they would
+    be a fifth of its size."""
     (tmp_path / "server.properties").write_text(OAUTHBEARER)
     program = (
         "import sys; sys.modules.update(cryptography=None, jwt=None)\n"
@@ -263,7 +264,7 @@ def test_without_the_packages_of_the_extra_it_says_which_extra_it_is(
 
 
 def test_windows_is_told_where_a_broker_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Windows has no module `resource`."""
+    """On Windows, which has no module `resource`, the error suggests WSL 2."""
     from server.__main__ import main
 
     monkeypatch.setitem(sys.modules, "resource", None)

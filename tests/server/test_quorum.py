@@ -58,7 +58,8 @@ def test_a_node_of_another_process_is_refused_with_what_to_do(settings: dict[str
 
 
 def test_the_name_of_the_machine_is_one_of_its_own() -> None:
-    """A pod of a StatefulSet may advertise an IP address, but have its own name in the quorum."""
+    """A quorum address may have the name of this machine. A pod of a StatefulSet may advertise an IP address, but have its
+    own name in the quorum."""
     settings = {SERVERS: f"{os.uname().nodename.partition('.')[0]}-0.kafka:9093"}
     start(settings)
     with pytest.raises(ConfigError, match="kafka-0"):

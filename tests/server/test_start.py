@@ -67,7 +67,7 @@ FORBIDDEN = {
     ),
 }
 ALLOWED = {"lab.control"}
-"""Those of ``FORBIDDEN`` that a broker with a control port imports."""
+"""The modules of ``FORBIDDEN`` that a broker with a control port imports."""
 NEVER = {
     *COORDINATORS,
     "_ssl",
@@ -210,7 +210,8 @@ def test_a_start_compiles_no_more_than_before(found: dict[str, list[str]]) -> No
 def test_a_control_port_costs_a_start_a_few_modules(
     found: dict[str, list[str]], with_control_port: dict[str, list[str]]
 ) -> None:
-    """A client has connected to the control port but sent nothing."""
+    """A start with a control port imports only a few more modules, even if a client has connected to the port without
+    sending."""
     modules = {*with_control_port["modules"]}
     assert "lab.control.listener" in modules
     assert FORBIDDEN & modules == ALLOWED
@@ -231,13 +232,14 @@ def test_the_control_port_loads_what_serves_it_and_no_more(with_control_port: di
 
 
 def test_the_loop_imports_nothing_for_the_control_port(with_control_port: dict[str, list[str]]) -> None:
-    """A thread imports it, as the imports would block the broker's clients."""
+    """A thread imports the modules for the control port's first call, as these imports would block the broker's clients."""
     assert with_control_port["by_loop"] == []
 
 
 def test_the_collector_passes_over_what_the_first_call_has_loaded(
     with_control_port: dict[str, list[int]],
 ) -> None:
-    """Traversing these objects would block the event loop."""
+    """The garbage collector ignores the objects that the control port's first call has created: traversing them would block
+    the event loop."""
     before, after = with_control_port["frozen"]
     assert after > 1.5 * before > 0

@@ -71,7 +71,7 @@ def open_logs(root: Path, *, clean: bool = False, config: LogConfig = CONFIG) ->
 class Flush:
     """Syncs everything that is in the logs now, and writes a checkpoint of what earlier flushes have synced.
 
-    ``run`` may run in another thread. ``finish`` must be called after it.
+    ``run`` may run in another thread. Call ``finish`` after ``run``.
     """
 
     def __init__(self, root: Path, logs: list[Log], *, sealed_only: bool = False) -> None:

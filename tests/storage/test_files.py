@@ -1,4 +1,4 @@
-"""Writes that fail or stop half-way: the file then ends at a batch boundary, and the error has its name."""
+"""Writes that fail or stop half-way: the file then ends at a batch boundary, and the error names the file."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def log(make_log: MakeLog) -> Log:
 
 
 def short_write(length: int) -> Callable[[int, Buffers, int], int]:
-    """A pwritev that writes at most so many bytes."""
+    """A pwritev that writes at most ``length`` bytes."""
 
     def pwritev(fd: int, chunks: Buffers, position: int) -> int:
         return os.pwrite(fd, b"".join(chunks)[:length], position)
@@ -38,7 +38,7 @@ def short_write(length: int) -> Callable[[int, Buffers, int], int]:
 
 
 def failing_after(length: int, code: int) -> Callable[[int, Buffers, int], int]:
-    """A pwritev that writes so many bytes and then raises an error, as on a full or broken disk."""
+    """A pwritev that writes ``length`` bytes in all and then raises an error, as on a full or broken disk."""
 
     def pwritev(fd: int, chunks: Buffers, position: int) -> int:
         os.pwrite(fd, b"".join(chunks)[:length], position)
@@ -256,7 +256,8 @@ def test_what_comes_while_a_sync_runs_is_not_taken_for_synced(
 
 
 def test_a_file_whose_sync_failed_stays_failed(log: Log, monkeypatch: pytest.MonkeyPatch):
-    """The operating system reports lost pages once, and the next fsync succeeds."""
+    """After a failed fsync every later sync of this file fails: the operating system reports lost pages only once, and its
+    next fsync succeeds."""
 
     def broken(fd: int) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

@@ -186,7 +186,8 @@ def test_entries_wait_in_memory_until_a_sync(make_log: MakeLog, directory: Path)
 
 
 def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
-    """With a memory-mapped file this would crash the process."""
+    """A look-up in an index file that has become shorter raises StorageError. With a memory-mapped file it would crash the
+    process."""
     path = tmp_path / "0.index"
     path.write_bytes(b"".join(struct.pack(">ii", n, n) for n in range(1, 5000)))
     index = OffsetIndex(path, 0)
@@ -197,7 +198,8 @@ def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
 
 
 def test_what_does_not_rise_is_not_counted(tmp_path: Path):
-    """A power cut may leave zeros or another file's former content in the part that was not synced."""
+    """Entries that do not increase are not counted: after a power cut the unsynced part of a file may have zeros or another
+    file's former content."""
     path, times = tmp_path / "0.index", tmp_path / "0.timeindex"
     path.write_bytes(struct.pack(">8i", 1, 10, 2, 20, 0, 0, 4, 40))
     times.write_bytes(struct.pack(">qiqiqi", 100, 1, 0, 0, 300, 3))
@@ -272,7 +274,8 @@ def test_only_the_first_aborted_transaction_makes_the_file(make_log: MakeLog, di
 
 
 def test_two_overlapping_aborts_are_listed_in_marker_order(make_log: MakeLog, directory: Path):
-    """The last stable offset of an entry is the first offset of the transaction that is still open (`TransactionIndex`)."""
+    """Two overlapping aborts are in the index in the order of their markers. The last stable offset of an entry is the first
+    offset of the transaction that is still open (`TransactionIndex`)."""
     log = make_log()
     append(log, producer=(33, 0, 0), transactional=True)
     append(log, producer=(34, 0, 0), transactional=True)
@@ -333,7 +336,8 @@ def test_truncation_forgets_the_transactions_whose_markers_go(tmp_path: Path):
 
 @pytest.mark.parametrize("there", [b"", bytes(8), bytes(11), b"wrong" * 8, bytes(400), None])
 def test_an_index_that_is_made_anew_holds_just_that_whatever_was_there(tmp_path: Path, there: bytes | None):
-    """A file that already has the first of these entries is only appended to."""
+    """A cleared index has only its new entries, whatever the file contained before, and can be appended to after it was
+    saved."""
     path = tmp_path / "0.index"
     if there is not None:
         path.write_bytes(there)

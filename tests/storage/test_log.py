@@ -416,7 +416,8 @@ def test_the_search_goes_on_in_later_segments_until_nothing_earlier_can_follow(m
 
 
 def test_more_aborted_transactions_than_needed_may_come_but_never_fewer(make_log: MakeLog):
-    """Their upper bound comes from the sparse index: the first entry behind the bytes, or the end of the segment."""
+    """A read returns all aborted transactions in its bytes, and with a sparse index also later ones: up to the first index
+    entry behind the bytes, or the end of the segment."""
     log = make_log(index_interval_bytes=0)
     for sequence in range(3):
         append(log, producer=(sequence, 0, 0), transactional=True)
@@ -486,7 +487,8 @@ def test_the_largest_timestamp_is_found_and_markers_count(make_log: MakeLog):
 
 @pytest.mark.parametrize("segment_bytes", [2 * SIZE, 100 * SIZE])
 def test_the_largest_timestamp_may_stand_below_the_log_start(make_log: MakeLog, segment_bytes: int):
-    """DeleteRecords leaves the record in its segment, and ListOffsets with the timestamp -3 returns it, as in Kafka."""
+    """The record with the largest timestamp may be below the log start. DeleteRecords leaves it in its segment, and
+    ListOffsets with the timestamp -3 returns it, as in Kafka."""
     log = make_log(segment_bytes=segment_bytes)
     for time in (10, 70, 20, 30):
         append(log, timestamp_ms=time)

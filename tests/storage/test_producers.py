@@ -358,7 +358,8 @@ def test_version_1_goes_on_counting_in_the_next_transaction(log):
 def test_the_verification_entry_decides_whether_a_marker_removes_the_guard(
     log, marker_epoch, guard_epoch, v2, version, survives
 ):
-    """`UnifiedLog.updateProducers` looks at the entry, and not at the marker's own transaction version."""
+    """The transaction version of the verification, not that of the marker, decides whether a marker removes the guard, as in
+    `UnifiedLog.updateProducers`."""
     guard = log.ask(epoch=guard_epoch, v2=v2)
     log.mark(epoch=marker_epoch, version=version)
     assert log.producers.is_guard_current(ME, guard) is survives
@@ -410,7 +411,8 @@ def test_markers_are_fenced_by_the_coordinators_epoch(log, epoch, expected):
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_batches_keep_the_coordinators_epoch_of_the_last_marker(log, epoch):
-    """Batches in the marker's epoch (version 2) and in a later one have it: an operator needs it to abort them."""
+    """Batches after a marker have its coordinator epoch, in the marker's epoch (version 2) and in a later one. An operator
+    needs the coordinator epoch to abort them."""
     log.begin(0, epoch=3)
     log.mark(epoch=4, coordinator_epoch=9, version=2)
     log.begin(0, epoch=epoch)
@@ -454,7 +456,8 @@ def test_the_epoch_before_the_marker_of_version_2_is_refused(log):
 
 
 def test_a_repeat_of_a_transaction_that_version_1_has_ended_is_still_known(log):
-    """Verification would reject it before that. The last batches are remembered all the same."""
+    """A batch of an ended transaction of version 1 is still recognized as a duplicate if it is sent again, though
+    verification would reject it before."""
     log.begin(0)
     log.mark()
     assert log.send(0, txn=True) == 0

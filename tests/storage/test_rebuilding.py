@@ -160,7 +160,8 @@ def test_an_abort_without_data_is_listed_nowhere_and_lacks_no_index(tmp_path: Pa
 
 
 def test_an_abort_whose_data_lies_below_the_log_start_lacks_no_index(tmp_path: Path) -> None:
-    """A truncation rebuilds the producer state from the log start, so the repeated marker ends no transaction."""
+    """An abort whose data is below the log start needs no entry in the index of aborted transactions. A truncation rebuilds
+    the producer state from the log start, so the repeated marker ends no transaction."""
     log = new_log(tmp_path)
     append(log, transactional=True, producer=(1, 0, 0))
     log.advance_log_start(1)

@@ -80,7 +80,8 @@ def test_an_open_transaction_comes_back(make_log: MakeLog):
 
 
 def test_after_a_clean_stop_only_the_last_batch_of_a_producer_is_remembered(make_log: MakeLog):
-    """The producer snapshot has only the last batch, like Kafka's."""
+    """After a clean stop the producer state has only the last batch of each producer, as the producer snapshot has, like
+    Kafka's."""
     log = make_log()
     for sequence in range(3):
         append(log, producer=(1, 0, sequence))
@@ -122,7 +123,8 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
 def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
     make_log: MakeLog, recovery_point: int
 ):
-    """``UnifiedLog.loadProducersFromRecords``: the log alone does not show what is committed."""
+    """After a kill, a marker above the high watermark still holds the last stable offset, as the log does not show what is
+    committed (``UnifiedLog.loadProducersFromRecords``)."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=True)
@@ -134,7 +136,8 @@ def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
 
 
 def test_after_a_clean_stop_a_marker_above_the_high_watermark_still_holds_the_lso(make_log: MakeLog):
-    """The snapshot at the log end does not contain the first offsets of transactions that have ended."""
+    """After a clean stop, a marker above the high watermark still holds the last stable offset, although the snapshot at the
+    log end does not contain the first offsets of ended transactions."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=False)
@@ -209,7 +212,8 @@ def test_after_a_kill_indexes_and_producers_are_rebuilt(three_segments: Log, dir
 def test_only_batches_from_the_recovery_point_on_are_read(
     three_segments: Log, recovery_point: int, first: int, scanned: int
 ):
-    """Reading begins at the last index entry below it: segments 0 and 4 were synced, the index of segment 8 was not."""
+    """Recovery reads from the last index entry below the recovery point. Segments 0 and 4 were synced, the index of segment
+    8 was not."""
     recovered = reopen(three_segments, clean=False, recovery_point=recovery_point)
     assert recovered.first_scanned == first
     assert recovered.scanned_bytes == scanned * SIZE
@@ -468,7 +472,8 @@ def test_an_index_that_names_no_batch_is_not_believed(
 def test_producers_are_learned_from_the_flushed_snapshot_and_headers(
     make_log: MakeLog, monkeypatch: pytest.MonkeyPatch
 ):
-    """Recovery reads about as much as was not synced. Of large batches it reads only the headers for the producer state."""
+    """Recovery reads the unsynced batches and little more: it rebuilds the producer state from the flushed snapshot and the
+    headers of later batches."""
     log = make_log(segment_bytes=1_000_000)
     for sequence in range(30):
         append(log, producer=(1, 0, sequence), value=bytes(100_000))
@@ -535,7 +540,8 @@ def swap(directory: Path, base: int, content: bytes) -> None:
 def test_a_finished_compaction_takes_the_place_of_the_segments_it_covers(
     three_segments: Log, directory: Path
 ):
-    """Compaction had replaced segments 0 and 4 by one with the batches 1 and 6, and was killed while renaming."""
+    """A compaction that was killed while it renamed its files is completed: one segment with the batches 1 and 6 replaces
+    segments 0 and 4."""
     three_segments.close(clean=True)
     logs = contents(directory, "log")
     swap(directory, 0, logs[0][SIZE : 2 * SIZE] + logs[4][2 * SIZE : 3 * SIZE])
@@ -620,7 +626,8 @@ def test_indexes_that_kafka_preallocated_and_did_not_close_are_rebuilt(three_seg
 def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
     three_segments: Log, directory: Path, tmp_path: Path
 ):
-    """The copy has preallocated indexes, a torn last batch and no snapshot, but the clean mark is for all partitions."""
+    """A partition's directory that was copied from a running broker is recovered even after a clean stop of the broker that
+    opens it. The copy has preallocated indexes, a torn last batch and no snapshot."""
     with (directory / name(8, "index")).open("ab") as file:
         file.write(bytes(8000))
     with (directory / name(8, "timeindex")).open("ab") as file:
@@ -639,7 +646,8 @@ def test_a_folder_copied_from_a_running_broker_opens_in_a_clean_directory(
 
 
 def test_a_log_that_was_not_sealed_still_knows_its_largest_timestamp(three_segments: Log):
-    """After a stop during which the partition was offline, its index files are older than its log."""
+    """The largest timestamp is found if index files are older than the log, as after a stop during which the partition was
+    offline."""
     log = reopen(three_segments, clean=True).log
     assert log.active.max_timestamp_ms == NOW_MS + 9
     found = log.find_timestamp(NOW_MS + 9)

@@ -165,7 +165,8 @@ def test_a_flush_that_began_before_a_truncation_vouches_for_nothing(follower: Lo
 
 
 def test_a_compaction_that_began_before_a_truncation_is_not_installed(follower: Log):
-    """The last of its sources is appended to after the truncation, so it has another content when it is sealed again."""
+    """The result of a compaction is not installed if a truncation has cut one of its source segments: that segment gets
+    other content before it is sealed again."""
     while len(follower.segments) < 3:
         append(follower)
     sources = follower.segments[:2]

@@ -179,7 +179,7 @@ def test_nothing_beyond_the_high_watermark_goes(high_watermark, expired, setting
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5])
 def test_a_limit_selects_the_first_of_the_same_segments(limit):
-    """Repeated with the same limit, it selects the same segments for the same reasons as without a limit."""
+    """Repeated calls with a limit together select the same segments, for the same reasons, as one call without a limit."""
     pieces = [(100, 5), (100, 5), (100, 2 * DAY_MS), (100, 2 * DAY_MS), (100, 5)]
     config = config_of(retention_bytes=300, retention_ms=DAY_MS)
     wanted = counts(log_of(*pieces, log_start_offset=10), config)

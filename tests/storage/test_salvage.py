@@ -74,7 +74,8 @@ def test_one_damaged_byte_costs_one_batch(log: Log, number: int, field: int) -> 
 
 
 def test_any_flipped_bit_costs_at_most_one_batch_and_its_neighbour(log: Log) -> None:
-    """The CRC does not cover the base offset, so a flipped one may look like that of the next batch."""
+    """A flipped bit hides at most one batch and its neighbour. The CRC does not cover the base offset, so a flipped base
+    offset may be that of the next batch."""
     rng = random.Random(5)
     for _ in range(300):
         path, position, size, base_offset = rng.choice(places(log))
@@ -112,7 +113,8 @@ def test_zeros_at_the_end_of_a_segment_hide_its_last_batches_only(log: Log) -> N
 
 
 def test_reading_continues_in_the_middle_of_damage(log: Log) -> None:
-    """A loader reads in slices: damage before the slice is not reported again, and the batches after it are found."""
+    """A read that begins after a damaged range does not report it again, and finds the batches behind it. A loader reads in
+    slices."""
     path, position, _, base_offset = places(log)[5]
     overwrite(path, position + 8, b"\x7f\xff\xff\xff")
     for offset in range(2 * BATCHES):

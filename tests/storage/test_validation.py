@@ -78,7 +78,7 @@ def test_a_batch_is_refused(
 
 
 def test_checks_come_in_kafka_s_order():
-    """The order is base offset, size, CRC: a failed check hides the later ones."""
+    """The checks come in the order base offset, size, CRC, and a failed check hides the later ones."""
     raw = bytearray(flipped().data)
     small = LogConfig(max_message_bytes=10)
     struct.pack_into(">q", raw, 0, 1)
@@ -126,7 +126,8 @@ def test_a_compacted_topic_requires_keys(codec: int):
 
 
 def test_errors_have_kafka_s_messages():
-    """``LogValidator``: clients show the message of a single record, or the message for all."""
+    """Errors have the messages of Kafka's ``LogValidator``. Clients show the message of a single record, or the message for
+    all."""
     batch = RecordBatch.parse(build_batch([(NOW_MS, None, b"v")]))
     found = run_check(check(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS, partition="orders-7"))
     assert isinstance(found, Invalid)
@@ -257,7 +258,8 @@ def test_records_of_a_batch_have_a_bound(config: LogConfig):
 @pytest.mark.parametrize("codec", range(1, 5))
 @pytest.mark.parametrize("limit", [10_000, 1_000_000])
 def test_decompressed_bytes_have_a_bound(codec: int, limit: int):
-    """The error makes producers split the batch. The limits are below and above what is decompressed in one slice."""
+    """A batch that decompresses to more than ``decompressed_bytes_max`` gets MESSAGE_TOO_LARGE, which makes producers split
+    it. The limits are below and above the bytes that one slice decompresses."""
     body = encode_record(0, 0, b"k", bytes(limit))
     found = validate(
         made_of(body, 1, codec), COMPACTED, NOW_MS, limits=BatchLimits(decompressed_bytes_max=limit)
@@ -305,7 +307,8 @@ def test_uncompressed_deltas_are_the_producer_s_affair():
 
 @pytest.mark.parametrize("codec", range(1, 5))
 def test_compressed_deltas_are_0_1_2(codec: int):
-    """Kafka would rebuild the batch, and fails because it has not read its records."""
+    """A compressed batch with other offset deltas than 0, 1, 2 and so on gets UNKNOWN_SERVER_ERROR: Kafka would rebuild the
+    batch, and fails because it has not read its records."""
     found = validate(with_deltas([0, 0, 0], codec), COMPACTED, NOW_MS)
     assert isinstance(found, Invalid)
     assert found.error is ErrorCode.unknown_server_error

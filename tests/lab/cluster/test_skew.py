@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 WRITTEN = ("transactions", "ids", "retention", "groups")
-"""Advanced together in these tests, so that only a skew makes timestamps differ from the clock of their timers."""
+"""Clock domains that these tests advance together, so that only a skew makes timestamps differ from the clock of their
+timers."""
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,

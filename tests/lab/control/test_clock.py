@@ -117,7 +117,8 @@ async def test_a_close_of_the_port_ends_an_advance(caller: Caller) -> None:
 async def test_two_days_beside_writers_are_one_round_of_the_flush(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A flush each five virtual seconds would be 34,560 flushes, each of which waits for the disk."""
+    """An advance by two days while clients write flushes the logs in few rounds. One flush in five virtual seconds would be
+    34,560 flushes, each of which waits for the disk."""
     synced: list[str] = []
 
     def sync(syncs: list[flushing._Sync]) -> None:

@@ -1,4 +1,5 @@
-"""`GET /v1/explain`: its parameters and its response. tests/lab/explain/test_staged.py makes the troubles."""
+"""`GET /v1/explain`: its parameters and its response. tests/lab/explain/test_staged.py has the explanations of real
+problems."""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ async def test_an_open_transaction_is_the_cause_by_its_topic_and_by_its_id(
                 assert "etl-1 (producer 0 epoch 0) has an open transaction" in first["lines"][0]
         [after] = (await caller.get("/v1/explain?transactional_id=etl-1"))["explanations"]
         assert after["cause"] == "nothing"
-        # Asking for one transactional id loads only its own partition.
+        # A question about one transactional id loads only the partition of this id.
         assert all_serve(caller.control.cluster)
 
 
@@ -75,7 +76,8 @@ async def test_what_cannot_be_explained_is_refused(
 
 
 async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller) -> None:
-    """A group's lag and the records in it are from one moment, while batches and markers are appended in between."""
+    """Explanations of one response agree: a group's lag and the records in it are from one moment, while batches and markers
+    are appended meanwhile."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     place = aiokafka.TopicPartition("orders", 0)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers")
@@ -105,7 +107,8 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
 
 
 async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
-    """The node was killed, and in the second case its next life has not opened its logs yet."""
+    """Explanations name the node as the cause if no node runs. It was killed, and in the second round its next process has
+    not opened its logs yet."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
     async with producer, producer.transaction():

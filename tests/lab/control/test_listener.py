@@ -95,7 +95,7 @@ async def ask(listener: ControlListener, tls: ssl.SSLContext | None = None) -> b
 
 
 async def test_a_connection_that_says_nothing_loads_nothing(open_listener: Callable[..., Any]) -> None:
-    """Port checks connect without sending anything."""
+    """A connection that sends nothing, such as a port check, does not make the port load its server."""
     listener = await open_listener()
     silent = [socket.create_connection(("127.0.0.1", port_of(listener))) for _ in range(3)]
     await until(lambda: len(listener._accepted) == 3)
@@ -267,7 +267,8 @@ def run(program: str) -> str:
 
 
 def test_neither_the_client_nor_openssl_is_loaded() -> None:
-    """The HTTP client and ssl are half of the server's memory and loading time."""
+    """The control port's server loads neither aiohttp's client nor ssl, which are half of the memory and time of its
+    imports."""
     program = """
 import asyncio
 from lab.control import listener
@@ -281,7 +282,8 @@ print([name for name in ("aiohttp.web", "lab.control.routes.faults") if name not
 
 
 def test_the_rest_of_the_package_is_there_when_it_is_asked_for() -> None:
-    """The component that fetches keys for signed tokens needs the HTTP client."""
+    """The parts of aiohttp that the server does not load are loaded when they are used: the component that fetches keys for
+    signed tokens needs the client."""
     program = """
 from lab.control import http_library
 http_library.load()

@@ -1,4 +1,4 @@
-"""Facts for explanations, with defaults: a test gives only those that differ."""
+"""Facts for explanations. Each function has defaults, and a test passes only the facts that differ."""
 
 from __future__ import annotations
 

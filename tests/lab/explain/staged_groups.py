@@ -1,4 +1,4 @@
-"""Clients of the group in a staged trouble: a member of the classic protocol, and commits without a member."""
+"""Clients of the group in a staged problem: a member of the classic protocol, and commits without a member."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The explanation of a whole cluster: all troubles, the worst first. Also rules that hold for every explanation."""
+"""The explanation of a whole cluster: all problems, the worst first. Also rules that hold for every explanation."""
 
 from __future__ import annotations
 

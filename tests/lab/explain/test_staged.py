@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md, *Something is stuck*: `GET /v1/explain` returns the page's line for each staged trouble."""
+"""docs/troubleshooting.md, *Something is stuck*: `GET /v1/explain` returns the page's line for each staged problem."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SETTINGS = {
     "group.initial.rebalance.delay.ms": 0,
 }
 TOPIC, GROUP, ID = (f"odradek explain {what}" for what in ("TOPIC", "--group GROUP", "--id ID"))
-# The first line without a control port, for troubles whose usual first line needs one.
+# The first line without a control port, for problems whose usual first line needs a control port.
 BY_PROTOCOL = {
     (
         "a rule holds its marker",
@@ -84,7 +84,7 @@ class Row(NamedTuple):
 
     @property
     def line_by_protocol(self) -> str | None:
-        """The first line without a control port, None if the trouble can only be seen through one."""
+        """The first line without a control port, None if only the control port shows the problem."""
         known = self.first_line if self.trouble in SEEN_BY_PROTOCOL else None
         return BY_PROTOCOL.get((self.trouble, self.question), known)
 
@@ -130,7 +130,7 @@ def explained(stage: Stage, question: str) -> list[dict[str, Any]]:
 
 
 def typed(stage: Stage, question: str, **environ: str) -> str:
-    """The first line that the command of the question prints."""
+    """The first line of output of the ``odradek explain`` command in the row."""
     _, *words = (
         question.replace("TOPIC", f"{stage.topic}/{stage.partition}")
         .replace("GROUP", stage.group)

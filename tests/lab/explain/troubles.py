@@ -1,6 +1,7 @@
-"""The troubles of docs/troubleshooting.md on a broker of three nodes: one function for each row, named by its words.
+"""The problems of docs/troubleshooting.md on a broker of three nodes: one function for each row, named by the words of the
+row.
 
-All use the names ``orders``, ``readers`` and ``etl-1``, as the broker is reset after each.
+All of them use the names ``orders``, ``readers`` and ``etl-1``, as the broker is reset after each problem.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ ALONE = "a topic with one replica"
 
 @dataclass
 class Stage:
-    """A broker, and the callbacks that undo a trouble before the broker is reset."""
+    """A broker, and the callbacks that undo a problem before the broker is reset."""
 
     broker: odradek.Broker
     cluster: Cluster = field(init=False)
@@ -115,7 +116,7 @@ class Stage:
         return member
 
     def in_background(self, act: Callable[[], object]) -> None:
-        """Run a request in a thread, as it gets no response before the trouble is over."""
+        """Run a request in a thread, as it gets no response before the problem is over."""
 
         def run() -> None:
             with suppress(ToolError):

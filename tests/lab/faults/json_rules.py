@@ -14,7 +14,8 @@ ADD: Final = discover()["POST", "/v1/faults"]
 
 
 def rule_from_json(form: object) -> Rule:
-    """Parse the JSON body of `POST /v1/faults`, or the value of its ``rule``. ``ValueError`` has the response's sentence."""
+    """Parse the JSON body of `POST /v1/faults`, or the ``rule`` in it. Raises ``ValueError`` with the error message of the
+    response."""
     body: Any = decode_body(ADD, json.dumps(form if isinstance(form, dict) else {"rule": form}).encode())
     try:
         return _rule(body)

@@ -1,4 +1,4 @@
-"""Every rule in docs/faults.md is valid, every action and point is shown there, and its bounds are those of the code."""
+"""Every rule in docs/faults.md is valid, the page shows every action and point, and its bounds are those of the code."""
 
 from __future__ import annotations
 

@@ -153,7 +153,8 @@ def test_a_fetch_of_a_session_is_about_all_partitions_of_the_session() -> None:
     ],
 )
 def test_one_of_its_partitions_is_enough_but_it_must_be_one(match: Match, met: bool) -> None:
-    """A rule for orders-2 does not match a request for orders-1 and other-2."""
+    """A rule for a partition matches a request with several partitions if one of them is this partition. A rule for orders-2
+    does not match a request for orders-1 and other-2."""
     topics = [
         ListOffsetsTopic(name="orders", partitions=[ListOffsetsPartition(partition_index=1)]),
         ListOffsetsTopic(name="other", partitions=[ListOffsetsPartition(partition_index=2)]),

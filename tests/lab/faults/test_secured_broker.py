@@ -38,7 +38,7 @@ REFUSED = KafkaError.TOPIC_AUTHORIZATION_FAILED
 TOPIC, WRITE, DESCRIBE = 2, 4, 8
 MAY_WRITE = Acl(TOPIC, "orders", LITERAL, ALICE, "*", WRITE, ALLOW)
 MAY_LOOK = Acl(TOPIC, "orders", LITERAL, "User:*", "*", DESCRIBE, ALLOW)
-"""Clients ask for the topic's metadata before they write to it."""
+"""An ACL with which every client may describe the topic, as clients request the topic's metadata before they write to it."""
 
 
 @pytest.fixture

@@ -144,7 +144,7 @@ def redacted_value(kind: int, name: str, value: str) -> str:
     ],
 )
 def test_settings_that_kafka_logs_are_shown_and_no_others(kind: int, name: str, is_shown: bool) -> None:
-    """The rule is that of Kafka's ``KafkaConfig.loggableValue``."""
+    """The trace shows the values of those settings that Kafka's ``KafkaConfig.loggableValue`` logs, and of no others."""
     assert redacted_value(kind, name, "grün") == ("grün" if is_shown else "*" * 5)
 
 
@@ -154,7 +154,7 @@ def test_a_frame_of_another_api_is_the_same_object() -> None:
 
 
 def test_a_tag_behind_a_secret_does_not_bring_it_back() -> None:
-    """A tagged field that a later version may add is unknown, so it may be a secret."""
+    """The trace removes the content of an unknown tagged field, such as a later version may add: it may be a secret."""
     body = b"".join(
         client_codec(SASL_AUTHENTICATE, 2).encode(SaslAuthenticateRequest(auth_bytes=b"password"))
     )

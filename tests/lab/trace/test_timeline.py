@@ -280,7 +280,8 @@ def test_a_decision_without_all_its_markers_is_told_as_under_way(
 
 
 def test_a_batch_that_comes_after_the_marker_belongs_to_no_transaction() -> None:
-    """A late batch of the old protocol opens a transaction that no producer ends: a hanging transaction."""
+    """A late batch of the old protocol, appended after the marker, opens a transaction that no producer ends: a hanging
+    transaction."""
     story = Story().commit(ORDERS_0).wait(100).batch(ORDERS_0)
     assert story.brief()[-1] == "- orders-0@2"
     assert "of no transaction that is known" in story.told().to_text().splitlines()[-1]
@@ -343,7 +344,8 @@ def test_an_expired_id_begins_again() -> None:
 
 
 def test_the_last_epoch_of_a_producer_id_ends_under_the_old_id() -> None:
-    """The Complete state already has the next producer id (KIP-360)."""
+    """A transaction in the last epoch of a producer id ends under that id, although the Complete state already has the next
+    producer id (KIP-360)."""
     story = Story(epoch=32766).state(TransactionState.ONGOING, ORDERS_0).batch(ORDERS_0)
     story.state(TransactionState.PREPARE_COMMIT, ORDERS_0).marker(ORDERS_0, committed=True, epoch=32767)
     story.state(TransactionState.COMPLETE_COMMIT, producer_id=8)
