@@ -114,7 +114,7 @@ def test_commands_of_the_page_work(broker: odradek.Broker, tmp_path: Path) -> No
 
 
 def curl(broker: odradek.Broker, arguments: list[str]) -> None:
-    """Send the request that curl would send, as not every machine has curl."""
+    """Send the request of a ``curl`` command line, as not every machine has curl."""
     method, data, headers, url = "GET", None, {}, ""
     words = iter(arguments)
     for word in words:

@@ -67,7 +67,7 @@ class Batch(NamedTuple):
 def whole_batches(content: bytes) -> Iterator[Batch]:
     """Yield the batches before the first truncated batch or zeros.
 
-    The last batch's `position + size` is where that begins.
+    Those begin at `position + size` of the last batch.
     """
     position = 0
     while position + HEADER.size <= len(content):

@@ -1,4 +1,4 @@
-"""Fixtures that start brokers for tests. Each broker is a process, which tests see by its command line, ports and log.
+"""Fixtures that start brokers for tests. Each broker is a process. Tests see only its command line, ports and log.
 
     def test_something(broker):                      # one node without topics, stopped after the test
         producer = Producer({"bootstrap.servers": broker.bootstrap})

@@ -64,7 +64,8 @@ class Lingering:
 
 
 class ProducerByHand:
-    """Producer id, epoch and sequence numbers, and the requests. Each call returns the error code of the response."""
+    """A transactional producer: its id, epoch and sequence numbers, and its requests. Each call returns the response's error
+    code."""
 
     def __init__(
         self, host: str, port: int, transactional_id: str, *, new: bool = True, timeout_ms: int = 60_000

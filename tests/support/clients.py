@@ -552,7 +552,7 @@ def values(
 def texts(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[str]:
-    """As ``values``, of a topic without tombstones."""
+    """The values of a topic without tombstones, as strings. The arguments are those of ``values``."""
     found = values(bootstrap, topic, isolation_level, expected=expected)
     assert None not in found
     return [value for value in found if value is not None]

@@ -27,8 +27,8 @@ from tests.support.deadlines import Deadline
 
 Body = dict[str, Any]
 NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
-"""unknown_topic_or_partition, leader_not_available, not_leader_or_follower, coordinator_load_in_progress,
-coordinator_not_available, not_coordinator, concurrent_transactions."""
+"""Error codes after which a request is sent again: unknown_topic_or_partition, leader_not_available, not_leader_or_follower,
+coordinator_load_in_progress, coordinator_not_available, not_coordinator, concurrent_transactions."""
 TOPIC_RESOURCE, DYNAMIC_TOPIC_CONFIG = 2, 1
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 OPEN_ID = "open"
@@ -143,7 +143,7 @@ class Asked:
         )
 
     def end_transaction(self, open_: OpenTransaction, *, committed: bool) -> Body:
-        """Send EndTxn with the id and epoch of the open transaction's producer, which is gone."""
+        """Send EndTxn with the id and epoch of the open transaction's producer, which does not run any more."""
         return self(
             "end_txn",
             5 if open_.transaction_version == 2 else 3,

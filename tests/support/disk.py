@@ -340,7 +340,8 @@ def _restore(
 
 
 def _part(count: int, rng: Random, luck: float) -> int:
-    """How many of ``count`` changes, in their order, have reached the disk."""
+    """Number of the ``count`` changes, in their order, that have reached the disk: none if ``luck`` is 0, all if it is 1,
+    else random."""
     if luck in (0.0, 1.0):
         return round(count * luck)
     return rng.choice((0, count, rng.randint(0, count)))

@@ -373,6 +373,6 @@ class Program:
         return Running([*self.command, order, *map(str, arguments)])
 
     def run(self, order: str, *arguments: object) -> list[dict[str, Any]]:
-        """Run the program to its end and return all its events."""
+        """Run the program to its end and return all of its events."""
         with self.start(order, *arguments) as running:
             return running.finish()

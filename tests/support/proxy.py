@@ -200,7 +200,7 @@ class Client:
         return answer
 
     async def ended(self) -> bool:
-        """Whether the peer has closed the connection, with nothing left to read."""
+        """Wait for the end of the connection. Returns False if the peer has sent more bytes before."""
         async with asyncio.timeout(HANG_S):
             try:
                 return await self.reader.read() == b""

@@ -1,12 +1,12 @@
 """A raw protocol client: blocking sockets, one frame at a time.
 
-It decodes the wire format independently of our protocol package: the layout of each message comes from kio's dataclasses
-(field order, types, tags and versions), walked by the small codec below. kio's own reader is not used because it refuses
-what tests want to see: negative times, unknown tagged fields.
+This module decodes the wire format independently of our protocol package: the layout of each message comes from kio's
+dataclasses (field order, types, tags and versions), walked by the small codec below. kio's own reader is not used because it
+refuses what tests want to see: negative times, unknown tagged fields.
 
-Messages are dicts by kio's field names. Times are ints in milliseconds, error codes are ints, the zero uuid is None.
-Fields with a default may be left out of a request. A decoded response has every field of its version, and a tagged field
-only if it was on the wire.
+Messages are dicts by kio's field names. Times are ints in milliseconds, error codes are ints, the zero uuid is None. Fields
+with a default may be left out of a request. A decoded response has every field of its version, and a tagged field only if it
+was on the wire.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 class ThreeNodes(Broker):
-    """Every topic has a replica on each of the three nodes, with min.insync.replicas=2."""
+    """A broker of three nodes. Every topic has a replica on each of them, with min.insync.replicas=2."""
 
     def __init__(
         self,

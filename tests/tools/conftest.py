@@ -40,7 +40,7 @@ LIMITS = (
     "tools.explain.by_control.CONTROL_S",
     "tools.explain.hidden.LOOK_S",
 )
-"""How long a command waits for responses that it can do without."""
+"""Constants with the times that a command waits for responses that it can do without."""
 
 
 @pytest.fixture(autouse=True)
@@ -96,5 +96,5 @@ def refused(cluster_of_two: package.Broker) -> Callable[..., tuple[int, str]]:
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    """JSON lines."""
+    """The values of JSON lines."""
     return [json.loads(line) for line in text.splitlines()]

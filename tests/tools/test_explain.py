@@ -23,7 +23,7 @@ from tools.explain.looking import transaction_facts
 
 T = TypeVar("T")
 HELD_S = 0.1
-"""How long a command waits for a response that a rule holds."""
+"""Seconds that a command waits for a response that a rule holds."""
 
 
 @pytest.fixture
@@ -293,7 +293,8 @@ def test_errors_of_a_coordinator_are_facts_and_not_asked_again(
 def test_a_transaction_that_ends_or_begins_meanwhile_is_not_a_cause(
     run: Run, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Transactions end and begin between the queries to the leaders and those to the coordinators, in either order."""
+    """A transaction that ends or begins between the queries to the leaders and those to the coordinators is not shown as a
+    cause."""
     run("topic", "create", "e16:2")
     run("txn", "hang", "e16-ends", "e16", "a")
     run("txn", "hang", "e16-begins", "e16", "a", "-p", "1")

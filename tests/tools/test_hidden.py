@@ -111,7 +111,8 @@ def test_consume_does_not_report_markers(run: Run, consumed: Callable[..., tuple
 
 
 def with_id(consumed: Callable[..., tuple[str, str]], topic: str, transactional_id: str) -> str:
-    """The report of `consume` if it contains the transactional id, else "": a busy coordinator may respond too late."""
+    """The report of `consume` if it contains the transactional id, else "". A busy coordinator may respond too late for the
+    report."""
     told = consumed(topic)[1]
     return told if transactional_id in told else ""
 

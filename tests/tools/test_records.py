@@ -59,7 +59,8 @@ def test_compressed_batches_are_written_and_read(run: Run, codec: str) -> None:
 
 
 def test_each_record_has_the_outcome_of_its_transaction(run: Run) -> None:
-    """A marker also decides records that lie behind the start of another open transaction."""
+    """Each record is shown with the outcome of its transaction, even behind the start of another transaction that is still
+    open."""
     run("topic", "create", "r5")
     run("produce", "r5", "plain")
     run("produce", "r5", "committed", "-x", "r5-a")

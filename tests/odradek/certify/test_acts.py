@@ -62,7 +62,7 @@ class Rule:
 
 
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
-    """A scene. The entries appear in the broker's trace after the certifier's first look at it."""
+    """A scene and its notes. The entries are in the broker's trace from the certifier's second look at the trace on."""
 
     def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
         is_first = since is None and api is None
@@ -115,7 +115,7 @@ def test_the_instance_that_sent_the_request_is_killed() -> None:
 
 @pytest.mark.parametrize("fault", ["kill-before", "kill-after", "freeze", "remove-instance"])
 def test_an_ended_instance_is_not_affected_by_a_fault(fault: str) -> None:
-    """No other instance is killed instead."""
+    """A fault for an instance that has ended already kills no other instance."""
     for job in (Instances(), Instances(Process(1, "h:1"), Process(2, "h:2"))):
         hit = BY_NAME[fault].action.startswith("lose-answer")
         outcome = "held" if fault in ("freeze", "remove-instance") else "answer_lost" if hit else "unanswered"
@@ -185,7 +185,8 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
 
 
 def test_a_connection_of_an_ended_process_belongs_to_the_newly_started_one() -> None:
-    """A new process may do all of its work between two looks at the connections."""
+    """A connection that appears when the certifier starts a process belongs to this process, even if it is closed between
+    two looks at the connections."""
     job = Instances(Process(1, "h:1"))
     staged, notes = scene(job, entry("InitProducerId", "h:2"))
     assert done("add-instance", staged) == ""
@@ -225,7 +226,8 @@ def test_a_connection_is_attributed_once() -> None:
 
 
 def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
-    """While the request is held, its connection identifies the instance."""
+    """A kill between two requests comes after the response to the first one. The connection of that request, seen while a
+    rule holds it, identifies the instance."""
     job = Instances(Process(1, "h:1"), Process(2, "h:2"))
     outcomes = iter(["held", "held", "in_progress", "answered"])
     staged, notes = scene(job)

@@ -1,4 +1,4 @@
-"""Misuse of `odradek certify`: its errors come soon. Tests without a job run with each change, the others in `more`."""
+"""Misuse of `odradek certify`: its errors come soon. Tests without a job are in the tier `test`, the others in `more`."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def transaction(
 
 
 def twice(*places: int, topic: str = "out") -> Bad:
-    """A record that is at all of these offsets."""
+    """A record that was written at each of these offsets."""
     return Bad(
         frozenset({Kind.DUPLICATED}), repeated=(tuple(Place(topic, 0, each, (7, 0)) for each in places),)
     )
@@ -73,7 +73,7 @@ CRASH: Entries = [
     *of(ONE, ASKS, fetch("in", count=5), produce("out", base=0)),
     *of(TWO, ASKS, fetch("in", count=5), produce("out", base=1), offsets("in", 5)),
 ]
-"""The first process died between Produce and OffsetCommit."""
+"""Trace of two processes, the first of which died between Produce and OffsetCommit."""
 
 
 def test_offsets_outside_are_the_cause_if_records_were_read_again() -> None:
@@ -86,7 +86,7 @@ def test_offsets_outside_are_no_cause_for_a_batch_that_was_read_once() -> None:
 
 
 def test_offsets_that_are_never_fetched_are_no_cause() -> None:
-    """The job never fetches the offsets that it commits."""
+    """Offsets outside of the transaction are no cause if the job never fetches the offsets that it commits."""
     assert why(twice(0, 1), *(each for each in CRASH if each["api"] != "OffsetFetch")) == []
 
 
@@ -179,7 +179,8 @@ WAITED: Entries = [
 
 
 def test_a_batch_from_before_a_rebalance_is_a_cause() -> None:
-    """Three of its records are duplicated: they were read again, and a batch had waited since before the rebalance."""
+    """A batch is the cause of duplicates if it has waited since before a rebalance, and some of its records were read again
+    after the rebalance."""
     stale = batch_of(8, 15, 20)
     assert why(twice(20, 24), *WAITED, *stale) == ["revoked-batch"]
     assert why(twice(20, 24), *(each for each in WAITED if each["api"] != "SyncGroup"), *stale) == []
@@ -209,7 +210,8 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
 
 
 def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
-    """The lost record was never written: the next batch has other records. The producer is weak, but did not lose it."""
+    """A refused batch is no cause of a lost record if the next batch has as many, but other records. The weak producer,
+    which sent both, did not lose the record either."""
     single: dict[str, Any] = {"producer": (-1, -1), "count": 1}
     refused = [
         ASKS,
@@ -307,7 +309,8 @@ def test_an_open_transaction_of_an_unused_id_is_a_cause() -> None:
 
 
 def test_a_run_that_waits_for_offsets_that_are_not_in_kafka() -> None:
-    """The job has done its work. It never fetches the offsets that it commits, and one of these commits was lost."""
+    """A job that has done its work is stuck if the run waits for its committed offsets, and the job never fetches these
+    offsets. One of its commits was lost."""
     assert why(STUCK, fetch("in"), offsets("in", 3)) == ["positions-elsewhere"]
     assert why(STUCK, ASKS, fetch("in"), offsets("in", 3)) == []
     assert why(replace(STUCK, exits=((1, 1),)), fetch("in"), offsets("in", 3)) == []
@@ -356,7 +359,7 @@ def test_of_what_a_check_refuses_only_what_happened_is_a_reason() -> None:
 
 
 def test_a_topic_that_is_named_by_its_id_alone() -> None:
-    """Produce names topics by id from version 13 on."""
+    """A cause is found for a topic that a Produce request names by its id, as from version 13 on."""
     evidence = seen(*deepcopy(CRASH))
     for each in evidence.exchanges:
         if each.api == "Produce" and each.answer is not None:

@@ -60,7 +60,7 @@ def test_without_a_kill_nothing_is_clean() -> None:
 
 
 def test_what_is_needed_is_what_the_job_asks_for() -> None:
-    """A job without transactions needs no faults at EndTxn."""
+    """A certificate requires faults only at APIs that the job uses: a job without transactions needs no faults at EndTxn."""
     found = certificate()
     assert found.exploration is not None
     moments = found.exploration.moments

@@ -63,7 +63,8 @@ while True:
     if (mode, record.value()) in (("ends", b"5"), ("early", b"2")):
         sys.exit(0)
 """.replace("LATE_S", str(LATE_S))
-"""Copies one record at a time. Modes: offsets in Kafka or in a file, run forever or end, write late from an outbox."""
+"""A job that copies one record at a time. Its modes: offsets in Kafka or in a file, run forever or end, write late from an
+outbox."""
 
 
 def workload(mode: str, until: str = "auto") -> Workload:
@@ -97,7 +98,8 @@ def test_the_first_run_shows_what_to_wait_for(mode: str, until: str) -> None:
 
 
 def test_outputs_that_come_behind_the_last_commit_are_waited_for() -> None:
-    """The outputs of an instance that is killed at that commit and restarted are waited for, too."""
+    """A run waits for outputs that are written after the last commit, also for those of an instance that was killed at that
+    commit and restarted."""
     last = Moment("OffsetCommit", (("group", "g"),), RECORDS, "")
     reference, run = runs(workload("late"), single(last, BY_NAME["kill-after"]))
     assert reference.settled_s > LATE_S / 4

@@ -41,7 +41,7 @@ for number in range(3):
     producer.produce("out", str(number))
     producer.commit_transaction(60)
 """
-"""Commits three transactions and ends."""
+"""A job that commits three transactions and ends."""
 
 
 # -- rules ----------------------------------------------------------------------------------------------------------

@@ -183,7 +183,8 @@ IGNORES = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); p
 def test_at_the_end_of_a_run_an_instance_may_end_by_itself(
     is_frozen: bool, jobs: list[Job], tmp_path: Path
 ) -> None:
-    """An instance that exits on SIGTERM is not killed, even if a shell started it or it is frozen; Grace keeps its limit."""
+    """An instance that exits on SIGTERM is not killed, even if a shell started it or it is frozen. The next run waits as
+    long after SIGTERM."""
     job = Job(Command.parse(f"true && {sys.executable} -c '{SAYS_GOODBYE}'"), {"bootstrap": "h:1"}, tmp_path)
     job.start(1)
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)
@@ -213,7 +214,7 @@ def test_grace_is_kept_as_long_as_it_costs_few_runs(
 def test_a_job_that_ignores_sigterm_is_killed(
     said_s: float | None, then_s: float, jobs: list[Job], tmp_path: Path
 ) -> None:
-    """Later runs do not send SIGTERM again, unless the user has set the time."""
+    """A job that ignores SIGTERM is killed, and later runs send it SIGKILL at once, unless the user has set the time."""
     job = job_of(jobs, IGNORES, tmp_path)
     instance = job.start(1)
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)

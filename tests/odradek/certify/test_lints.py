@@ -377,7 +377,7 @@ def test_no_id_is_shared(entries: Entries) -> None:
 
 
 def test_another_instance_lives_on_when_one_is_fenced() -> None:
-    """The fenced instance has ended."""
+    """An instance that has been fenced and ended is not reported if only another instance continues."""
     both = [
         *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
         *of(TWO, init("b"), fetch("in", offset=5), *transaction("b", 9)),
@@ -388,7 +388,8 @@ def test_another_instance_lives_on_when_one_is_fenced() -> None:
 
 
 def test_another_instance_continues_after_an_abort() -> None:
-    """The partition was assigned to it before the first instance aborted."""
+    """An aborted transaction is not reported if another instance continues, to which the partition was assigned before the
+    abort."""
     assert "no-rewind" not in names(
         *of(
             ONE, init("a"), fetch("in"), *transaction("a", 5), fetch("in", offset=9), *transaction("a", 9)[:2]

@@ -63,10 +63,10 @@ SPARK: Entries = [
     end("copier-1-0"),
 ]
 SQLITE: Entries = [JOINS, fetch("in"), offsets("in", 5)]
-"""Rows and offsets are in a database. The job also commits offsets to Kafka, but never fetches them."""
+"""Trace of a job with its rows and offsets in a database. The job also commits offsets to Kafka, but never fetches them."""
 AT_LEAST_ONCE: Entries = [JOINS, ASKS, fetch("in"), produce("out"), offsets("in", 5)]
 AUTO_COMMIT: Entries = [init("a"), ASKS, fetch("in"), produce("out", tx="a"), end("a"), offsets("in", 5)]
-"""No transaction contains its offsets."""
+"""Trace of a job with auto-commit: no transaction contains its offsets."""
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,8 @@ time.sleep(600)
 
 @pytest.mark.usefixtures("orphans")
 def test_a_process_that_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
-    """A single look at the process table may see none of the processes."""
+    """A chain of processes that start their successor and end is killed, although a single look at the process table may see
+    none of them."""
     root = started(CHAIN, tmp_path / "log", f"chain-{OURS}")
     assert root.wait(HANG_S) == 0
     Tree(f"chain-{OURS}", [root.pid]).kill()
@@ -142,7 +143,7 @@ def test_the_end_of_processes_is_waited_for(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("look", [processes.table, processes.table_by_psutil])
 def test_tables_of_processes_agree(look: Callable[[bytes], Iterator[Process]], tmp_path: Path) -> None:
-    """psutil works on every system; Linux has a faster way."""
+    """Both ways to read the process table give the same: psutil on every system, and a faster way on Linux."""
     root = started(f"print('hello', flush=True); {SLEEPS}", tmp_path / "log", f"both-{OURS}")
     # A process that is just being started has no readable environment yet.
     assert wait_until(lambda: bool((tmp_path / "log").read_text()), HANG_S)

@@ -17,9 +17,10 @@ LOOK_S = 0.4
 
 
 class Quiet:
-    """A broker with these exchanges in its trace and one open transaction. ``moved`` has the advances of its clock.
+    """A broker with these exchanges in its trace and one open transaction. ``moved`` lists the advances of the broker's
+    clock.
 
-    ``busy``: at each look there is one more Produce.
+    ``busy``: each look at the trace finds one more Produce.
     """
 
     def __init__(self, *exchanges: dict[str, Any], state: str = "Ongoing", busy: bool = False) -> None:
@@ -34,7 +35,7 @@ class Quiet:
         self._exchanges.append(more)
 
     def answered(self) -> None:
-        """Let no request wait any more."""
+        """Give every waiting request its response."""
         self._exchanges = [each | {"outcome": "answered"} for each in self._exchanges]
 
     def entries(self, api: str | None = None, limit: int = 100, **_: Any) -> list[dict[str, Any]]:
@@ -117,7 +118,8 @@ def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_t
 
 
 def test_members_do_not_wait_forever_for_the_assignment_of_a_dead_leader() -> None:
-    """The leader died while its JoinGroup waited, and the coordinator made it the leader: only its session timeout helps."""
+    """A member died while its JoinGroup waited, and then became the leader. The other members wait for the assignment only
+    until the dead leader's session times out."""
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
     clocks = timekeeping(broker, kills=1)
     clocks.ends_rest()

@@ -1,4 +1,4 @@
-"""The verdict on a run, with its evidence."""
+"""The verdict on a run, with the evidence for it."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ LAG, EXIT = Until("lag"), Until("exit")
 
 
 class Time:
-    """A clock that advances by a quarter of a second with each look, so that nothing really waits."""
+    """A clock that advances by 0.3 s with each sleep, so that nothing really waits."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -42,7 +42,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 class Job:
-    """A job. ``lives`` is the number of looks for which an instance is alive."""
+    """A job whose instance is alive for the first ``lives`` looks."""
 
     def __init__(
         self, *exits: Exit, lives: int = 1_000_000, completed: bool = False, given_up: int = 0
@@ -64,7 +64,7 @@ class Job:
 
 
 class Progress:
-    """The progress of a run. ``done`` are the states that the looks show, the last one forever."""
+    """The progress of a run. Each look returns the next state of ``done``, after the last one always the last."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ def test_a_job_that_has_done_its_work(time: Time) -> None:
 
 
 def test_an_act_that_ends_between_two_looks_has_started_what_it_starts(time: Time) -> None:
-    """An instance was asked to end; only the end of the act shows that the next one has started."""
+    """An act that replaces an instance has started the next instance when it ends, even if it ends between two looks."""
 
     class Replaced(Job):
         looks = iter([True, False, False, False])
@@ -311,7 +311,7 @@ class Instances(Job):
 def settled(
     time: Time, progress: Progress, *, settle_s: float | None, job: Job | None = None, peers: Any = None
 ) -> float:
-    """Seconds that were waited."""
+    """The seconds that ``Settling`` waits."""
     job = job or Job()
     observation = SimpleNamespace(peers=peers or (list))
     arrivals = Arrivals(cast(Any, job), cast(Any, observation), 1)
@@ -352,7 +352,8 @@ def test_a_check_that_says_not_yet_is_asked_as_long_as_the_patience_lasts(time: 
 
 
 def test_a_killed_instance_that_is_on_its_way_is_waited_for(time: Time) -> None:
-    """Correct outputs do not end the run: the instance may write some of them again."""
+    """A run waits for a killed instance whose next process is being started, even if the outputs are correct: that process
+    may write some of them again."""
     looks = chain([[], [], []], repeat(["h:1"]))
     took_s = settled(time, Progress(right=True), settle_s=0.0, job=Instances(), peers=lambda: next(looks))
     assert took_s > 2 * 0.3 + SETTLES_S

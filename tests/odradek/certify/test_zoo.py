@@ -40,7 +40,8 @@ def test_a_job_that_is_wrong_is_found_with_the_reason(job: Wrong, tmp_path: Path
     ("nodes", "more"), [(1, {"budget_s": 10.0}), (3, {"budget_s": 8.0}), (1, {"budget_s": 5.0, "stages": 2})]
 )
 def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_path: Path) -> None:
-    """With as many faults as fit into the time: those that are most likely to lose, duplicate and fence come first."""
+    """A correct job is certified with as many faults as fit into the time. The faults that are most likely to lose,
+    duplicate and fence come first."""
     certificate = certified(python(COPIER), tmp_path, nodes=nodes, **more).run()
     assert certificate.failures == []
     assert certificate.runs > 2  # the first plan is tried even on a slow machine
@@ -69,7 +70,7 @@ def test_what_is_right_can_be_said_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> None:
-    """One of two faults has happened, and the other one never will: the run ends all the same."""
+    """A run with two faults, the second of which is never reached, ends after the first one."""
     certifier = certified(python(COPIER), tmp_path)
     of_copier = (("transactional_id", "copier-1"),)
     plan = Plan(
@@ -85,7 +86,7 @@ def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> 
 
 
 def test_no_job_says_what_is_wrong_with_it() -> None:
-    """The tool finds the mistakes by itself: the jobs contain no hints for it."""
+    """The jobs contain no hints at their mistakes: the certifier finds the mistakes by itself."""
     for job in JOBS:
         text = (
             job.read_text(encoding="utf-8")
