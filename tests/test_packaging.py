@@ -193,7 +193,8 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
 
 
 def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data():
-    """OpenShift assigns a user id to each project, with the group 0. Others use `--user`, or a tmpfs without options."""
+    """The image's user is unprivileged, and any user can write the data directory. OpenShift assigns a user id to each
+    project, with the group 0. Others use `--user`, or a tmpfs without options."""
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", LAST.one("USER"))
     user = int(LAST.one("USER").partition(":")[0])
     copies = {copy.destination: copy for copy in map(Copy.parse, LAST.those("COPY"))}
@@ -206,7 +207,8 @@ def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data
 
 
 def test_the_umask_of_the_checkout_does_not_matter():
-    """The image's user could not read files that only their owner may read in the checkout."""
+    """Each COPY from the checkout sets the mode. Otherwise the image's user could not read files that only their owner may
+    read there."""
     modes = {Copy.parse(line).mode for line in LAST.those("COPY") if "--from" not in line}
     assert modes == {0o755, 0o775, 0o2777}
 
@@ -236,7 +238,8 @@ def test_port_health_check_and_entry_point_are_what_people_expect():
 
 
 def test_a_broker_that_ended_or_hangs_is_unhealthy_within_25_s():
-    """The interval begins at the end of the last check, and each check waits for a limited time."""
+    """A health check fails at most 25 s after the broker has ended or hangs. The interval begins at the end of the last
+    check, and each check waits for a limited time."""
     options = dict(re.findall(r"--([a-z-]+)=(\d+)", LAST.one("HEALTHCHECK")))
     source = (ROOT / "docker/src/odradek-image.c").read_text("utf-8")
     [patience_s] = map(int, re.findall(r"#define PATIENCE_S (\d+)", source))
@@ -384,7 +387,8 @@ IMAGE_SERVE = (
     ],
 )
 def test_the_command_of_the_image_starts_a_broker_of_the_image(words: str, called: str, tmp_path: Path):
-    """The settings of the image have the lowest precedence, below files, variables and options."""
+    """``odradek serve`` in the image starts a broker with the image's settings, which have the lowest precedence: below
+    files, variables and options."""
     assert said(command_of_the_image(tmp_path), *words.split()).replace(f"{tmp_path}/", "") == called
 
 

@@ -222,7 +222,7 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
 
 
 def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel: Path, tmp_path: Path):
-    """The fixture `wheel` has been built from the same sources."""
+    """A second build from the same sources, from which the fixture `wheel` was built, compiles nothing again."""
     before = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
     # The C sources, which are generated when a module is compiled.
     shutil.rmtree(sources / "build" / "modules", ignore_errors=True)
@@ -293,7 +293,7 @@ def test_the_commands_import_none_of_the_users_packages(project: Project):
 
 
 def test_the_sink_of_an_executor_meets_none_of_the_users_packages(project: Project):
-    """The sink encodes and decodes with `odradek._protocol`."""
+    """The sink in an executor imports `odradek._protocol` and none of the user's packages."""
     asked = "import sys; from odradek.spark.wire import Cluster; print(sys.modules['odradek._protocol.codec'].__file__)"
     said = run(project.binaries / "python", "-c", asked, cwd=project.folder, env=project.environ).stdout
     assert said.endswith("/odradek/_server/protocol/codec.py\n")

@@ -300,7 +300,8 @@ async def test_a_response_to_no_request_ends_the_connection(garbage: bytes) -> N
 async def test_a_response_that_cannot_be_read_ends_the_connection_with_one_line(
     api: str, kept: int, is_traced: bool
 ) -> None:
-    """The proxy must read each header and responses with addresses. It forwards all others as they are."""
+    """A response that the proxy cannot read ends the connection: the proxy reads each header, and the bodies of responses
+    with addresses. It forwards all other bodies as they are."""
 
     def cut(asked: Asked) -> bytes:
         body = upstream.metadata(asked) if asked.api == "metadata" else {"error_code": 0}
@@ -348,7 +349,7 @@ async def test_a_response_that_no_one_can_read_passes_under_the_eyes_of_a_rule()
 async def test_a_request_that_ends_too_early_ends_the_connection_with_one_line(
     api: str, version: int
 ) -> None:
-    """The proxy does not decode the request but for the field that it needs."""
+    """A request that ends too early ends the connection. The proxy decodes only the field of a request that it needs."""
     async with Upstream() as upstream, proxy_before(upstream) as proxy, Client(proxy.port(1)) as client:
         with structlog.testing.capture_logs() as lines:
             header = raw.encode_header(raw.API_KEYS[api], version, 1, None, flexible=True)

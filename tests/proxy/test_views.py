@@ -240,7 +240,8 @@ async def test_the_control_port_has_what_a_proxy_can_do(both: Both) -> None:
 
 
 async def test_the_command_explains_by_the_protocol_and_with_the_rules_of_the_proxy(both: Both) -> None:
-    """The proxy does not know what happens inside the nodes."""
+    """``odradek explain`` at a proxy queries the cluster by Kafka's protocol and knows the proxy's rules, but nothing from
+    inside the nodes."""
 
     def explain(*words: str) -> Result:
         where = {"ODRADEK_CONTROL": both.server.url}

@@ -1,6 +1,6 @@
 """Disks with short writes, full disks, and disks that fail at any call: acknowledged batches are there after a restart.
 
-``ODRADEK_DISK_FAILURES=100`` runs as many times as many seeds.
+``ODRADEK_DISK_FAILURES=100`` runs a hundred times as many seeds.
 """
 
 from __future__ import annotations

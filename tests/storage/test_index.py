@@ -125,7 +125,7 @@ def test_entries_are_found_wherever_they_are(
     saves: list[int],
     targets: list[int],
 ):
-    """Entries are in the file and in memory, and all in the file after the index was opened again."""
+    """Entries are found in the file, in memory, and in the file after the index was opened again."""
     folder = tmp_path_factory.mktemp("index")
     index = OffsetIndex(folder / "index", 100, fresh=True)
     times = TimeIndex(folder / "timeindex", 100, fresh=True)

@@ -1,6 +1,6 @@
 """Power cuts between any two system calls: synced batches are there, and the log is a prefix of what was written.
 
-``ODRADEK_POWER_CUTS=100`` runs as many times as many seeds.
+``ODRADEK_POWER_CUTS=100`` runs a hundred times as many seeds.
 """
 
 from __future__ import annotations

@@ -103,7 +103,8 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
     segment_bytes: int,
     recovery_point: int,
 ):
-    """A client has up to five requests in flight: each of them that it retries is a duplicate, and none is out of order."""
+    """After a kill the producer state has the last five batches of each producer. A client has up to five requests in
+    flight: each of them that it sends again is a duplicate, and none is out of order."""
     monkeypatch.setattr(checking, "REPLAY_BYTES", window_bytes)
     log = make_log(segment_bytes=segment_bytes)
     for sequence in range(8):

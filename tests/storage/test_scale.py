@@ -87,7 +87,7 @@ def check_searches(log: Log, times: list[int], searches: int) -> None:
 
 
 def test_in_many_segments_offsets_and_times_are_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Only a few of the segments have their files open at a time."""
+    """Offsets and timestamps are found in a thousand segments, of which only a few have their files open at a time."""
     held: Recent[Segment] = Recent(limit=16)
     monkeypatch.setattr(segment_module, "OPEN_SEGMENTS", held)
     monkeypatch.setattr(DESCRIPTORS, "limit", 8)

@@ -52,7 +52,7 @@ NPM_ENVIRONMENT = {"npm_config_cache": str(CACHE / "npm")}
 
 
 class Unavailable(Exception):
-    """Something is missing. The text says in one line what it is and what to install."""
+    """A language, a tool or a package that a test needs is missing. The text says in one line what is missing or failed."""
 
 
 def go_program(name: str, sources: Path = CLIENTS / "go") -> list[str]:

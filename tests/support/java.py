@@ -43,7 +43,7 @@ def said_by_the_tool(text: str) -> str:
 
 
 class Unavailable(Exception):
-    """Something is missing. The text says in one line what it is and what to install."""
+    """Java or a jar is missing. The text says in one line what is missing or failed."""
 
 
 def java() -> str:

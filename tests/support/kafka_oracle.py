@@ -142,7 +142,7 @@ def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]
 def kafka(
     properties: Mapping[str, str] = {}, *, transaction_version: int = 2, directory: Path | None = None
 ) -> Iterator[Oracle]:
-    """Format and start a node. Only one at a time: it needs a gigabyte of memory."""
+    """Format and start a node, and yield it. Start only one node at a time, as a node needs a gigabyte of memory."""
     with tempfile.TemporaryDirectory(prefix="kafka-oracle-") as temporary:
         home = directory or Path(temporary)
         with started(format_directory(home, properties, transaction_version=transaction_version)) as oracle:

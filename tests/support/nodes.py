@@ -252,7 +252,7 @@ class Nodes:
 
     @property
     def leading(self) -> Leading:
-        """The leader's role, which it has if the partition has several replicas."""
+        """The leader's role as leader: a `Leading`, which it has only if the partition has several replicas."""
         leading = self.leader.leading
         assert isinstance(leading, Leading)
         return leading

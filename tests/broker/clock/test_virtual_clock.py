@@ -444,7 +444,8 @@ async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_time
 
 
 async def test_clients_that_keep_a_thread_busy_do_not_hold_up_a_drain(bench):
-    """With ``flush.messages=1`` each batch is synced, and a client sends the next one before a drain finds an idle disk."""
+    """A drain waits only for a limited time for clients that keep the disk busy. With ``flush.messages=1`` each batch is
+    synced, and a client sends the next one before the drain finds an idle disk."""
     is_over = False
 
     def sync() -> None:
@@ -528,7 +529,8 @@ async def test_an_instant_in_which_nothing_was_done_is_not_waited_for(bench):
 
 
 async def test_what_is_written_ahead_of_a_domain_ages_with_the_domain(bench):
-    """After an advance of retention by a week, a new transaction must time out as usual, not a week later."""
+    """A timestamp that is ahead of a domain's clock ages with this clock. After an advance of retention by a week, a new
+    transaction times out as usual, not a week later."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     start_ms = clock.now_ms()
@@ -550,7 +552,8 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
 
 
 async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
-    """A transaction timeout that expires during the advance must not find the start of its transaction in the future."""
+    """The first advance of a domain makes earlier timestamps older while it is under way: a transaction timeout that expires
+    during the advance must not find the start of its transaction in the future."""
     start_ms = bench.clock.now_ms()
     seen = []
     for domain in (TRANSACTIONS, RETENTION):

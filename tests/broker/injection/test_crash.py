@@ -84,7 +84,8 @@ def test_a_test_sees_every_passage_and_may_raise_instead_of_dying() -> None:
     ("ignored", "code"), [("", -signal.SIGKILL), ("os.kill = lambda *_: None", 128 + signal.SIGKILL)]
 )
 def test_an_armed_process_dies_by_sigkill_and_runs_nothing_more(ignored: str, code: int) -> None:
-    """The first process of a container dies too, although the kernel ignores a SIGKILL that it sends to itself."""
+    """The second passage of an armed crash point ends the process by SIGKILL, without any Python cleanup. The first process
+    of a container ends too, although the kernel ignores a SIGKILL that this process sends to itself."""
     program = f"""
 import atexit, os, sys
 from broker.injection.crash import arm, crash_point

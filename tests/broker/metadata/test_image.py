@@ -183,7 +183,8 @@ def test_settings_that_follow_a_removal_are_those_of_the_next_topic():
 
 
 def test_settings_that_kafka_has_removed_are_skipped():
-    """``DefaultSupportedConfigChecker``: a broker may have settings of any name, other resources only defined ones."""
+    """The image skips settings that Kafka has removed, except for those of brokers, which may have any name
+    (``DefaultSupportedConfigChecker``)."""
     old = {"message.format.version": "2.8", "message.downconversion.enable": "false"}
     image, changes = fold(
         *topic(retention_ms="5"),

@@ -117,7 +117,7 @@ OF_ACLS = {
     "operation": 3,
     "permission_type": 3,
 }
-"""Kafka rejects ACLs of an unknown type."""
+"""Valid values for the type fields of ACLs, as Kafka rejects ACLs of an unknown type."""
 
 
 def sample(struct: Any, number: int = 0, *, sparse: bool = False) -> Any:
@@ -167,7 +167,8 @@ def encoded(key: int, version: int, answer: Any) -> bytes:
 
 
 READABLE = [each for each in EVERY_VERSION if each[0] != "create_delegation_token"]
-"""kio cannot decode the time -1 in the others. test_error_answers_kafka.py compares those byte for byte."""
+"""The versions whose error responses kio can decode. The others contain the time -1, and test_error_answers_kafka.py
+compares them byte for byte."""
 
 
 @pytest.mark.parametrize(("name", "key", "version"), READABLE)

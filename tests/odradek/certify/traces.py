@@ -110,7 +110,7 @@ def offsets(
 def init(
     tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000, raises: int = -1
 ) -> dict[str, Any]:
-    """InitProducerId. ``raises`` is the producer id whose epoch the client raises (KIP-360)."""
+    """One InitProducerId request and its response. ``raises`` is the producer id whose epoch the client raises (KIP-360)."""
     request = {"transaction_timeout_ms": timeout_ms, "producer_id": raises}
     return entry("InitProducerId", request, tx=tx, peer=peer)
 

@@ -180,7 +180,7 @@ def test_the_lock_is_one_that_a_broker_respects(stopped: Path, start_broker: Sta
 
 @pytest.mark.parametrize("by_hand", [False, True])
 def test_holes_stay_holes(by_hand: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    """Kafka's active indexes are preallocated with 10 MiB each, almost all of it holes."""
+    """A copied file has the same holes. Kafka's active indexes are preallocated with 10 MiB each, almost all of it holes."""
     if by_hand:
         monkeypatch.setattr(copying, "_by_the_system", copying._by_hand)
     source, target = tmp_path / "source", tmp_path / "target"

@@ -135,7 +135,7 @@ def test_ranges_are_ranges_and_static_members_come_first(group):
 
 
 def test_members_are_taken_in_the_order_of_a_hash_map():
-    """The iteration order of OpenJDK 17's HashMap, in a table of 16 and in one of 32 buckets."""
+    """Assignors take members in the iteration order of OpenJDK 17's HashMap. The two examples have 16 and 32 buckets."""
     names = ["static", "m3", "m1", "consumer-1-abc", "consumer-2-xyz", "zz", "é", "𝒳"]
     order = ["zz", "static", "m1", "𝒳", "m3", "consumer-1-abc", "é", "consumer-2-xyz"]
     assert hash_map_order(names) == order

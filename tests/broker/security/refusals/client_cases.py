@@ -72,7 +72,7 @@ def alter_scram(world: World, version: int) -> Body:
 
 
 def _create_token(owner: str | None) -> Body:
-    """The renewers are invalid, which is checked after the authorization, so no token is created."""
+    """A CreateDelegationToken request that creates no token: its invalid renewers are rejected after the authorization."""
     return {
         "owner_principal_type": "User" if owner else None,
         "owner_principal_name": owner,

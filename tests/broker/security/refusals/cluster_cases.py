@@ -163,7 +163,8 @@ def incremental_alter_configs(world: World, version: int) -> Body:
 
 @case("incremental_alter_configs", "wrong")
 def incremental_alter_wrong(world: World, version: int) -> Body:
-    """The broker checks the form and its own settings first, then the controller checks the permissions."""
+    """A request with invalid resources and settings. The broker checks their form and its own settings first, then the
+    controller checks the permissions."""
     rows: list[tuple[int, str, str, str | None]] = [
         (TOPIC, "shut-a", "retention.ms", None),
         (TOPIC, "shut-new", "retention.ms", "x"),

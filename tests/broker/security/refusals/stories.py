@@ -108,7 +108,7 @@ def topic_lost_between_add_partitions_and_end(s: Story) -> None:
 
 @story
 def partitions_that_join_by_themselves(s: Story) -> None:
-    """Produce adds its partitions to the transaction (transactions of version 2, KIP-890)."""
+    """Story of transactions to which Produce adds the partitions (transactions of version 2, KIP-890)."""
     topic, other = s.topic(), s.topic("b")
     s.may((TOPIC, WRITE, topic), (ID, WRITE, s.named("t")))
     t = Transactional(s)
@@ -143,7 +143,7 @@ def offsets_in_a_transaction(s: Story) -> None:
 
 @story
 def offsets_that_join_by_themselves(s: Story) -> None:
-    """TxnOffsetCommit adds its group to the transaction (transactions of version 2, KIP-890)."""
+    """Story of a transaction to which TxnOffsetCommit adds the group (transactions of version 2, KIP-890)."""
     topic, other, group = s.topic(), s.topic("b"), s.named("g")
     s.may((ID, WRITE, s.named("t")), (TOPIC, READ, topic))
     t = Transactional(s)
@@ -176,7 +176,7 @@ def ids_of_idempotent_producers(s: Story) -> None:
 
 
 def _session(s: Story, version: int, first: str, second: str) -> None:
-    """A fetch session of two topics. The user loses the permission for one of them and gets it back."""
+    """Story of a fetch session of two topics. The user loses the permission for one of them and gets it back."""
     s.may((TOPIC, READ, first), (TOPIC, READ, second))
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     topics = [
@@ -297,7 +297,7 @@ def a_consumer_group(s: Story) -> None:
 
 @story
 def a_regular_expression(s: Story) -> None:
-    """The regular expression matches only topics that the member may describe."""
+    """Story of a regular expression that matches only topics that the member may describe."""
     topic, group = s.topic(), s.named("g")
     s.topic("b")
     s.may((GROUP, READ, group), (TOPIC, DESCRIBE, topic))
@@ -358,7 +358,7 @@ def requests_without_a_response(s: Story) -> None:
 
 @story
 def clients_that_are_anonymous(s: Story) -> None:
-    """Clients on a listener without SASL."""
+    """Story of clients on a listener without SASL."""
     topic = s.topic()
     data = [{"name": topic, "partition_data": [{"index": 0, "records": BATCH}]}]
     body: Body = {"acks": -1, "timeout": 30_000, "topic_data": data}

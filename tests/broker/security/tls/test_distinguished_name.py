@@ -90,7 +90,7 @@ def test_the_subject_of_a_certificate(client):
 
 
 def test_the_subject_of_a_certificate_of_the_first_version():
-    """An X.509 v1 certificate has no version field."""
+    """The subject of an X.509 v1 certificate is found, although the certificate has no version field."""
     name = encoded([[("CN", UTF8, "old")]])
     other = der.encode(0x30)
     fields = der.encode(0x30, der.encode(0x02, b"\x01"), other, other, other, name, other)
