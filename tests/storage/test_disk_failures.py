@@ -46,7 +46,7 @@ class Story:
         self.open()
 
     def open(self) -> None:
-        """Open the logs. The disk may fail once more during this, which must do no harm either."""
+        """Open and check the logs. If the disk fails meanwhile, it is repaired and the logs are opened again."""
         for log in self.logs:
             log.close(clean=False)
         while True:

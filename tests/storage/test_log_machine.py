@@ -408,7 +408,8 @@ class LogMachine(RuleBasedStateMachine):
             self.log.roll(self.now_ms)
 
     def _check_indexes(self) -> None:
-        """A recovery from offset 0 rebuilds every index. It runs on a copy of the directory, to keep this one unchanged."""
+        """Check that a recovery from offset 0 rebuilds every index. The recovery runs on a copy of the directory, to keep
+        this one unchanged."""
         copy = self.home / "copy-0"
         shutil.copytree(self.log.directory, copy)
         whole = replace(opening(clean=False), log_start_offset=self.start)

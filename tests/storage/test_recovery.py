@@ -80,8 +80,8 @@ def test_an_open_transaction_comes_back(make_log: MakeLog):
 
 
 def test_after_a_clean_stop_only_the_last_batch_of_a_producer_is_remembered(make_log: MakeLog):
-    """After a clean stop the producer state has only the last batch of each producer, as the producer snapshot has, like
-    Kafka's."""
+    """After a clean stop the producer state has only the last batch of each producer: the producer snapshot contains no
+    more, like Kafka's."""
     log = make_log()
     for sequence in range(3):
         append(log, producer=(1, 0, sequence))

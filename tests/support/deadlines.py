@@ -59,7 +59,7 @@ class Stopwatch:
 
     @property
     def run_s(self) -> float:
-        """Seconds since the start, for reports only. Decide by ``has_run_s``."""
+        """Seconds since the start, for reports only. Use ``has_run_s`` for decisions."""
         return time.monotonic() - self._began
 
     def has_run_s(self, seconds: float) -> bool:

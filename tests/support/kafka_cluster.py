@@ -279,7 +279,7 @@ class KafkaCluster:
         return {row["broker_id"] for row in answer["brokers"]}
 
     def await_fenced(self, node_id: int) -> None:
-        """Wait until the metadata of every running broker lacks this one."""
+        """Wait until no running broker has this broker in its metadata as unfenced."""
         self._await(
             lambda: all(node_id not in self.known_to(each) for each in self._others(node_id)),
             f"broker {node_id} is fenced",

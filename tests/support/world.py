@@ -590,7 +590,7 @@ def is_commit(marker: RecordBatch) -> bool:
 
 
 def by_topic(keys: Iterable[TopicPartition], make: Callable[[str, list[int]], Any]) -> list[Any]:
-    """Group partitions by topic, as the topics field of requests has them."""
+    """Group partitions by topic, as in the topics field of requests."""
     topics: dict[str, list[int]] = {}
     for name, index in keys:
         topics.setdefault(name, []).append(index)

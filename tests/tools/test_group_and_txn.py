@@ -126,7 +126,8 @@ def test_a_long_name_leaves_the_columns_of_a_table_readable(run: Run) -> None:
 def test_a_group_is_deleted_with_its_members(
     cluster_of_two: package.Broker, run: Run, refused: Callable[..., tuple[int, str]], protocol: str
 ) -> None:
-    """Without --with-members the command fails: a client that died without LeaveGroup stays a member for its session."""
+    """`odradek group delete` deletes a group with members only with --with-members: a client that died without LeaveGroup
+    stays a member until its session times out."""
     topic = group = f"g3-{protocol}"
     run("topic", "create", topic)
     run("produce", topic, "x")

@@ -129,7 +129,8 @@ def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: C
 
 
 def test_no_transaction_begins_at_a_replica_without_the_last_marker(cluster: Cluster) -> None:
-    """While the marker of a commit is on its way, its coordinator epoch is unknown, and a new transaction is refused."""
+    """No transaction begins while the marker of the last commit is on its way to the leader: DescribeProducers could not
+    return the coordinator epoch yet."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0

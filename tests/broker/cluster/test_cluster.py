@@ -70,7 +70,7 @@ async def test_three_idle_nodes_have_few_timers_in_a_month(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_a_stop_beside_another_end_is_refused(tmp_path: Path, way: str) -> None:
-    """A node is stopped while another stop or a kill of this node is under way: it ends once, and the losing call gets an
+    """A node that is stopped during another stop or a kill of this node ends once, and the call that came too late gets an
     error."""
     async with running(
         tmp_path, "--topic", "orders:3", *("--set", "default.replication.factor=3")

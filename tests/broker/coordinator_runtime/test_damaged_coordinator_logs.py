@@ -166,7 +166,8 @@ def test_one_damaged_batch_loses_one_commit(world: World, field: int) -> None:
 @pytest.mark.parametrize("committed", [True, False], ids=["commit", "abort"])
 @pytest.mark.parametrize("field", [MAGIC, CRC])
 def test_a_damaged_marker_leaves_no_group_unstable(world: World, field: int, committed: bool) -> None:
-    """Without a readable marker the producer state and the index of aborted transactions show how the transaction ended."""
+    """The offsets of a transaction become stable although its marker is damaged: the producer state and the index of aborted
+    transactions show how the transaction ended."""
     index = world.node.groups.partition_for("g")
     commit(world, FIRST, 5, group="g", committed=True)
     commit(world, FIRST, 6, group="g", committed=committed)

@@ -75,7 +75,7 @@ async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
         schema.FeatureLevelRecord(name="group.version", feature_level=1),
     ]
     assert isinstance(registration, schema.RegisterBrokerRecord)
-    # The offset of its record, behind LeaderChange and the feature levels.
+    # The broker epoch is the offset of the RegisterBrokerRecord, which follows LeaderChange and the feature levels.
     assert registration.broker_epoch == 4
     assert registration.fenced is False
     assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
@@ -95,7 +95,8 @@ async def test_each_start_registers_the_broker_again(tmp_path):
 
 
 async def test_a_broker_that_leaves_is_fenced_until_the_next_start(tmp_path):
-    """After a controlled shutdown the controller fences the broker at once, without waiting for its session, as in Kafka."""
+    """The controller fences a broker after its controlled shutdown at once, without waiting for its session to time out, as
+    in Kafka."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("a")])
     epoch = cluster.brokers[1].epoch
@@ -139,8 +140,8 @@ async def test_the_transaction_version_is_chosen_at_the_first_start(tmp_path, le
 
 
 async def test_a_setting_that_only_an_earlier_kafka_accepts_is_refused_with_a_sentence(tmp_path):
-    """A start fails at ``segment.bytes`` below 1 MiB, which Kafka 3 allowed (KIP-1030). It writes nothing, so the user can
-    change the setting with Kafka 3."""
+    """A start fails at ``segment.bytes`` below 1 MiB, which Kafka 3 allowed (KIP-1030). The failed start writes nothing, so
+    the user can change the setting with Kafka 3."""
     cluster = open_cluster(tmp_path)
     await cluster.replication_control.create_topics([NewTopic("t", 1)])
     await cluster.change_config(2, "t", {"segment.bytes": "100000"})

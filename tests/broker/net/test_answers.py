@@ -48,7 +48,7 @@ class Turns:
         return list(self.written)
 
     def end(self) -> list[int]:
-        """End the turn. Returns what was written in it, and begins a new one."""
+        """End the turn and begin a new one. Returns what was written in the old turn."""
         self.loop.turn()
         written, self.written[:] = list(self.written), []
         return written

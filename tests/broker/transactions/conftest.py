@@ -8,5 +8,5 @@ from tests.support.world import NODE_ID
 
 @pytest.fixture
 def peers() -> FakePeers:
-    """The other nodes, as the node under test reaches them."""
+    """A fake network to the other nodes."""
     return FakePeers(NODE_ID)

@@ -934,7 +934,7 @@ def test_the_partition_of_an_id_is_that_of_java_s_hash(tmp_path, transactional_i
 
 def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
     """When ``__transaction_state`` gets more partitions, each id keeps its partition, and no new partition is loaded before
-    a restart. As in Kafka (``validateTransactionTopicPartitionCountIsStable``), half of the ids would otherwise change
+    a restart, as in Kafka (``validateTransactionTopicPartitionCountIsStable``). Otherwise half of the ids would change
     partitions."""
     coordinator = world.node.transactions
     before = world.init("tx")

@@ -128,7 +128,8 @@ class Story:
         return any(shard["pending"] for shard in self.world.node.groups.memory().values())
 
     def check_all_or_nothing(self, *, committed: bool) -> None:
-        """After the restart all partitions have the same result, which is the decision in the coordinator's log."""
+        """Check that after the restart all partitions have the same result, which is the decision in the coordinator's
+        log."""
         world = self.world
         decided = any(brief is not None and brief[0] in PREPARED for brief in world.briefs("tx"))
         txn = world.memory("tx")
@@ -154,7 +155,7 @@ class Story:
             assert self.pending_offsets()
 
     def check_life_goes_on(self) -> None:
-        """The client gets a higher epoch, and its next transaction is committed."""
+        """Check that the client gets a higher epoch, and that its next transaction is committed."""
         world = self.world
         answer = world.ask_init("tx")
         if answer.error_code == ErrorCode.concurrent_transactions:

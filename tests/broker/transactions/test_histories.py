@@ -226,7 +226,7 @@ class History:
         )
 
     def forget_if_not_open(self, producer: Producer) -> None:
-        """If the transaction is not open, the coordinator has aborted what was sent."""
+        """Forget what the producer has sent if its transaction is not open: the coordinator has aborted it."""
         if not self.is_open(producer):
             producer.sent.clear()
             producer.added.clear()
@@ -259,7 +259,8 @@ class History:
         assert not hidden, "consumers see all committed values before the first open transaction"
 
     def check_epochs(self) -> None:
-        """The epochs of a producer id increase, and a transactional id never returns to an earlier producer id."""
+        """Check that the epochs of a producer id increase, and that a transactional id never returns to an earlier producer
+        id."""
         latest: dict[str, tuple[int, int]] = {}
         owners: dict[int, str] = {}
         for name, value in self.world.states():

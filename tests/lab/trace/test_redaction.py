@@ -93,7 +93,8 @@ def test_of_a_secret_as_many_zeros_are_left_and_all_else_as_it_was(key: int, sid
 
 @pytest.mark.parametrize("key", [ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS])
 def test_any_change_of_settings_can_be_redacted(key: int) -> None:
-    """Random settings are unknown, so each of their values may be a secret. Those of loggers and client metrics are not."""
+    """The trace removes the values of random settings, which are unknown and may be secrets. Only loggers and client metrics
+    have no secrets."""
     rng = random.Random(key)
     for version in versions_of(key):
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""Jobs in containers, without a Docker engine. tests/containers/test_certify.py has the tests with one."""
+"""Jobs in containers, without a Docker engine. The tests with an engine are in tests/containers/test_certify.py."""
 
 from __future__ import annotations
 

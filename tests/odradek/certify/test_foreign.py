@@ -76,7 +76,8 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
 
 
 def test_existing_topics_and_groups_are_not_changed(upstream: Broker) -> None:
-    """Neither a certifier that cannot begin, nor one whose topics exist beside others, changes them."""
+    """Existing topics and groups of the cluster are not changed by a certifier that cannot begin, nor by one that creates
+    its topics beside them."""
     a_commit(upstream.bootstrap_servers, "theirs-before")
     cluster = Foreign(workload(upstream, "theirs:1"))
     with closing(cluster), pytest.raises(OdradekError, match="theirs"):

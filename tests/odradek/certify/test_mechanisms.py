@@ -30,7 +30,7 @@ def found(
 
 
 def streams(number: int) -> Entries:
-    """A KIP-447 job with a random transactional id at each start."""
+    """Trace of a KIP-447 job with a random transactional id at each start."""
     name = f"copier-{number}-1"
     return [init(name), ASKS, fetch("in"), *transaction(name, 5)]
 

@@ -1,4 +1,4 @@
-"""One Go job of examples/certify/go, which runs with each change. The soak runs all of them."""
+"""One Go job of examples/certify/go, which runs with each change. The soak runs all Go jobs."""
 
 from __future__ import annotations
 

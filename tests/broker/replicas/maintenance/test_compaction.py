@@ -166,7 +166,7 @@ async def test_a_log_that_is_clean_enough_waits_for_more(tmp_path: Path) -> None
         append(partition, "b")
         roll(partition)
         await world.round()
-        # A third of the log is dirty, less than min.cleanable.dirty.ratio: it is not looked at again until it grows.
+        # A third of the log is dirty, less than min.cleanable.dirty.ratio: the log is not checked again until it grows.
         assert offsets(partition.log) == [1, 2, 3]
         assert world.compaction._candidates == {}
         for _ in range(2):

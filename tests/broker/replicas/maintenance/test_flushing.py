@@ -1,4 +1,4 @@
-"""Appended batches are flushed in the background within seconds, and the checkpoint files say how far."""
+"""Appended batches are flushed in the background within seconds. The checkpoint files then have the offsets of the flush."""
 
 from __future__ import annotations
 
