@@ -34,7 +34,7 @@ NOT_BROKERS = {
     "streams_group_heartbeat": "instances of the application",
     "streams_group_describe": "instances of the application",
 }
-"""Responses with addresses that are not those of the brokers for clients, and whose addresses they are."""
+"""By response: whose addresses the response contains, if they are not those of the brokers that clients connect to."""
 
 
 def structs_with_hosts(struct: Any) -> Iterator[Any]:

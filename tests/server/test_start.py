@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 MODULES_MAX = 416
 OWN_MODULES_MAX = 256
-"""Modules of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
+"""Upper bound for modules of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
 OF_THE_CONTROL_PORT = 8
-"""Additional modules with a control port that has received no request."""
+"""Upper bound for additional modules with a control port that has received no request."""
 COMPILED_MAX = 12
-"""Methods and functions whose source is generated: of messages, and of classes of `protocol.slotted`."""
+"""Upper bound for methods and functions with generated source: of messages, and of classes of `protocol.slotted`."""
 COORDINATORS = {"broker.groups.coordinator", "broker.transactions.coordinator"}
 # Modules for a control port, groups, transactions or errors, which this broker does not have.
 FORBIDDEN = {

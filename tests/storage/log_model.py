@@ -44,7 +44,7 @@ class Written:
     records: tuple[Stored, ...]
     """The remaining records: compaction removes records but keeps the offsets of the batch."""
     time: int
-    """The largest timestamp of its records when it was written."""
+    """The largest timestamp of the batch's records when the batch was written."""
     producer: tuple[int, int, int] = (-1, -1, -1)
     transactional: bool = False
     committed: bool | None = None

@@ -123,7 +123,7 @@ class Disk(files.System):
         self.short_writes = 0.0
         """Probability that a write is short, from 0 to 1."""
         self.before: Callable[[str, str], object] | None = None
-        """Called with name and path before each call. It may block, like a slow disk, or raise."""
+        """A function that is called with name and path before each system call. It may block, like a slow disk, or raise."""
         self._rng = rng or Random(0)
         self._lock = threading.RLock()
         self._top = _found(root)

@@ -24,7 +24,7 @@ from tests.support.deadlines import NotInTime
 WRITTEN_BYTES: Final = 20_000
 """Maximum bytes of each process's output in the report, from its end."""
 STACKS_S: Final = 1.0
-"""Seconds for processes to write their stacks. A report that comes earlier lacks them, which fails nothing."""
+"""Seconds to wait for stacks of processes. Stacks that a process writes later are not in the report."""
 SIGQUIT_BIT: Final = 1 << (signal.SIGQUIT - 1)
 
 

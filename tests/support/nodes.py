@@ -63,9 +63,9 @@ class Controller:
         self.image = Image()
         self.listeners: list[MetadataListener] = []
         self.refuses_isr = False
-        """Make AlterPartition fail, like an unreachable controller."""
+        """Whether AlterPartition fails, as with an unreachable controller."""
         self.watch_isr: Callable[[tuple[int, ...]], object] = lambda isr: None
-        """Called with the in-sync replicas of each AlterPartition request."""
+        """A function that is called with the in-sync replicas of each AlterPartition request."""
 
     @property
     def replication_control(self) -> Controller:

@@ -103,7 +103,7 @@ class Cluster:
         }
         self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics, configs={}, offset=0)
         self.waiting_for_ids: list[asyncio.Future[int]] | None = None
-        """If not None, there are no producer ids yet, and these calls wait for theirs."""
+        """The calls that wait for producer ids. None: producer ids are available at once."""
         self._config = config
         self._listeners: list[MetadataListener] = []
         self._next_producer_id = 0

@@ -201,7 +201,8 @@ def test_settings_that_kafka_has_removed_are_skipped():
 
 @pytest.mark.parametrize(("name", "cleared"), [("t", ["t"]), ("", ["t", "u"])])
 def test_eligible_leader_replicas_are_cleared(name: str, cleared: list[str]):
-    """Kafka writes ClearElrRecord when min.insync.replicas changes, for one topic or (empty name) for all (KIP-966)."""
+    """The image clears eligible leader replicas at a ClearElrRecord, which Kafka writes when min.insync.replicas changes,
+    for one topic or (empty name) for all (KIP-966)."""
     eligible: dict[str, Any] = {"isr": (1,), "eligible_leader_replicas": (2,), "last_known_elr": (3,)}
     image, _ = fold(
         *topic(partitions=1),

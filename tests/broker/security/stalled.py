@@ -82,7 +82,7 @@ STALLS: Final[Mapping[str, Stall]] = {
         ports["SASL"], sasl_handshake("SCRAM-SHA-256") + sasl_authenticate(b"n,,n=alice,r=abc")
     ),
 }
-"""Functions that connect a client which stops at this stage."""
+"""By stage: a function that connects a client which stops at this stage."""
 
 
 def has_ended(client: socket.socket) -> type[Exception] | None:

@@ -10,7 +10,8 @@ from tests.support import raw
 from tests.support.listeners import listening
 
 RATE: Final = 0.01
-"""Partitions a second. The first partition takes the token bucket below zero for minutes, in which the client is muted."""
+"""Quota in partitions a second. The first partition takes the token bucket below zero for minutes, in which the client is
+muted."""
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 

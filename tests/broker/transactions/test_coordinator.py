@@ -22,7 +22,7 @@ from tests.support.world import CONSUMER_OFFSETS, NODE_ID, OTHER_NODE_ID, TRANSA
 OK = ErrorCode.none
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "50"}
 TIMED_OUT_AFTER_MS = 80_000
-"""More than the timeout of these transactions plus the interval of the job that aborts them."""
+"""Time after which these transactions are aborted: more than their timeout plus the interval of the job that aborts them."""
 DAY_MS = 86_400_000
 
 

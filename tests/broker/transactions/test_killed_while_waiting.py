@@ -31,7 +31,7 @@ from tests.support.world import OTHER_NODE_ID, TRANSACTION_STATE, World
 
 OK = ErrorCode.none
 Wake = Callable[[], object]
-"""Triggers the event that the request waits for."""
+"""A function that triggers the event that the request waits for."""
 LONG_MS = 60_000
 
 

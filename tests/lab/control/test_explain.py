@@ -76,8 +76,8 @@ async def test_what_cannot_be_explained_is_refused(
 
 
 async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller) -> None:
-    """Explanations of one response agree: a group's lag and the records in it are from one moment, while batches and markers
-    are appended meanwhile."""
+    """The lines of one response agree although a client keeps writing batches and markers: a group's lag and the records in
+    the lag are from one moment."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     place = aiokafka.TopicPartition("orders", 0)
     consumer = aiokafka.AIOKafkaConsumer(bootstrap_servers=bootstrap, group_id="readers")
@@ -107,8 +107,8 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
 
 
 async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
-    """Explanations name the node as the cause if no node runs. It was killed, and in the second round its next process has
-    not opened its logs yet."""
+    """Explanations name the node as the cause if no node runs. The node was killed, and in the second round its next process
+    has not opened its logs yet."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")
     async with producer, producer.transaction():

@@ -263,7 +263,7 @@ class Line(NamedTuple):
     """tshark's fields of one Kafka frame."""
 
     api_key: int | None
-    """None for a response to a request whose version tshark does not know."""
+    """The API key that tshark shows, None for a response to a request whose version tshark does not know."""
     correlation_id: int
     is_request: bool
     malformed: bool

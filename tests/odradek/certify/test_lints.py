@@ -44,7 +44,7 @@ def of(peer: str, *entries: Any) -> Entries:
 
 
 READ_ON: Entries = [init("a"), fetch("in"), transaction("a", 5), fetch("in", offset=9)]
-"""A transaction is committed, and the consumer has continued to read."""
+"""Trace in which a transaction is committed and the consumer continues to read."""
 
 
 def test_a_client_that_has_forgotten_its_member_is_told_when_to_ask() -> None:

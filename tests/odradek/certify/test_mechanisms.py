@@ -14,7 +14,7 @@ from tests.odradek.certify.traces import end, entry, fetch, init, offsets, produ
 Entries = list[Any]
 
 ASKS = entry("OffsetFetch", {"group_id": "g"})
-"""The job fetches the group's committed offset to continue there."""
+"""The request with which a job fetches the group's committed offset, to continue there."""
 JOINS = entry("JoinGroup", {"group_id": "g"})
 
 

@@ -29,7 +29,7 @@ EMPTY_EVERY: Final = 9
 """If a job gets empty values, one of this many records has one."""
 BUDGET_S: Final = 120.0
 AGAIN_MAX: Final = 5
-"""Maximum attempts to reproduce a failure that depends on a race, as the certifier itself makes."""
+"""Maximum attempts to reproduce a failure that depends on a race, as many as the certifier itself makes."""
 PATIENT_S: Final = LONG_TEST_S / 2
 """Seconds for a search that ends at its first failure: only a failure that is not found uses them up."""
 

@@ -95,7 +95,7 @@ class Right(NamedTuple):
     """Maximum number of instances: 1 if a process reads all partitions, or does all the work itself."""
     check: str | None = None
     program: str = ""
-    """Name of its program, if another job has the same name."""
+    """Name of the job's program, if another job has the same name."""
 
 
 OF_PYTHON: Final = [
