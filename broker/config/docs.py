@@ -1,6 +1,6 @@
 """Generates the page of settings from the tables that the broker reads.
 
-    python -m broker.config.docs > docs/configuration.md
+python -m broker.config.docs > docs/configuration.md
 """
 
 import sys
