@@ -161,7 +161,10 @@ def whole_transaction_frames(
 def declared_transaction_frames(
     topic: str, group: str, transactional_id: str, producer_id: int, number: int
 ) -> bytes:
-    """The same by a producer of transaction version 1 (librdkafka), with AddPartitionsToTxn and AddOffsetsToTxn."""
+    """The transaction of `whole_transaction_frames` by a producer of transaction version 1 (librdkafka).
+
+    Its partitions are added by AddPartitionsToTxn and AddOffsetsToTxn.
+    """
     own = _producer(producer_id, 0)
     declared = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -264,7 +267,7 @@ def init_producer_id_frame(transactional_id: str | None = None) -> bytes:
 
 
 def init_producer_id(client: Client, transactional_id: str | None = None) -> int:
-    """A producer id. The first request with a transactional id makes the broker create ``__transaction_state``."""
+    """Request a producer id. The first request with a transactional id makes the broker create ``__transaction_state``."""
 
     def asked() -> int:
         client.send(init_producer_id_frame(transactional_id))

@@ -45,7 +45,7 @@ class Depth(NamedTuple):
     request: str
     """Name and version of the request: ``EndTxn v5``."""
     frames: tuple[str, ...]
-    """Outermost first."""
+    """Names of the open frames, outermost first."""
 
 
 class _Watching(files.System):

@@ -174,7 +174,7 @@ class Load:
         self._ask(LEAVE_GROUP, LeaveGroupRequest(**member))
 
     def consumer_group(self) -> None:
-        """The same with the consumer protocol."""
+        """A member joins a new consumer group, commits, and leaves. The group expires with its offsets."""
         group = f"consumer-{next(self._numbers)}"
         member: dict[str, Any] = {"group_id": group, "member_id": f"{group}-member"}
         joined = self._ask(

@@ -97,7 +97,7 @@ def described() -> str:
 
 
 def use_python() -> None:
-    """Import sources in this process, so that a test can replace methods."""
+    """Import Python sources instead of compiled modules in this process, so that a test can replace methods."""
     FINDER.files = {}
     if FINDER not in sys.meta_path:
         sys.meta_path.insert(0, FINDER)

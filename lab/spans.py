@@ -35,8 +35,9 @@ BEGINNING: Final = frozenset({0, 24, 25, 28})
 OPEN_MAX: Final = 10_000
 """Largest number of open transaction spans. Beyond it, the span of the least recently used transaction ends."""
 EXPORT_S_MAX: Final = 1
-"""Timeout of an export. If the collector does not respond, the spans are lost. A stop of the broker waits for two at
-most."""
+"""Timeout of an export. If the collector does not respond, the spans are lost. A stop of the broker waits for two exports
+at most.
+"""
 EVERY_MS: Final = 1000
 NS_PER_US: Final = 1000
 NS_PER_MS: Final = 1_000_000

@@ -210,7 +210,7 @@ class RecordBatch:
 
     @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
-        """The batch as it is stored in a log: a small one copied to one chunk, which is cheaper than two, otherwise two."""
+        """The batch as a log stores it: one chunk with a copy for a small batch, else two (the new header, the rest)."""
         buffer, start, size = self.buffer, self.start, self.size
         head = patched_header(buffer, base_offset, leader_epoch, start)
         if size <= ONE_PIECE_BYTES:
@@ -399,7 +399,7 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
 
 @mirrored("patched_header")
 def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
-    """The first 16 bytes with a new offset and epoch: `writev((patched_header(…), memoryview(batch)[16:]))`."""
+    """The first 16 bytes of a batch with a new offset and epoch: `writev((patched_header(…), memoryview(batch)[16:]))`."""
     return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)
 
 
@@ -434,9 +434,9 @@ def _with(batch: RecordBatch, attributes: int, max_timestamp: int, body: bytes |
 
 
 def retain(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | None = None) -> bytes:
-    """A copy of the batch with only the records `kept`, for compaction. The other header fields stay.
+    """A copy of the batch with only the records `kept`, for compaction. The other header fields do not change.
 
-    The base offset, the last offset delta and so the sequences stay even if no record does: the last batch of a producer
+    The base offset, the last offset delta and so the sequences stay even if no record is kept: the last batch of a producer
     is needed to recognise duplicates. Records are compressed as before. Their timestamps are relative to the delete horizon,
     if the batch has or gets one, otherwise to the first record that is kept (`MemoryRecords.filterTo`).
     """

@@ -19,7 +19,7 @@ KEYS: Final = {name: key for key, (name, *_) in APIS.items()}
 Versions = Mapping[int, tuple[int, int]]
 """(lowest, highest) version of each API, by its key."""
 Conversation = Generator[bytes, bytes, None]
-"""The client's side of a SASL mechanism: yields messages to the broker, is sent the broker's, and ends after the last."""
+"""The client's side of a SASL mechanism. It yields messages for the broker, is sent the broker's messages, then returns."""
 
 
 class LoginRefused(Exception):

@@ -85,10 +85,10 @@ def decompress(codec_id: int, data: bytes | memoryview, limit: int = DECOMPRESSE
 
 
 def decompress_apart(codec_id: int, data: bytes | memoryview, limit: int) -> memoryview:
-    """Like `decompress`, for a thread beside the event loop: other threads can run all the time.
+    """Like `decompress`, for use in a thread: the event loop and other threads can run all the time.
 
     The output is a memory mapping, whose pages the system provides when they are touched. A ``bytearray`` of 100 MB would be
-    cleared at once, and ``bytes`` copied at once, and nothing else in the process could run meanwhile.
+    cleared in one step, and ``bytes`` copied in one step, and nothing else in the process could run meanwhile.
     """
     filler = _FILLERS.get(codec_id)
     if filler is None:
@@ -115,7 +115,7 @@ def is_apart(plain: bytes | memoryview) -> TypeGuard[memoryview]:
 
 
 def give_back(plain: memoryview) -> None:
-    """Free the pages, which takes 25 ms for 100 MB. They must not be used any more."""
+    """Free the pages of a result of `decompress_apart`, which takes 25 ms for 100 MB. They must not be used any more."""
     pages = plain.obj
     plain.release()
     assert isinstance(pages, mmap.mmap)

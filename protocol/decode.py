@@ -252,7 +252,7 @@ class _Reader:
             self._sized(field, target)
 
     def _length(self, code: str) -> str:
-        """Emit the reading of a length, which is negative for null."""
+        """Emit code that reads a length, which is negative for null. Returns the name of the variable."""
         length = self._source.fresh("n")
         self.fixed("B" if self._flexible else code, length)
         self.flush()

@@ -31,7 +31,7 @@ def error_name(code: int) -> str:
 
 @cache
 def _places(struct: Any) -> tuple[tuple[str, ...], tuple[tuple[str, bool, Any], ...]]:
-    """(fields of a class that are error codes, fields that contain some)"""
+    """(fields of a class that are error codes, fields of the class that contain error codes)"""
     codes = tuple(wire.name for wire in struct.__wire__ if wire.name.endswith("error_code"))
     nested = tuple(
         (wire.name, wire.is_array, wire.nested)

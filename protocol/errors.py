@@ -10,7 +10,7 @@ __all__ = ["NONE", "ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """In the order of their numbers."""
+    """Kafka's error codes, in the order of their numbers."""
 
     unknown_server_error = -1
     none = 0

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
 
     class _MakesTuples(type):
-        """Metaclass. A direct subclass of ``NamedTuple`` becomes a subclass of ``tuple``, without this metaclass."""
+        """Metaclass of ``NamedTuple``. A direct subclass of it becomes a subclass of ``tuple``, without this metaclass."""
 
         def __new__(
             cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], root: bool = False

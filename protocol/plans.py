@@ -15,7 +15,7 @@ from .wire_types import Fixed, Push, Read, WireType, Write
 
 
 class Structure:
-    """Base of records and their parts."""
+    """Base class of records and of the structs in them."""
 
     __slots__ = ()
 
@@ -200,7 +200,7 @@ def absent_of(declared: "Field[Any]") -> Structure | None:
 
 
 def _tag_writer(declared: "Field[Any]", version: int) -> TagWriter:
-    """Returns tag, size and value of a field, or nothing if the value equals the default."""
+    """A writer that returns tag, size and value of a field, or nothing if the value equals the default."""
     write_value = declared.metadata["wire"].type.writer(version, True)
     tag = unsigned_varint(tag_of(declared))
     default = absent_of(declared) or declared.default

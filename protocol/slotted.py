@@ -42,7 +42,7 @@ def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, 
 
 
 class _Late:
-    """Descriptor for ``__dataclass_fields__``. Calls ``@dataclass`` when they are first needed."""
+    """Descriptor for ``__dataclass_fields__``. Calls ``@dataclass`` when the fields are first needed."""
 
     __slots__ = (
         "_annotations",

@@ -29,7 +29,7 @@ class LongMessage(Exception):
 
 
 class Source:
-    """Lines of one module, and the objects that they refer to."""
+    """Lines of a generated module, and the objects that they refer to."""
 
     __slots__ = ("_counter", "_depth", "_lines", "namespace")
 

@@ -67,7 +67,7 @@ def at_version(key: int, version: int, side: Side) -> Any:
 
 
 class _Family:
-    """The classes of one side of one version, by the names of their base classes."""
+    """The classes of a request or a response in one version, by the names of their base classes."""
 
     def __init__(self, bases: dict[str, Any], version: int, flexible: bool) -> None:
         self._bases = bases

@@ -31,7 +31,7 @@ class Far(Protocol):
 
     @property
     def in_words(self) -> str:
-        """Name for log lines: node 2 of the upstream (kafka-2:9092)."""
+        """Name for log lines, such as: node 2 of the upstream (kafka-2:9092)."""
         ...
 
     @property

@@ -46,7 +46,7 @@ class StartError(Exception):
 
 @slotted(frozen=True)
 class Brokers:
-    """The upstream's description of itself."""
+    """The cluster id and the nodes, as the upstream describes them."""
 
     cluster_id: str
     nodes: tuple[tuple[int, str, int], ...]

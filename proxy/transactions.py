@@ -22,7 +22,7 @@ from proxy.asking import NoAnswer
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 FETCH_BYTES: Final = 1024 * 1024
 OFFSETS_READ_MAX: Final = 1_000_000
-"""Largest number of bytes read of one log. A longer log is read from the time of the first transaction on, or its end."""
+"""Largest number of offsets read of one log. Of a longer log, only the time since the first transaction, or the end."""
 
 
 async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
@@ -160,7 +160,7 @@ class _UpstreamScan(Scan):
         self._admin = admin
         self._limits = limits
         self._named: set[Place] = set()
-        """Partitions that appear in records of the id."""
+        """Partitions that appear in records of the transactional id."""
 
     async def home(self, transactional_id: str) -> Place | None:
         topics = await self._admin.topics([TRANSACTION_STATE])
@@ -174,7 +174,10 @@ class _UpstreamScan(Scan):
         return found
 
     async def hanging(self, transactional_id: str, producer_ids: frozenset[int]) -> list[Hanging]:
-        """Searches only partitions that the coordinator has once listed: asking for the producers of all costs too much."""
+        """Hanging transactions of these producers, in the partitions that the coordinator has listed for the id.
+
+        Describing the producers of all partitions of the upstream would be too expensive.
+        """
         leaders = await self._admin.leaders(self._named)
         owned = await owners(self._admin)
         return [

@@ -45,13 +45,13 @@ LOOK_S_MAX: Final = 1.0
 FETCH_BYTES: Final = 1024 * 1024
 FETCHES_PER_LOOK: Final = 4
 BEHIND_MAX: Final = 20 * BATCHES_MAX
-"""Offsets. A viewer who is further behind restarts near the end."""
+"""Largest number of offsets by which a viewer may be behind. A viewer who is further behind restarts near the end."""
 RUNNING: Final = "running"
 UNREACHABLE: Final = "unreachable"
 
 
 class ProxyViews:
-    """`lab.views.ports.Views` for the upstream. What does not respond is left out."""
+    """`lab.views.ports.Views` for the upstream. Nodes and partitions that do not respond are left out."""
 
     def __init__(self, admin: Admin, trace: Trace) -> None:
         self._admin = admin
@@ -208,7 +208,7 @@ class ProxyViews:
     async def _read(
         self, leader: int, place: Place, offset: int
     ) -> tuple[PartitionData | None, list[BatchView]]:
-        """(the last response's data of the partition, the batches from an offset on, as far as one look reads)."""
+        """(data of the partition in the last response, batches from an offset on, as many as one look reads)."""
         found: list[BatchView] = []
         data = None
         for _ in range(FETCHES_PER_LOOK):

@@ -15,7 +15,7 @@ RESPONSE_BYTES_MAX: Final = 256 * 1024 * 1024
 LARGE_READ_BYTES: Final = 256 * 1024
 """Largest read of a response. A connection that has read so many bytes waits for its next turn."""
 LARGE_READS_PER_TURN: Final = 4
-"""Number of such reads of all connections in one turn of the event loop. One megabyte takes a quarter of a millisecond."""
+"""Number of large reads of all connections in one turn of the event loop. One megabyte takes a quarter of a millisecond."""
 SIZE: Final = Struct(">i")
 
 Frame = bytes | memoryview

@@ -49,7 +49,7 @@ def requirements_of(environment: str, lock: str) -> str:
 
 
 def _entries(lock: str) -> list[tuple[str, list[str]]]:
-    """(requirement with its hashes, its environments)"""
+    """(requirement with its hashes, its environments) of each package in the lock file."""
     found = []
     for entry in re.split(r"^(?=\w)", lock, flags=re.MULTILINE)[1:]:
         text, _, takers = entry.partition(TAKEN_BY)
@@ -58,7 +58,7 @@ def _entries(lock: str) -> list[tuple[str, list[str]]]:
 
 
 def merged(resolved: dict[str, str]) -> str:
-    """The lock file for what was resolved for each environment."""
+    """Text of the lock file, given the resolved requirements of each environment."""
     takers: dict[str, list[str]] = {}
     for environment, requirements in sorted(resolved.items()):
         for text in re.split(r"^(?=\w)", requirements, flags=re.MULTILINE)[1:]:

@@ -38,7 +38,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(settings: Settings) -> int:
-    """Serve with these settings until the process is told to stop; returns the exit code."""
+    """Serve with these settings until the process is stopped; returns the exit code."""
     import asyncio
 
     from broker.injection import crash

@@ -222,7 +222,7 @@ def _seed_topics(
 
 
 def _is_secured(options: Mapping[str, object], environ: Mapping[str, str]) -> bool:
-    """Whether an option requires a login or TLS. Settings do not count."""
+    """Whether an option requires a login or TLS. `--set` does not count."""
     return any(options[name] for name in _SECURITY_OPTIONS) or bool(environ.get(SASL_VARIABLE))
 
 
@@ -265,7 +265,7 @@ def _topics_of_variables(environ: Mapping[str, str], nodes: Sequence[BrokerConfi
 
 
 def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
-    """`orders:4,payments`; if topics have settings, they are separated by semicolons or newlines."""
+    """Parse `orders:4,payments`. If topics have settings, the topics are separated by semicolons or newlines."""
     for line in re.split(r"[;\n]", text):
         for entry in [line] if "=" in line else line.split(","):
             if entry := entry.strip():
@@ -273,7 +273,7 @@ def _own_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]
 
 
 def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSpec]:
-    """`orders:4:1,payments:1:1:compact`, the format of the wurstmeister/kafka image."""
+    """Parse `orders:4:1,payments:1:1:compact`, the format of the wurstmeister/kafka image."""
     from broker.metadata.internal_topics import default_partitions
 
     for entry in re.split(r"[,\s]+", text):
@@ -415,7 +415,10 @@ def _check_not_set_twice(overrides: Mapping[str, str], by: str, *names: str) -> 
 
 
 def parse_topic(text: str, config: BrokerConfig, where: str = "--topic") -> TopicSpec:
-    """`orders`, `orders:4:cleanup.policy=compact,segment.ms=60000`. A comma not followed by `key=` belongs to the value."""
+    """Parse `orders` or `orders:4:cleanup.policy=compact,segment.ms=60000`.
+
+    A comma that is not followed by `key=` belongs to the value.
+    """
     # Imported here, because the package contains much that only a start needs, not a help text.
     from broker.metadata.internal_topics import default_partitions
     from broker.metadata.topics import invalid_topic_name
@@ -457,7 +460,7 @@ def _check_different(topics: Sequence[TopicSpec], message: str) -> None:
 
 
 def parse_feature(text: str) -> tuple[str, int]:
-    """`transaction.version=1`, checked against the levels that this broker supports."""
+    """Parse `transaction.version=1`, and check it against the levels that this broker supports."""
     name, _, level_text = text.partition("=")
     if name not in CHOOSABLE_FEATURES:
         raise usage_error(

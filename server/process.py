@@ -29,7 +29,10 @@ KEPT_BYTES: Final = 16 * 1024 * 1024
 
 
 def prepare() -> None:
-    """Call before most imports: a signal ends the process, and the collector is off until ``collect_rarely``."""
+    """Prepare the process before most imports: from now on a signal ends it, and the garbage collector is off.
+
+    ``collect_rarely`` switches the collector on again.
+    """
     # The first process of a container has no default signal handlers. Those of the event loop are set later.
     for number in STOP_SIGNALS:
         signal.signal(number, _end_before_the_start)
@@ -118,9 +121,9 @@ def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
 
 
 def watch_stdin(told_to_stop: asyncio.Event) -> None:
-    """Stop cleanly at the end of standard input. The parent process has the other end, however it ends.
+    """Stop cleanly at the end of standard input, whose other end the parent process has: so also if that process is killed.
 
-    A thread reads it, because an event loop cannot wait for /dev/null or a file, which have an end too.
+    A thread reads standard input: an event loop cannot wait for /dev/null or a file, which have an end too.
     """
     from broker.logging import get_logger
 
@@ -151,7 +154,7 @@ def _forgo(*modules: str) -> None:
 
 
 def collect_rarely() -> None:
-    """Call when the server is running: switches the collector on, with a high threshold."""
+    """Switch the garbage collector on, with a high threshold. Call this when the server is running."""
     # Objects that exist now stay alive, and requests create few cycles. Collections of all objects would cost more than
     # they free.
     gc.freeze()

@@ -23,7 +23,7 @@ def main(arguments: list[str]) -> int:
 
 
 def run(settings: ProxySettings) -> int:
-    """Relay with these settings until the process is told to stop; returns the exit code."""
+    """Relay with these settings until the process is stopped; returns the exit code."""
     from broker.logging import configure
 
     configure(settings.log_format, settings.log_level)

@@ -73,7 +73,10 @@ def _tasks(loop: AbstractEventLoop | None) -> list[Task[Any]]:
 
 
 def _of_task(task: Task[Any]) -> Iterator[tuple[CodeType, int]]:
-    """The coroutines that wait for each other. Compiled ones (Cython's) have code, but no frame."""
+    """(code, line number) of each coroutine of a task, the innermost first.
+
+    Compiled coroutines (Cython's) have code, but no frame.
+    """
     chain: list[tuple[CodeType, int]] = []
     coroutine: Any = task.get_coro()
     while coroutine is not None:

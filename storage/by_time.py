@@ -11,9 +11,10 @@ _EVERY_DELTA = -(1 << 64)
 
 
 def first_in_batch(batch: RecordBatch, timestamp_ms: int, from_offset: int) -> Steps[tuple[int, int] | None]:
-    """(offset, timestamp in milliseconds) of the record, None if no record matches.
+    """Find the first record at or above ``from_offset`` with a timestamp at or after ``timestamp_ms``.
 
-    Skips records below ``from_offset``. Raises ``CorruptBatch`` if the records cannot be read.
+    Returns (offset, timestamp in milliseconds), None if no record matches. Raises ``CorruptBatch`` if the records cannot be
+    read.
     """
     stamped_ms = batch.max_timestamp if batch.is_log_append_time else None
     since = _EVERY_DELTA if stamped_ms is not None else timestamp_ms - batch.base_timestamp

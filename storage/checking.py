@@ -34,7 +34,7 @@ _ONE_PIECE_BYTES = 64 * 1024
 
 
 class Check:
-    """The check of one segment's batches, from a position up to the first invalid one."""
+    """One check of a segment's batches, from a position up to the first invalid batch."""
 
     __slots__ = (
         "_index_interval_bytes",
@@ -137,7 +137,7 @@ class Check:
                 last.append(RecordBatch.parse_header(chunk[begin : begin + HEADER_BYTES]))
 
     def _check_one(self, batch: RecordBatch) -> None:
-        """Check one batch that is invalid, or larger than a window."""
+        """Check a single batch that the loop has rejected, or that is larger than a window. Sets ``reason`` if invalid."""
         self.reason = self._problem(batch)
         if self.reason is not None:
             return

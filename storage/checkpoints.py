@@ -50,12 +50,12 @@ def _text(path: Name) -> str | None:
 
 
 def _is_blank(lines: list[str]) -> bool:
-    """Whether the file has no text: after a power cut a file may have its length, but only zero bytes."""
+    """Whether the lines have no text: after a power cut a file may have its full length, but only zero bytes."""
     return not any(line.strip("\0") for line in lines)
 
 
 def read_offsets(path: Path) -> dict[tuple[str, int], int]:
-    """(topic, partition) -> offset, from ``recovery-point-offset-checkpoint`` or another file of this format."""
+    """Read ``recovery-point-offset-checkpoint``, or another file of this format: (topic, partition) -> offset."""
     rows = parse_rows(path, 3)
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
@@ -124,7 +124,10 @@ def _partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
-    """Whether the file differs from its expected content in only a few bytes (ids of two topics differ in nearly all)."""
+    """Whether ``partition.metadata`` differs from its expected content in only a few bytes.
+
+    The files of two topics differ in nearly all bytes of the id.
+    """
     content = (read_file(directory / PARTITION_METADATA) or b"").rstrip(b"\n")
     expected = _partition_metadata(topic_id)
     differing = sum(one != other for one, other in zip(content, expected, strict=False))

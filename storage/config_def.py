@@ -80,7 +80,7 @@ def to_text(value: Value) -> str | None:
 
 
 def _java_text(value: object) -> str:
-    """Java's `String.valueOf`."""
+    """The text of a value as Java's `String.valueOf` writes it."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -93,7 +93,7 @@ def _java_text(value: object) -> str:
 
 
 def _java_double(value: float) -> str:
-    """Java's `Double.toString`: plain from 0.001 to 10,000,000, otherwise with one digit before the point."""
+    """The text of a number as Java's `Double.toString` writes it: plain from 0.001 to 10,000,000, else as 1.5E10."""
     if not math.isfinite(value):
         return {"inf": "Infinity", "-inf": "-Infinity"}.get(repr(value), "NaN")
     if value == 0 or 1e-3 <= abs(value) < 1e7:
@@ -108,7 +108,7 @@ def _java_double(value: float) -> str:
 
 @slotted(frozen=True)
 class Range:
-    """Inclusive bounds. None means unbounded."""
+    """Validator of a number: between inclusive bounds. None means unbounded."""
 
     minimum: float | None = None
     maximum: float | None = None
@@ -127,7 +127,7 @@ class Range:
 
 @slotted(frozen=True)
 class RangeOr:
-    """Inclusive bounds, or one value outside of them (gzip's -1)."""
+    """Validator of a number: between inclusive bounds, or equal to one value outside of them (gzip's -1)."""
 
     minimum: int
     maximum: int
@@ -159,7 +159,7 @@ class OneOf:
 
 @slotted(frozen=True)
 class ListOf:
-    """A list without duplicates and without empty members. If there are no choices, any text is allowed."""
+    """Validator of a list: no duplicates, no empty members. If there are no choices, any text is allowed."""
 
     choices: tuple[str, ...] = ()
     may_be_empty: bool = True
@@ -182,7 +182,7 @@ class ListOf:
 
 @slotted(frozen=True)
 class ThrottledReplicas:
-    """`*`, or a list of partition:broker."""
+    """Validator of a list: `*`, or partition:broker pairs."""
 
     def __call__(self, name: str, value: Value) -> None:
         if "".join(value) == "*" or all(re.fullmatch(r"([0-9]+:[0-9]+)?", member) for member in value):

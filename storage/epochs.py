@@ -38,15 +38,15 @@ class LeaderEpochs:
         replace_file(path, self.unsaved(), durable=durable)
 
     def unsaved(self) -> bytes:
-        """Content of the file, for the caller to write now."""
+        """Content of the checkpoint file. The caller must write it now: the epochs count as saved after this call."""
         self._changed_from = None
         return format_rows(self.entries())
 
     def unsaved_below(self, end_offset: int) -> bytes | None:
-        """Content of the file, or None if the file has all epochs of the records below an offset.
+        """Content of the checkpoint file, or None if the file has all epochs of the records below an offset.
 
-        After a restart each of ten thousand logs has a new epoch, and most will never have a record of it. So the file
-        is written only when there is one.
+        After a restart each of ten thousand logs has a new epoch, and most logs will never have a record of it. So the file
+        is written only when there is such a record.
         """
         if self._changed_from is None or self._changed_from >= end_offset:
             return None
@@ -54,7 +54,7 @@ class LeaderEpochs:
 
     @property
     def dirty(self) -> bool:
-        """Whether the file lacks a change."""
+        """Whether an epoch has changed since the file was written."""
         return self._changed_from is not None
 
     def _note_change(self, offset: int) -> None:

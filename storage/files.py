@@ -75,9 +75,9 @@ T = TypeVar("T", bound=Resting)
 
 
 class Recent(Generic[T]):
-    """At most ``limit`` objects with resources. Another one makes one rest that was not used lately (second chance).
+    """The objects that have resources now, at most ``limit``. Adding another object makes one rest that was not used lately.
 
-    All objects belong to one thread, that of the event loop.
+    The one that rests is selected by the second-chance algorithm. All objects belong to one thread, that of the event loop.
     """
 
     def __init__(self, limit: int) -> None:
@@ -108,7 +108,7 @@ class Recent(Generic[T]):
 
 
 class Descriptors(Recent["AppendFile"]):
-    """The append files that are open. When the limit is reached, one is closed; it is opened again when it is needed.
+    """The append files that are open. When the limit is reached, one file is closed. It is opened again when it is needed.
 
     The files belong to one thread, that of the event loop. Other threads open files by path themselves.
     """

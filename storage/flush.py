@@ -41,7 +41,7 @@ class Flush:
         self._epochs = log.epochs.unsaved_below(self.end_offset)
         self._epoch_file = log.directory / EPOCH_FILE
         self.abandoned = False
-        """The log was deleted meanwhile. Write nothing, since another log may have the same directory by now."""
+        """Whether the log was deleted meanwhile. Nothing is written then: another log may have the same directory by now."""
 
     def run(self) -> StorageError | None:
         """Sync all files. Files deleted meanwhile are skipped. Returns the error, None if there was none."""

@@ -29,7 +29,7 @@ BLOCK_ENTRIES = 256
 
 
 class IndexFile:
-    """Rising entries: first those in the file, then those that are still in memory."""
+    """An index file whose entries rise. The newest entries may still be in memory only."""
 
     __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
 
@@ -110,7 +110,7 @@ class IndexFile:
         return data
 
     def search(self, target: int, column: int) -> int:
-        """Number of entries that are not above ``target`` in one of their columns. Both columns rise together."""
+        """Number of entries whose value in ``column`` is at most ``target``. Both columns rise together."""
         count = len(self)
         unpack, size, tail, saved = self.ENTRY.unpack_from, self.ENTRY.size, self._tail, self._saved
         if tail and unpack(tail)[column] <= target:
@@ -197,7 +197,7 @@ class IndexFile:
     def _size_if_beginning_of(self, content: bytes) -> int | None:
         """Size of the file if ``content`` begins with the file's bytes, else None.
 
-        After a crash most index files pass, and creating a file is expensive.
+        After a crash most index files pass this test and are kept, because creating a file is expensive.
         """
         size = file_size(self.name)
         if size is None or size > len(content):
@@ -215,7 +215,7 @@ class IndexFile:
             file.sync()
 
     def _rest(self) -> None:
-        """Close the descriptor. The next entries come only seconds or megabytes later."""
+        """Close the descriptor. The next entries are written only seconds or megabytes later."""
         if self._file is not None:
             self._file.close()
 
@@ -229,7 +229,7 @@ class IndexFile:
 
 
 class PairIndex(IndexFile):
-    """Entries of two columns that rise together. One column is an offset relative to the segment's base."""
+    """An index whose entries have two columns that rise together. One column is an offset relative to the segment's base."""
 
     __slots__ = ()
 
@@ -254,7 +254,7 @@ class PairIndex(IndexFile):
 
 
 class OffsetIndex(PairIndex):
-    """(last offset of a batch, position of that batch), every ``index.interval.bytes`` or so."""
+    """The offset index: an entry (last offset of a batch, position of the batch) about every ``index.interval.bytes``."""
 
     __slots__ = ()
 
@@ -287,7 +287,7 @@ class OffsetIndex(PairIndex):
 
 
 class TimeIndex(PairIndex):
-    """(largest timestamp so far, last offset of the batch that has it)."""
+    """The time index: entries (largest timestamp so far, last offset of the batch that has the timestamp)."""
 
     __slots__ = ()
 
@@ -331,9 +331,9 @@ def aborted_of(rows: Iterable[tuple[Any, ...]], path: Name) -> Iterator[AbortedT
 
 
 class TransactionIndex(IndexFile):
-    """The aborted transactions whose markers are in this segment, in marker order. The first one creates the file.
+    """The transaction index: the aborted transactions whose markers are in the segment, in marker order.
 
-    Each entry is written at once: they are rare, and Kafka's tools can then read them.
+    The first entry creates the file. Entries are rare, so each is written at once, and Kafka's tools can read them.
     """
 
     __slots__ = ()

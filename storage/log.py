@@ -179,9 +179,10 @@ class Log(ReadableLog):
         return segment
 
     def _must_roll(self, segment: Segment, batch: RecordBatch, last_offset: int, now_ms: int) -> bool:
-        """``LogSegment.shouldRoll``: by size, by the records' own time, by a full index, by an offset too far from the base.
+        """Whether a batch needs a new segment (``LogSegment.shouldRoll``).
 
-        `Room` is the short form (ADR 23).
+        That depends on the segment's size, the records' timestamps, the space in the indexes, and the distance from the
+        segment's base offset. `Room` is the short form (ADR 23).
         """
         if segment.size == 0:
             return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
@@ -230,10 +231,10 @@ class Log(ReadableLog):
         return segment
 
     def take_snapshot(self, offset: int | None = None) -> None:
-        """Write the producer state at the log end (or at ``offset``, during a replay), unless a snapshot of it exists.
+        """Write the producer state at the log end (or at ``offset``, during a replay), unless there is a snapshot of it.
 
-        The file is not synced: a torn one fails its CRC, and then the snapshot before it and the batches give the same
-        state.
+        The file is not synced. A torn snapshot fails its CRC. Then the previous snapshot and the batches after it give the
+        same state.
         """
         offset = self.log_end_offset if offset is None else offset
         if not self.segments or offset <= self.last_snapshot_offset:
@@ -357,8 +358,8 @@ class Log(ReadableLog):
         """Replace several segments by one compacted segment; returns the files to remove later.
 
         ``compacted`` has the base offset of the first source. Its files are synced and end in ``.swap``, so after a crash
-        `recovery` finishes the replacement. If it is None, no record was kept, and the sources are only removed. Returns
-        None, and changes nothing, if the log no longer has these segments.
+        `recovery` finishes the replacement. If ``compacted`` is None, no record was kept, and the sources are only removed.
+        Returns None, and changes nothing, if the log no longer has these segments.
         """
         if not self.holds(sources):
             return None
@@ -414,7 +415,7 @@ class Log(ReadableLog):
     def seal(self) -> Callable[[], None]:
         """Complete the files for a clean stop. Returns a function that syncs them, which may run in any thread.
 
-        It does nothing if there was no append since the last time.
+        The function does nothing if there was no append since `note_sealed`.
         """
         if not self.segments or self._sealed == (self.active, self.log_end_offset):
             return lambda: None

@@ -17,7 +17,7 @@ from storage.segment import Segment
 
 
 def synced_lengths(logs: Iterable[Log]) -> dict[str, int]:
-    """Name of a ``.log`` file -> number of its bytes known to be on the disk. Files with no such number are left out."""
+    """Number of bytes known to be on the disk, by the name of the ``.log`` file. Files without such bytes are left out."""
     return {
         segment.log.name: segment.synced_size
         for log in logs
@@ -72,7 +72,7 @@ def _synced_bytes(segment: Segment, flushed_offset: int) -> int:
 
 
 def _end_offset(segment: Segment, size: int) -> int:
-    """Log end offset if a segment is cut to ``size`` bytes: the offset of the first batch behind them."""
+    """Log end offset after a cut of the segment to ``size`` bytes: the base offset of the first batch that is cut off."""
     return int.from_bytes(segment.log.read(size, 8), "big") if size else segment.base_offset
 
 

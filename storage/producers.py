@@ -130,7 +130,7 @@ class VerificationGuard:
 
 @slotted
 class Verification:
-    """A verification by the coordinator that a transaction's first batch is waiting for."""
+    """A verification of a producer's transaction by the coordinator, which the transaction's first batch needs."""
 
     guard: VerificationGuard
     epoch: int
@@ -181,7 +181,7 @@ class ProducerStateManager:
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
         """The remembered batch that this one repeats: same epoch, same first and last sequence; None if there is none.
 
-        `continues` is the short form of this and of `check`.
+        `continues` is the short form of this function and of `check`.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
@@ -197,7 +197,7 @@ class ProducerStateManager:
     ) -> AppendRefused | None:
         """Check a data batch with a producer id, in Kafka's order, after `duplicate_of` has found no duplicate.
 
-        `continues` is the short form of both.
+        `continues` is the short form of this function and of `duplicate_of`.
         """
         entry = self.entries.get(batch.producer_id)
         transactional = batch.is_transactional
@@ -227,7 +227,10 @@ class ProducerStateManager:
         return guard is not None and verification is not None and verification.guard is guard
 
     def _in_sequence(self, batch: RecordBatch, entry: ProducerStateEntry | None) -> bool:
-        """``ProducerAppendInfo.checkSequence``, with KIP-890's two rules for verified transactions."""
+        """Whether the batch has its producer's next sequence (``ProducerAppendInfo.checkSequence``).
+
+        Two rules for verified transactions are those of KIP-890.
+        """
         sequence = batch.base_sequence
         verification = self.verifications.get(batch.producer_id)
         if verification is not None:
@@ -338,7 +341,7 @@ class ProducerStateManager:
         )
 
     def _forget_verification(self, producer_id: int, epoch: int) -> None:
-        """A marker invalidates earlier verifications (``UnifiedLog.updateProducers``)."""
+        """Forget the producer's verification, because a marker invalidates it (``UnifiedLog.updateProducers``)."""
         verification = self.verifications.get(producer_id)
         if verification is None:
             return
@@ -383,7 +386,7 @@ class ProducerStateManager:
     def first_unstable_offset(self, high_watermark: int) -> int | None:
         """First offset of the oldest transaction that is open, or whose marker is not below the high watermark yet.
 
-        It is the last stable offset, where read_committed readers stop. None if there is no such transaction.
+        This offset is the last stable offset, where read_committed readers stop. None if there is no such transaction.
         """
         self.forget_replicated(high_watermark)
         first_open = next(iter(self._open), None)
@@ -399,7 +402,10 @@ class ProducerStateManager:
     # -- expiration and snapshots -------------------------------------------------------------------------------
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """Remove idle producers without an open transaction; idle by the timestamp of the last record, as in Kafka."""
+        """Remove producers without an open transaction whose last record is too old; returns their ids.
+
+        As in Kafka, the age is computed from the record's timestamp.
+        """
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()

@@ -182,7 +182,7 @@ class ReadableLog:
             yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
 
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap with ``span``, in marker order. May contain a few that do not."""
+        """Aborted transactions that overlap with ``span``, in marker order. A few in the list may not overlap."""
         first = self._list.index_of(span.base_offset)
         upper: int | None = None
         found = []
@@ -251,7 +251,7 @@ class ReadableLog:
         return None
 
     def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
-        """The first batch that may contain such a record, with the name of its file."""
+        """(file name, batch) of the first batch that may have a record at ``timestamp_ms`` or later, or None."""
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:

@@ -56,7 +56,10 @@ def load_epochs(log: Log) -> str | None:
 
 
 def _contradicted(log: Log) -> tuple[int, int] | None:
-    """The newest entry that contradicts the batches around it, None if all agree. Compaction may have removed batches."""
+    """The newest entry (epoch, start offset) that contradicts the batches around it; None if all entries agree.
+
+    Compaction may have removed batches, which is no contradiction.
+    """
     exact = "compact" not in log.config.cleanup_policy
     entries = [(-1, -1), *log.epochs.entries()]
     newest = pairwise(entries)
@@ -108,9 +111,9 @@ def gaps(segments: Sequence[Segment], log_start_offset: int) -> Iterator[tuple[i
 class TransactionIndexes:
     """Finds segments that contain ABORT markers of transactions with data, but have no transaction index.
 
-    Without the index their records would pass for committed, as they do in Kafka. The index does not list transactions that
-    were aborted without data in this partition. It need not list those with data only below the log start, where consumers
-    do not read.
+    Without the index, readers would get the aborted records as committed ones, as in Kafka. The index does not list
+    transactions that were aborted without data in this partition. It need not list transactions whose data is below the log
+    start, where consumers do not read.
     """
 
     def __init__(self, folder: Folder, segments: Sequence[Segment], log_start_offset: int) -> None:

@@ -134,7 +134,7 @@ def _empty(directory: Path, options: OpenOptions) -> Log:
 
 
 class _Checked(NamedTuple):
-    """What the check of a segment found, for the rest of the recovery."""
+    """Result of the check of one segment, for the later steps of the recovery."""
 
     replay_from: int
     """Offset from which the segment's aborted transactions must be indexed again."""
@@ -144,7 +144,7 @@ class _Checked(NamedTuple):
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
-    """The segments by base offset."""
+    """The segments in the folder, by base offset."""
     aborting = folder.offsets("txnindex")
     segments = [
         Segment(
@@ -252,7 +252,7 @@ def _start_inside(segment: Segment, recovery_point: int) -> int | None:
 def _refuse_old_format(segment: Segment, position: int) -> None:
     """Raise if there is a whole message of format 0 or 1 (Kafka before 0.11).
 
-    It is not damage, so it must not be cut off.
+    Such a message is not damage, so it must not be cut off.
     """
     header = segment.log.read(position, _OLD_HEADER.size)
     if len(header) < _OLD_HEADER.size:
@@ -306,7 +306,7 @@ def _load_end(
 ) -> int:
     """Log end offset. Checks the last segment if it does not end with a whole batch.
 
-    That does not happen after a clean stop, but a partition folder may be a copy taken from a running broker.
+    After a clean stop it always does, but a partition folder may be a copy taken from a running broker.
     """
     if not segments:
         return options.log_start_offset

@@ -54,7 +54,7 @@ class Expired(NamedTuple):
 
 @slotted(frozen=True)
 class Ageing(Generic[S]):
-    """A log as retention sees it. The last of its segments is the active one."""
+    """The values of a log on which retention depends. The last segment is the active one."""
 
     segments: Sequence[S]
     size: Callable[[], int]
@@ -109,7 +109,7 @@ class Ageing(Generic[S]):
         return self._end_of(index) <= self.high_watermark and not self._is_empty_end(index)
 
     def _is_empty_end(self, index: int) -> bool:
-        """Whether this is an active segment without records: it stays, since a new one would only replace it."""
+        """Whether the segment is active and has no records. Such a segment stays: a new one would only replace it."""
         return index >= len(self.segments) - 1 and (not self.segments or self.segments[index].size == 0)
 
     def _end_of(self, index: int) -> int:

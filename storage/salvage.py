@@ -65,7 +65,7 @@ def sound_batches(
 
 
 class _Walk:
-    """The reading of one segment."""
+    """Reader of one segment: yields the valid batches, and the damaged ranges between them."""
 
     def __init__(self, segment: Segment, position: int, offset: int, end_offset: int) -> None:
         self._segment = segment
@@ -125,7 +125,7 @@ class _Walk:
         return self._sound(self._segment.log.read(position, size), 0)
 
     def _damaged(self, window: bytes) -> Damaged:
-        """The range from here to the next valid batch. The position moves to that batch."""
+        """The range from the current position to the next valid batch, to which the position moves."""
         start, reason = self._position, _reason(window)
         offset = self._offset = max(self._offset, self._lowest)
         found = self._next_sound(window)
@@ -136,7 +136,10 @@ class _Walk:
         return Damaged(str(self._segment.log.path), start, length, offset, self._offset, reason, content)
 
     def _next_sound(self, window: bytes) -> tuple[int, int] | None:
-        """(position, base offset) of the next valid batch: where the damaged one's length points to, else by a search."""
+        """(position, base offset) of the next valid batch; None if there is none.
+
+        The batch is looked for where the damaged batch's length field points to, then searched for byte by byte.
+        """
         start = self._position
         if len(window) >= LOG_OVERHEAD_BYTES:
             size = int.from_bytes(window[8:LOG_OVERHEAD_BYTES], "big") + LOG_OVERHEAD_BYTES
@@ -155,7 +158,7 @@ class _Walk:
         return None
 
     def _may_follow(self, window: bytes, at: int) -> bool:
-        """Whether a candidate's base offset is plausible here. Few other byte sequences pass this check."""
+        """Whether a candidate's base offset is possible here. Few other byte sequences pass this check."""
         base_offset = int.from_bytes(window[at : at + 8], "big")
         return self._lowest <= base_offset < self._end_offset
 
@@ -168,7 +171,7 @@ def _has_valid_crc(window: bytes, at: int) -> bool:
 
 
 def unreadable(batch: RecordBatch, file: str, reason: str) -> Damaged:
-    """A batch with a valid CRC whose records cannot be parsed."""
+    """The damaged range for a batch with a valid CRC whose records cannot be parsed."""
     content = bytes(batch.data[:DAMAGED_BYTES_KEPT_MAX])
     return Damaged(file, -1, batch.size, batch.base_offset, batch.next_offset, reason, content)
 

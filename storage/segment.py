@@ -351,7 +351,7 @@ class Segment:
             position += at
 
     def headers(self, position: int = 0, window: int = SCAN_BYTES) -> Iterator[RecordBatch]:
-        """As ``batches``, but only the header of a batch that is larger than the window."""
+        """Like ``batches``, but a batch that is larger than the window is returned as its header only."""
         end = self.size
         while position < end:
             chunk = self.log.read(position, window)
@@ -401,7 +401,10 @@ class Segment:
         self._first_timestamp_ms = None
 
     def reopened(self) -> Segment:
-        """A new object for the same files, which takes appends again. It is not identical to the sealed one."""
+        """A new segment object for the same files, to which batches can be appended again.
+
+        The new object is not identical to the sealed one, so `Log.holds` is False for a list with the sealed one.
+        """
         self.log.unshare()
         segment = Segment(
             self.directory,

@@ -18,7 +18,10 @@ DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]
-"""Yields None at the end of a step, or a function for a thread, whose result it is sent. Returns the result of the work."""
+"""Generator of long work. It returns the result of the work.
+
+It yields None at the end of a step, or a function to call in a thread, whose result the caller sends back.
+"""
 
 
 def run(steps: Steps[T]) -> T:
@@ -40,7 +43,7 @@ def run(steps: Steps[T]) -> T:
 
 
 def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
-    """Decompress the records of a batch, in a thread if they are many. Call `give_back` with the result afterwards."""
+    """Decompress the records of a batch, a large one in a thread. Call `give_back` with the result afterwards."""
     body = batch.body
     if batch.compression == codecs.NONE:
         return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)

@@ -21,7 +21,7 @@ NEVER = (1 << 63) - 1  # Kafka's "no limit" of a 64-bit setting
 
 @slotted(frozen=True)
 class TopicConfigKey(ConfigKey):
-    """`synonyms` are the broker settings with the default of a topic without its own value, highest precedence first."""
+    """One topic setting. `synonyms` are the broker settings that supply its default, highest precedence first."""
 
     synonyms: tuple[str, ...] = ()
     documentation: str = ""

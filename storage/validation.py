@@ -203,7 +203,7 @@ def _too_large(size: int, config: LogConfig) -> Invalid:
 def _error_of(reason: Reason, batch: RecordBatch) -> ErrorCode:
     """The error for invalid records: INVALID_RECORD if Kafka expects the problem (``DefaultRecord.readFrom``).
 
-    It does not expect an invalid length in memory (an uncompressed batch), nor the errors of its decompressors.
+    Kafka does not expect an invalid length in an uncompressed batch, nor the errors of its decompressors.
     """
     foreseen = (
         batch.compression != codecs.NONE if reason is Reason.LENGTH else reason is not Reason.COMPRESSION
@@ -307,7 +307,7 @@ def _recompress(
 
 
 class _Offences:
-    """The records for which a batch is rejected. The first ones are named."""
+    """The records for which a batch is rejected. The response names the first ones."""
 
     def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds, partition: str) -> None:
         self.errors: list[tuple[int, str | None]] = []

@@ -71,7 +71,7 @@ class Ages:
         return by_us if by_us < -FUTURE_MS else max(0, by_us)
 
     def future(self, at: Transaction) -> str:
-        """``4 min 58 s in the future of the coordinator's clock``; empty unless the start is in the future."""
+        """Text such as ``4 min 58 s in the future of the coordinator's clock``; empty unless the start is in the future."""
         open_ms = self.open_ms(at)
         if open_ms >= 0:
             return ""

@@ -29,7 +29,7 @@ from benchmarks.targets import Running
 TOPIC: Final = "large"
 BATCHES: Final = 32
 REQUESTS: Final = 500
-"""Per round."""
+"""Number of requests in each round."""
 
 
 def measure(run: Run) -> Iterator[Figure]:

@@ -48,7 +48,7 @@ FLAT: Final = 1.3
 """Factor by which a heartbeat may cost more with a hundred times as many groups."""
 PAUSE_S: Final = 0.2
 AT_ONCE: Final = {"group.consumer.assignment.interval.ms": "0"}
-"""For groups that only exist. With the default, the members that join within a second are assigned together."""
+"""Setting that assigns each member at once. By default, members that join within a second are assigned together."""
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0", "group.consumer.session.timeout.ms": "60000"}
 
 

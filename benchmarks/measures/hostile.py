@@ -50,7 +50,7 @@ LIST_TRANSACTIONS: Final = (66, 2)
 LEAST_RECORD: Final = b"\x0c\0\0\0\0\1\0"
 NONE, GZIP, ZSTD = 0, 1, 4
 LATER_MS: Final = 60_000
-"""The batch header's maximum timestamp is later than that of any record, by this many milliseconds."""
+"""Milliseconds by which the batch header's maximum timestamp is later than the timestamp of any record."""
 
 
 def measure(run: Run) -> Iterator[Figure]:
@@ -108,7 +108,10 @@ def _hostile(run: Run, later_ms: int) -> Iterator[tuple[str, bytes]]:
 
 
 def _store_records_to_search(client: Client) -> int:
-    """Write a batch whose header claims a later timestamp than its records have, so that a search reads all. Return it."""
+    """Write a batch whose header claims a later timestamp than its records have, so that a search reads all records.
+
+    Returns the timestamp in the header.
+    """
     later_ms = now_ms() + LATER_MS
     create_topic(client, SEARCHED)
     stored = bytearray(_batch(LEAST_RECORD * 1_000_000, 1_000_000, ZSTD))

@@ -80,7 +80,7 @@ def reset_after_a_transaction_ms(nodes: int, times: int) -> list[float]:
 
 
 def one_reset_after_a_transaction_ms(broker: odradek.Broker) -> float:
-    """The transaction uses librdkafka, whose threads may still be running when the reset begins, as in a test."""
+    """Milliseconds of a reset after one transaction by librdkafka, whose threads may still be running, as in a test."""
     import confluent_kafka
 
     topic = broker.create_topic(partitions=2)

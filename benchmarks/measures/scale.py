@@ -173,7 +173,7 @@ def _connect(run: Run, kept: Kept) -> None:
 
 
 def _fill_groups(run: Run, kept: Kept) -> None:
-    """Half of the groups use each protocol. Their members wait for their next heartbeat."""
+    """Create groups, half of them with each protocol. Their members wait for their next heartbeat."""
     half = run.scaled(1_000, 50) // 2
     for number, protocol in enumerate((ClassicGroups, ConsumerGroups)):
         groups = protocol(kept.target, f"shared-{number}")

@@ -228,7 +228,7 @@ def expected(consumer: Consumer) -> None:
 
 
 def transactions(options: argparse.Namespace) -> Outcome:
-    """Each producer runs in its own thread: ten records in two partitions, an offset, a commit."""
+    """Commit transactions of ten records in two partitions and an offset. Each producer runs in its own thread."""
     # The metadata of a consumer without a group membership, as for commits from outside a group.
     consumer = Consumer({"bootstrap.servers": options.address, "log_level": 0, "group.id": "workers"})
     group = consumer.consumer_group_metadata()

@@ -18,7 +18,7 @@ from benchmarks.peers.targets import target
 from benchmarks.targets import Running, Target, TargetFailed
 
 DISTURBED_CORES: Final = 0.35
-"""Cores: a round in which other processes used more does not count, if there are enough other rounds."""
+"""Number of cores. A round in which other processes used more does not count, if there are enough other rounds."""
 BASE: Final = "kafka"
 FAILURES: Final = (LoadFailed, TargetFailed, WrongResponse, OSError, subprocess.SubprocessError)
 """Failures of one target in one row, after which the row has no figure for the target."""

@@ -82,7 +82,7 @@ class Kfake(Target):
 
 
 class KfakeOnDisk(Kfake):
-    """The same with a data directory, which it reads at the start."""
+    """franz-go's fake cluster with a data directory, which it reads at the start."""
 
     name = "kfake-disk"
 

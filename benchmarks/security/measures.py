@@ -39,7 +39,7 @@ GROUP: Final = "security"
 AT_ONCE: Final = 16
 """Number of clients that log in at the same time, for rates."""
 WARM_BATCHES_MAX: Final = 2000
-"""Maximum number of bytes that a warm-up writes."""
+"""Maximum number of batches (1 MiB each) that a warm-up writes."""
 DELETE_TOPICS: Final = (20, 4)
 TARGETS: Final = ("odradek", "kafka")
 

@@ -32,10 +32,10 @@ async def reset(
     forget: Callable[[], object] = lambda: None,
     remember: Callable[[], object] = lambda: None,
 ) -> None:
-    """Return when all nodes handle requests again, on the same ports. `all_killed` describes the callbacks.
+    """Reset the broker. Returns when all nodes handle requests again, on the same ports.
 
-    Raises ``StartError`` if a node cannot start, or is killed meanwhile; the other nodes run then. Raises ``BrokerEnding``
-    if the broker is stopping.
+    `all_killed` describes the callbacks. Raises ``StartError`` if a node cannot start, or is killed meanwhile; the other
+    nodes run then. Raises ``BrokerEnding`` if the broker is stopping.
     """
     async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
         await _reset(cluster)

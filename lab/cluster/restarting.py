@@ -80,7 +80,7 @@ class _Starts:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._starting: list[tuple[NodeRuntime, NodeRuntime]] = []
-        """(new life, earlier life) of each node."""
+        """(new runtime, previous runtime) of each node."""
         self.failures: list[object] = []
 
     @property

@@ -128,10 +128,10 @@ class Snapshots:
         forget: Callable[[], object] = lambda: None,
         remember: Callable[[], object] = lambda: None,
     ) -> None:
-        """Return when the nodes that ran handle requests again, on the same ports. `all_killed` describes the callbacks.
+        """Restore a snapshot. Returns when the nodes that ran at the snapshot handle requests again, on the same ports.
 
-        Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start, or is killed meanwhile (the other nodes run then);
-        ``BrokerEnding`` if the broker is stopping.
+        `all_killed` describes the callbacks. Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start, or is killed
+        meanwhile (the other nodes run then); ``BrokerEnding`` if the broker is stopping.
         """
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
@@ -163,7 +163,7 @@ class Snapshots:
         await start_together(cluster, snapshot.running, prepare)
 
     async def _put_back_dead(self, snapshot: Snapshot) -> None:
-        """Restore the files of nodes that did not run at the snapshot and do not run now."""
+        """Restore the files of nodes that did not run at the snapshot, and do not run now either."""
         for node_id, runtime in self._cluster.nodes.items():
             if node_id not in snapshot.running:
                 directory = LogDirectory(runtime.data_dir)

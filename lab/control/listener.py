@@ -101,7 +101,7 @@ class ControlListener:
         return self._port
 
     async def close(self) -> None:
-        """Close all connections. Calls that wait or follow are cancelled, calls that change something run to their end."""
+        """Close all connections. Calls that wait or stream are cancelled. Calls that change something run to their end."""
         self._unwatch()
         if self._loading is not None:
             self._loading.cancel()
@@ -146,7 +146,7 @@ class ControlListener:
             self._drop(next(iter(self._accepted)))
 
     def _heard(self, accepted: socket.socket) -> None:
-        """A connection has sent something, or was closed by the caller."""
+        """Called when an accepted connection has sent bytes, or was closed by the caller."""
         try:
             has_sent = bool(accepted.recv(1, socket.MSG_PEEK))
         except (BlockingIOError, InterruptedError):

@@ -107,7 +107,7 @@ def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
 
 
 def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpError:
-    """The 409 for a partition that no running node leads, with the states of the nodes that have replicas."""
+    """The HTTP error 409 for a partition that no running node leads, with the states of the nodes that have replicas."""
     nodes = [cluster.nodes[each] for each in partition.replicas if each in cluster.nodes]
     states = ", ".join(f"node {each.node_id} is {each.shown_state}" for each in nodes)
     return HttpError(409, f"no running node leads {topic}-{partition.index}: {states}")
@@ -237,7 +237,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """The rule that holds a step of an id, or a request that names it, as text for an error message."""
+    """The rule that holds a request or a step of this transactional id, as the end of a message; empty if none does."""
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:

@@ -51,7 +51,7 @@ class Operation:
     control: type[Looking]
     """The type that the function needs. A control port has the operation if its own object is of this type."""
     params: Any | None
-    """Struct of the parameters in path and query; None if there are none."""
+    """Type of the object that the function needs. A control port has the operation if its own object is of this type."""
     body: Any | None
     answer: Any
     """Struct of the response, or ``Stream`` for a response of another ``content_type``."""
@@ -59,11 +59,11 @@ class Operation:
     answer_example: Any
     content_type: str
     open_to_all: bool
-    """Requires no token, and allows any Host header: for health checks."""
+    """Whether the operation requires no token and allows any Host header, as for health checks."""
     may_wait: bool
-    """Its response may take long, so it counts towards ``CALLS_MAX``. Other operations respond at once and do not count."""
+    """Whether a response may take long, so that the call counts towards ``CALLS_MAX``. Other calls do not count."""
     ends_with_caller: bool
-    """Is cancelled when its caller disconnects, although it changes something."""
+    """Whether a call is cancelled when its caller disconnects, although it changes something."""
     role: Role
     """Role that a call requires."""
     role_of: RoleOf | None

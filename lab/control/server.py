@@ -85,7 +85,7 @@ class ControlServer:
             arriving.add_done_callback(self._arriving.discard)
 
     async def close(self) -> None:
-        """Close all connections. Calls that wait or follow are cancelled, calls that change something run to their end."""
+        """Close all connections. Calls that wait or stream are cancelled. Calls that change something run to their end."""
         for server in self._servers:
             server.close()
         for each in (*self._arriving, *self._calls):

@@ -40,7 +40,7 @@ class ClusterTransactions:
 
 
 def acls_of(cluster: Cluster) -> Callable[[], AclControl] | None:
-    """Returns the cluster's `AclControl` when it is called; None without an authorizer, as nothing would read the ACLs."""
+    """Function that returns the cluster's `AclControl`; None without an authorizer, since nothing would read the ACLs."""
     if not cluster.settings.config.authorizer_class_name:
         return None
     return lambda: cluster.metadata.acl_control

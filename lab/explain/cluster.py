@@ -62,7 +62,7 @@ def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> l
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Merge explanations of a topic's partitions: healthy ones into one sentence, those with equal troubles into one."""
+    """Merge explanations of a topic's partitions: healthy ones into one sentence, those with equal problems into one."""
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
@@ -78,7 +78,7 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
 
 
 def _alike(found: Iterable[Explanation]) -> list[Explanation]:
-    """Merge explanations whose first lines differ only in their subjects. The first names the other subjects."""
+    """Merge explanations whose first lines differ only in their subjects. The first then names the other subjects."""
     alike: dict[tuple[Cause, str], list[Explanation]] = {}
     for each in found:
         alike.setdefault((each.cause, each.lines[0].replace(each.subject, "")), []).append(each)
@@ -136,7 +136,7 @@ def _nothing(around: ClusterContext) -> Iterator[str]:
 
 
 def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Explanation]:
-    """Rules that have hit and may hit again, and that no explanation above names."""
+    """Explanations of rules that have hit and may hit again, unless one of ``found`` names them."""
     shown = [line for each in found for line in each.lines]
     for each in unnamed_rules(around, shown):
         clear = f"Remove the rule: odradek fault clear {each.rule}"
@@ -160,7 +160,10 @@ def _nodes(around: ClusterContext) -> Iterator[Explanation]:
 
 
 def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
-    """Partitions with a trouble, except replicas out of the ISR whose node is away: the node's explanation says that."""
+    """Explanations of partitions with a problem.
+
+    A replica that is not in the ISR because its node is away is left out, since the node has an explanation.
+    """
     for at in facts.partitions:
         found = explain_partition(at, around)
         missing = [node for node in at.replicas if node not in at.isr]
@@ -181,7 +184,10 @@ def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
 
 
 def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
-    """Transactions that no explanation of a partition contains, as they have no records yet, or no partition leader."""
+    """Explanations of transactions that no explanation of a partition contains.
+
+    They have written no records yet, or their partition has no leader.
+    """
     read = {at.name: at for at in facts.partitions}
     shown = {
         each.owner.transactional_id for at in facts.partitions for each in at.open if each.owner is not None
@@ -202,7 +208,7 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Refusals and throttles that no explanation above contains: recent ones, or with ``is_old`` the older ones."""
+    """Explanations of refusals and throttles that no other explanation has: recent ones, or with ``is_old`` older ones."""
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

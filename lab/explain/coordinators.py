@@ -34,7 +34,7 @@ _OF_GROUPS: Final = (
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """Why the coordinator of a group or a transactional id returns no state; None if it does."""
+    """Why the coordinator of a group or a transactional id returns no state; None if it returns its state."""
     name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
     home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition
     if at.coordinator_error == _LOADING:
@@ -79,7 +79,7 @@ def _without_files(head: str, at: IdFacts | GroupFacts, around: ClusterContext) 
 
 
 def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """The trouble if the coordinator cannot append to its log, or if each append waits for a replica."""
+    """The problem if the coordinator cannot append to its log, or if each append waits for a replica; else None."""
     if at.home is None:
         return None
     who = f"The coordinator of {name}, node {at.coordinator}"
@@ -98,7 +98,7 @@ def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -
 
 
 def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, head: str) -> Trouble | None:
-    """The trouble if the coordinator is healthy, but a rule responds to clients in its place."""
+    """The problem if a rule responds to clients in place of a healthy coordinator; else None."""
     apis = _OF_GROUPS if isinstance(at, GroupFacts) else _OF_IDS
     for error in ("COORDINATOR_NOT_AVAILABLE", _LOADING):
         found = _rule_that_answers(name, error, around)
@@ -140,7 +140,7 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
 
 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
-    """(rule, API) of the rule that responds with this error: from the trace, else from the rule's text and hits."""
+    """(rule, API) of the rule that responds with this error, by the trace, else by the rule's text and hits; or None."""
     for refusal in around.refusals:
         about = name in (refusal.transactional_id, f"group {refusal.group}")
         if refusal.rule is not None and refusal.error == error and about:
@@ -150,7 +150,7 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
 
 
 def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
-    """A rule with this error that has hit at least once, and the API that it names."""
+    """A rule with this error that has hit at least once, and the API that the rule names; None if there is none."""
     for rule in around.rules or ():
         on, _, action = rule.text.partition(" -> ")
         api, *matchers = on.split() or [""]

@@ -8,12 +8,12 @@ from protocol.slotted import slotted
 
 
 class Cause(Enum):
-    """What is wrong, by a name for programs. docs/troubleshooting.md has the first line of each."""
+    """What is wrong, as a name for programs. docs/troubleshooting.md has the first line of each cause."""
 
     NOTHING = "nothing"
     """Nothing that was examined is wrong."""
     UNKNOWN = "unknown"
-    """The node or coordinator that knows could not be asked."""
+    """The node or coordinator that has the answer could not be queried."""
 
     # Causes of a partition, or of a transactional id that waits for one.
     NO_LEADER = "no-leader"
@@ -59,12 +59,12 @@ class Cause(Enum):
     THROTTLED = "throttled"
     NOT_AUTHORIZED = "not-authorized"
     ACTIVE_RULE = "active-rule"
-    """A fault rule has hit requests or steps, and no trouble above names it."""
+    """A fault rule has hit requests or steps, and no other explanation names the rule."""
 
 
 @slotted(frozen=True)
 class Explanation:
-    """What was found out about one partition, group, transactional id, node or client."""
+    """The result for one partition, group, transactional id, node or client: a cause, and sentences about it."""
 
     subject: str
     """The subject: ``orders-0``, ``group readers``, ``transactional id etl-1``, ``node 2``, ``client app-1``"""

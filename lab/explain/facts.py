@@ -47,7 +47,7 @@ class Refusal:
     """Kafka's name of the error: ``OUT_OF_ORDER_SEQUENCE_NUMBER``."""
     count: int
     last_ms: int
-    """Age of the newest one."""
+    """Age of the newest refusal in milliseconds."""
     node: int
     client_id: str | None = None
     principal: str | None = None
@@ -73,15 +73,15 @@ class Throttle:
     api: str
     count: int
     last_ms: int
-    """Age of the newest one."""
+    """Age of the newest response in milliseconds."""
     throttle_ms: int
-    """Throttle time of the newest one."""
+    """Throttle time in the newest response, in milliseconds."""
     transactional_id: str | None = None
     group: str | None = None
     partitions: tuple[str, ...] = ()
-    """The topics in its requests; empty also if they are not known."""
+    """The partitions in the client's requests; empty also if they are not known."""
     rule: int | None = None
-    """The fault rule that set the throttle time; then it is not a quota."""
+    """The fault rule that set the throttle time, so that no quota did; else None."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -115,11 +115,11 @@ class TransactionFacts:
     coordinator: int
     timeout_ms: int
     open_ms: int | None
-    """How long it has been open, as its timeout counts. None if none is open; negative if it begins in the future."""
+    """Age of the open transaction, as its timeout counts; None if none is open, negative if it begins in the future."""
     decided_ms: int | None
-    """Age of its Prepare record; None if it is not decided, or if that is not known."""
+    """Age of the Prepare record; None if the transaction is not decided, or if the age is not known."""
     partitions: tuple[str, ...]
-    """If it is decided: the partitions whose markers are not written yet."""
+    """The transaction's partitions; once it is decided, only those whose markers are not written yet."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -161,7 +161,7 @@ class PartitionFacts:
     offline: str | None = None
     """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR)."""
     log_start: int | None = None
-    """None if the leader could not be asked, as for the next three."""
+    """Log start offset; None if the leader could not be queried. The same holds for the next three fields."""
     last_stable: int | None = None
     high_watermark: int | None = None
     log_end: int | None = None
@@ -188,7 +188,7 @@ class StateStep:
     producer_epoch: int
     timeout_ms: int
     start_ms: int
-    """-1 if there is no transaction."""
+    """Start of the transaction; -1 if there is no transaction."""
     partitions: tuple[str, ...]
     version_2: bool
     """Whether the client uses transaction version 2 (KIP-890), which bumps the epoch at each end."""
@@ -200,17 +200,17 @@ class IdFacts:
 
     transactional_id: str
     state_partition: str
-    """The partition that contains its state: ``__transaction_state-12``."""
+    """The partition that contains the state of the id: ``__transaction_state-12``."""
     coordinator: int | None
-    """The leader of that partition; None if it has none."""
+    """Node id of the leader of ``state_partition``; None if there is none."""
     coordinator_error: str | None = None
     """The coordinator's error, if there was one: ``COORDINATOR_LOAD_IN_PROGRESS``, ``COORDINATOR_NOT_AVAILABLE``."""
     transaction: TransactionFacts | None = None
-    """None if its coordinator does not know the id, or if there is a ``coordinator_error``."""
+    """The coordinator's transaction; None if the coordinator does not know the id, or if there is an error."""
     history: tuple[StateStep, ...] | None = None
     """The newest states, in time order; None if the log could not be read."""
     places: tuple[PartitionFacts, ...] = ()
-    """The partitions of its open or decided transaction, and those where its producer has a hanging transaction."""
+    """The partitions of the open or decided transaction, and those where the id's producer has a hanging transaction."""
     home: PartitionFacts | None = None
     """``state_partition`` from the cluster's metadata, without offsets; None if that was not read."""
     near: str | None = None
@@ -232,12 +232,12 @@ class MemberFacts:
     host: str
     assigned: tuple[str, ...]
     heartbeat_ms: int | None = None
-    """Age of its last heartbeat; None if that is not known."""
+    """Age of the member's last heartbeat; None if that is not known."""
     session_timeout_ms: int | None = None
     has_joined: bool | None = None
-    """During a rebalance: whether it has joined, or has revoked what it must. None if that is not known."""
+    """During a rebalance: whether the member has joined, or has revoked its partitions as requested. None if not known."""
     fetch_ms: int | None = None
-    """Age of its client's last Fetch; None if that is not known."""
+    """Age of the last Fetch of the member's client; None if that is not known."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -252,11 +252,11 @@ class GroupOffsetFacts:
     pending_of: str | None
     """The transactional id of that transaction, if it is known."""
     records: int | None = None
-    """Records from ``committed`` (or the log start) to the last stable offset; None if not counted. So are the next two."""
+    """Records from ``committed`` (or the log start) to the last stable offset; None if not counted, as are the next two."""
     aborted: int | None = None
     markers: int | None = None
     is_counted_to_the_end: bool = True
-    """False if there may be more."""
+    """False if there may be more records, aborted records or markers than were counted."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -265,9 +265,9 @@ class GroupFacts:
 
     group: str
     offsets_partition: str
-    """The partition that contains its state: ``__consumer_offsets-7``."""
+    """The partition that contains the state of the group: ``__consumer_offsets-7``."""
     coordinator: int | None
-    """The leader of that partition; None if it has none."""
+    """Node id of the leader of ``offsets_partition``; None if there is none."""
     coordinator_error: str | None = None
     type: str = ""
     """``classic`` or ``consumer``"""
@@ -275,7 +275,7 @@ class GroupFacts:
     """Kafka's name: ``Stable``, ``PreparingRebalance``, ``Reconciling``; empty if the coordinator does not know the
     group."""
     state_ms: int | None = None
-    """How long it has been in this state; None if that is not known."""
+    """How long the group has been in this state; None if that is not known."""
     members: tuple[MemberFacts, ...] = ()
     offsets: tuple[GroupOffsetFacts, ...] = ()
     home: PartitionFacts | None = None
@@ -292,7 +292,7 @@ class GroupFacts:
 
 @slotted(frozen=True, kw_only=True)
 class ClusterFacts:
-    """The places in a cluster that may have a problem, for `odradek explain` without arguments: a limited number."""
+    """The parts of a cluster that may have a problem, for `odradek explain` without arguments: a limited number."""
 
     partitions: tuple[PartitionFacts, ...]
     """Partitions without a leader, offline, below min.insync.replicas, or with an open transaction."""
@@ -301,6 +301,6 @@ class ClusterFacts:
     groups: tuple[GroupFacts, ...]
     """Groups that rebalance, or have members without heartbeats."""
     ahead_ms: int | None = None
-    """How far the clock has been advanced."""
+    """How far the clock has been advanced, in milliseconds."""
     left_out: int = 0
     """Number of partitions, transactions and groups beyond the bound."""

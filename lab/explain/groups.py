@@ -70,7 +70,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
 
 
 def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
-    """The troubles, followed by what stops readers at an offset that the group has not reached yet."""
+    """The problems, with what stops readers at an offset that the group has not reached yet moved to the end."""
     beyond = tuple(stops(each.at) for each in at.offsets if each.committed is not None and _may_read(each))
     return sorted(found, key=lambda each: each.lines[0].startswith(beyond))
 
@@ -126,7 +126,7 @@ def _of_partitions(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _without_commits(at: GroupFacts) -> Iterator[Trouble]:
-    """The trouble for assigned partitions without a committed offset, though there are records."""
+    """The problem of assigned partitions that have records, but no committed offset."""
     bare = [each for each in at.offsets if _is_bare(each) and each.records]
     if not bare:
         return
@@ -150,7 +150,7 @@ def _is_bare(each: GroupOffsetFacts) -> bool:
 
 
 def _pending(at: GroupFacts, each: GroupOffsetFacts) -> Trouble:
-    """The trouble of a consumer that requires stable offsets: it waits (KIP-447)."""
+    """The problem of a partition with a pending offset, for which a starting consumer waits (KIP-447)."""
     whose = "an open transaction" if each.pending_of is None else f"the transaction of {each.pending_of}"
     lines = [
         f"The offset of group {at.group} in {each.at.name} is not stable: {whose} has committed one and is not ended.",

@@ -93,7 +93,7 @@ def _state(at: IdFacts) -> Iterator[str]:
 
 
 def _of_transaction(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The markers of a decided transaction, what a rule holds of it, and its partitions without a leader."""
+    """The missing markers of a decided transaction, what rules hold of the id, and partitions without a leader."""
     found = at.transaction
     if found is not None and is_decided(found):
         yield from _decided(at, found, around)
@@ -127,7 +127,7 @@ def _open(at: IdFacts, around: ClusterContext) -> Trouble | None:
 
 
 def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """Transactions of the id's producers that the coordinator will not end."""
+    """The problem of each transaction of the id's producers that the coordinator will not end."""
     ids = {step.producer_id for step in at.history or ()}
     if at.transaction is not None:
         ids.add(at.transaction.producer_id)

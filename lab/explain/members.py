@@ -73,7 +73,7 @@ def _ends(at: MemberFacts) -> str:
 
 
 def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
-    """Members without heartbeats, and members that have something to read and do not fetch."""
+    """The problem of each member without heartbeats, and of each member that has records to read and sends no Fetch."""
     behind = {each.at.name for each in at.offsets if _is_behind(each)}
     late = late_members(at)  # part of the rebalance's trouble
     for each in [member for member in at.members if member not in late]:

@@ -69,7 +69,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
 
 
 def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The trouble of a partition without a leader, with the nodes that could lead it and are away."""
+    """The problem of a partition without a leader, with the nodes that could lead it and are away."""
     gone = all_away(around, sorted(at.isr))
     if gone:
         why = f"of its ISR, {listed(gone)}"
@@ -139,12 +139,12 @@ def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """The trouble if writes are refused; None if they are not, or if that is not known."""
+    """The problem if writes are refused; None if they are not, or if that is not known."""
     return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
 
 
 def replica_away(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """The trouble if a replica in the ISR does not fetch: until it leaves the ISR, nothing is committed without it."""
+    """The problem if a replica in the ISR does not fetch: until it leaves the ISR, nothing is committed without it."""
     others = [node for node in sorted(at.isr) if node != at.leader]
     reasons = {node: why for node in others if (why := _why_away(at, node, around, ", in its ISR,"))}
     if at.leader is None or not reasons:
@@ -187,7 +187,7 @@ def stops(at: PartitionFacts) -> str:
 
 
 def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The transaction that limits the last stable offset, and those behind it."""
+    """The problem of the transaction that limits the last stable offset, and of the open transactions behind it."""
     if at.last_stable is None or at.high_watermark is None or at.last_stable >= at.high_watermark:
         return
     if at.advances:
@@ -218,7 +218,7 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The explanation if no trouble was found."""
+    """The lines of the explanation if no problem was found."""
     if at.log_start is None or at.last_stable is None or at.high_watermark is None:
         return Trouble(
             Cause.UNKNOWN,
@@ -252,7 +252,7 @@ def _empty(at: PartitionFacts) -> str:
 
 
 def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
-    """The note that the end of the log has no record for readers. Nothing is wrong, but their lag is not 0 there."""
+    """The note that the end of the log has no record for readers, so that their lag is not 0 although nothing is wrong."""
     if tail is None or not tail.markers + tail.aborted or at.high_watermark is None:
         return None
     hidden = tail.markers + tail.aborted

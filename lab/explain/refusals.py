@@ -13,7 +13,7 @@ from lab.explain.words import capital, duration_text, listed, producer_text, rul
 RECENT_MS: Final = 600_000
 """An older refusal or throttle is shown, but is not a cause."""
 NOW_MS: Final = 60_000
-"""An older one comes after what is wrong now."""
+"""A refusal that is older than this comes after what is wrong now."""
 MEANINGS: Final[dict[str | tuple[str, str], str]] = {
     "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
     (
@@ -105,12 +105,12 @@ _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
 def refusal_troubles(
     around: ClusterContext, refusals: Sequence[Refusal], history: Sequence[StateStep] = ()
 ) -> list[Trouble]:
-    """One trouble for each kind of refusal, the newest first. Its lines are complete without other troubles."""
+    """One problem for each kind of refusal, the newest first. The lines of each are complete without those of the others."""
     return [_trouble(around, each, history) for each in refusals]
 
 
 def refused_elsewhere(around: ClusterContext, refusals: Sequence[Refusal], topic: str) -> Iterator[Trouble]:
-    """Denied requests that name no topic. Their clients may have wanted this one."""
+    """The problem of each denied request that names no topic, since its client may have wanted this topic."""
     for each in refusals:
         is_of_cluster = each.error in _DENIED and not (each.group or each.partitions or each.topics)
         if is_of_cluster and each.rule is None and each.last_ms <= RECENT_MS:

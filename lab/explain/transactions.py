@@ -32,7 +32,7 @@ from lab.explain.words import (
 )
 
 ON_THE_WAY_MS: Final = 5_000
-"""A marker that has not been written for longer is no longer described as on the way."""
+"""Age of a decision from which its marker is no longer described as on the way."""
 RESENT_MS: Final = 1_000
 OPEN_MAX: Final = 50
 """Largest number of open transactions of one partition that are examined."""
@@ -52,7 +52,10 @@ def is_open(at: TransactionFacts) -> bool:
 
 
 def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
-    """The coordinator's transaction that will end this one; None if it hangs, or if its owner is not known."""
+    """The coordinator's transaction that will end this open transaction.
+
+    None if the transaction hangs, or if its transactional id is not known.
+    """
     owner = open_.owner
     if owner is None or partition not in owner.partitions:
         return None
@@ -110,7 +113,7 @@ def _away(around: ClusterContext) -> Iterator[str]:
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
-    """What an open or decided transaction waits for in one of its partitions; None if that could not be read."""
+    """What an open or decided transaction waits for in one of its partitions. ``place`` is None if it could not be read."""
     if is_decided(at):
         return _decided(at, place, around, prefix)
     held = [each for each in around.held if each.transactional_id == at.transactional_id]
@@ -120,7 +123,7 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """The trouble, with a note if the coordinator is away: then neither the client nor the timeout can end it."""
+    """The problem, with a note if the coordinator is away: then neither the client nor the timeout can end it."""
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
@@ -132,7 +135,7 @@ def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterCon
 def held_trouble(
     held: HeldByRule, around: ClusterContext, prefix: str = "", cause: Cause = Cause.REQUEST_HELD
 ) -> Trouble:
-    """The trouble of a request, or a step of a coordinator, that a rule holds."""
+    """The problem of a request, or of a step inside the coordinator, that a rule holds."""
     of = held.transactional_id or held.group or held.client_id
     what = f"{held.at}{f' of {of}' if of else ''}"
     first = (
@@ -215,9 +218,9 @@ def _known(at: TransactionFacts) -> str:
 def _held_marker(
     held: HeldByRule, at: TransactionFacts, names: Sequence[str], around: ClusterContext, prefix: str
 ) -> Trouble:
-    """The trouble of a held marker.
+    """The problem of a held marker.
 
-    While a rule names ``txn.marker``, a coordinator writes a transaction's markers in turn.
+    While a rule names ``txn.marker``, a coordinator writes the markers of a transaction one after the other.
     """
     is_other = bool(held.partitions) and not set(names) & set(held.partitions)
     where = f" in {held.partitions[0]}" if held.partitions and (is_other or not prefix) else ""
@@ -232,7 +235,10 @@ def _held_marker(
 
 
 def _again(held: HeldByRule, at: TransactionFacts) -> str:
-    """When this attempt began: a coordinator sends WriteTxnMarkers again after a timeout, and the new request is held."""
+    """Clause with the time since the decision, if a repeated WriteTxnMarkers is held; else empty.
+
+    A coordinator sends WriteTxnMarkers again after a timeout, and the rule holds the new request.
+    """
     if held.at != "WriteTxnMarkers" or at.decided_ms is None or at.decided_ms < held.for_ms + RESENT_MS:
         return ""
     return f" this time, {duration_text(at.decided_ms)} after the decision"
@@ -274,7 +280,7 @@ def _leader_away(
 
 
 def _late(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, the: str) -> Trouble:
-    """The trouble if neither a known rule nor a missing leader explains the delay."""
+    """The problem of a missing marker, if neither a known rule nor a missing leader explains the delay."""
     suspects = _suspects(around, at)
     is_late = at.decided_ms is not None and at.decided_ms > ON_THE_WAY_MS
     if (suspects or is_late) and place is not None and _is_free(at, place):
@@ -298,7 +304,7 @@ def _late(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble:
-    """The trouble if it is decided and all markers are written: only the coordinator's last record is missing."""
+    """The problem of a decided transaction whose markers are all written: only the coordinator's last record is missing."""
     if held:
         return held_trouble(held[0], around)
     last = "CompleteCommit" if at.state == "PrepareCommit" else "CompleteAbort"
@@ -310,7 +316,7 @@ def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: Cluste
 
 
 def _suspects(around: ClusterContext, at: TransactionFacts) -> list[FaultRule]:
-    """Rules that have hit markers and do not hold them. What happened to these markers is not known here."""
+    """Rules that have hit markers and do not hold them. Whether they dropped this marker is not known here."""
     return [each for each in around.rules or () if each.hits and _may_take(each, at)]
 
 
@@ -352,7 +358,7 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether its leader has no open transaction of the producer: there is a marker, or there never was a record."""
+    """Whether the partition's leader has no open transaction of the producer: the marker is there, or no record ever was."""
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

@@ -1,4 +1,4 @@
-"""Troubles: each has one cause and its sentences. An explanation consists of the worst one, followed by the others."""
+"""Problems: each has a cause and sentences. An explanation consists of the worst problem, followed by the others."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lab.explain.words import capital, rule_text, times
 from protocol.slotted import slotted
 
 HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
-"""Causes that are no trouble: the explanation then says why nothing is wrong."""
+"""Causes that are no problem: the explanation then says why nothing is wrong."""
 
 TRACE_IS_OFF: Final = (
     "The trace is off: requests that were refused are not known. Record them: odradek trace --start"
@@ -20,14 +20,14 @@ TRACE_IS_OFF: Final = (
 
 @slotted(frozen=True)
 class Trouble:
-    """One thing that is wrong."""
+    """One problem: its cause, and sentences about it."""
 
     cause: Cause
     lines: tuple[str, ...]
     is_cause: bool = True
-    """False if it is only a detail, and nothing need be wrong because of it."""
+    """False for a detail that does not mean that anything is wrong."""
     is_old: bool = False
-    """Whether it happened earlier, so that what is wrong now comes first."""
+    """Whether the problem is an earlier one. Present problems come first."""
 
 
 def explained(
@@ -37,9 +37,9 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine the lines of one cause (a current one if there is one), of the other troubles, ``details``, and timeouts.
+    """Combine the lines of one cause (a present one if there is one), of the other problems, ``details``, and timeouts.
 
-    If no trouble is a cause, ``otherwise`` is used, and lines are added for `unnamed_rules` and for a trace that is off.
+    If no problem is a cause, ``otherwise`` is used, and lines are added for `unnamed_rules` and for a trace that is off.
     Equal lines are not repeated.
     """
     found = list(troubles)

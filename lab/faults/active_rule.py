@@ -34,30 +34,30 @@ class HeldItem:
     """A held request or step, or a detached request, whose connection is closed."""
 
     at: str
-    """The API, or the point."""
+    """The API of the request, or the point of the step."""
     node_id: int
     go: Callable[[], object]
     """Handles the request, or takes the step."""
     is_alive: Callable[[], bool]
-    """Whether it can still happen: its connection is open, or its node is still in the same life."""
+    """Whether the request or step can still happen: the connection is open, or the node has not been restarted."""
     since_ms: int
     subjects: RequestSubjects = field(default_factory=RequestSubjects)
-    """Its topics, partitions, groups, transactional ids."""
+    """Topics, partitions, groups and transactional ids of the request or step."""
     client_id: str | None = None
     call: Call | None = None
-    """None for a step."""
+    """The request; None for a step."""
     step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
     """For a step to which another rule can apply: the point, and the callbacks to take it and to refuse it."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
     later_matches: int | None = None
-    """For reorder: how many later matches go first."""
+    """For the action ``reorder``: number of later matches that are handled first."""
     timer: Timer | None = None
     after: HeldItem | None = None
-    """A step on the same log that was held earlier. This one happens after it, whichever is released first."""
+    """A step on the same log that was held earlier. This item happens after that step, whichever is released first."""
     behind: list[HeldItem] = field(default_factory=list)
-    """Later steps that wait for this one."""
+    """Later steps on the same log, which happen after this one."""
     is_done: bool = False
 
     def meets(self, only: Match) -> bool:
@@ -70,7 +70,7 @@ class HeldItem:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """JSON form. Topic, partition and ids are null if it has none or several; ``partitions`` has all, up to a limit."""
+        """JSON form. Topic, partition and ids are null if the item has none or several. ``partitions`` is bounded."""
         named = self.subjects.partitions
         return {
             "at": self.at,

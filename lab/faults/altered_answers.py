@@ -21,7 +21,7 @@ _KINDS: Final = frozenset({*_BITS, "bool", "float64", "string"})
 
 
 class BadField(ValueError):
-    """The value does not fit the field. The message says what would."""
+    """The value does not fit the field. The message says which values do."""
 
 
 @cache

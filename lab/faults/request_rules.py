@@ -178,7 +178,10 @@ def _reorder(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 
 
 def _count_down(executor: RuleExecutor, active: ActiveRule, call: Call) -> None:
-    """Count a later match for waiting requests of a reorder. When this one is handled, those with no count left follow."""
+    """Count ``call`` as a later match for the waiting requests of a reorder.
+
+    When ``call`` is handled, the waiting requests whose count has reached 0 follow.
+    """
 
     def take_along() -> bool:
         for held in tuple(active.held_things):

@@ -123,7 +123,7 @@ _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
 """A state of a link or a replica lasts from the moment the rule is added, so there are no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
-"""Default values. A rule that gives one is equal to a rule that does not, also if it gives an empty object."""
+"""Default values. A rule that states a default is equal to a rule that leaves it out."""
 
 
 @slotted(frozen=True)

@@ -184,7 +184,7 @@ def _with_parameters(do: str, kind: Kind, words: list[str]) -> Action:
 
 
 def _words(do: str, words: list[str], such_as: str) -> dict[str, Any]:
-    """``throttle_time_ms=500`` and so on. The rule checks names and values, as only it knows the API."""
+    """Parse words such as ``throttle_time_ms=500``. `Rule` checks names and values, since these depend on the API."""
     found: dict[str, Any] = {}
     for word in words:
         name, mark, value = word.partition("=")

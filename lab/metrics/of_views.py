@@ -1,7 +1,7 @@
 """Families computed from the views.
 
-For a proxy there are no others, since it knows the upstream cluster only as any client does. `lab.metrics.of_cluster` adds
-those that only the nodes of this process can give.
+A proxy has no other families, since it knows the upstream cluster only as any client does. `lab.metrics.of_cluster` adds
+the families that only the nodes of this process can provide.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class Times:
 
 @slotted
 class TopicCounts:
-    """``kafka.server:type=BrokerTopicMetrics`` of one topic on one node."""
+    """Counters of one topic on one node, those of ``kafka.server:type=BrokerTopicMetrics``."""
 
     messages_in: int = 0
     bytes_in: int = 0

@@ -65,7 +65,10 @@ class _Teller:
         self._values = values
 
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
-        """``wire`` comes from the version, not from the message: a tagged struct that was not sent has no version."""
+        """The fields of a message by name.
+
+        ``wire`` is the field table of the version. A tagged struct that was not sent has no table of its own.
+        """
         shown: Decoded = {}
         for field in wire:
             value = getattr(message, field.name)

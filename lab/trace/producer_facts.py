@@ -26,7 +26,7 @@ def transactions_in(api_key: int, request: Any) -> Facts:
 
 
 def _produce(request: Any) -> Facts:
-    """A client's Produce has batches of one producer only, so the first batch is enough."""
+    """The transaction or producer of a Produce. All batches of a Produce have one producer, so the first batch is enough."""
     for topic in request.topic_data:
         for partition in topic.partition_data:
             records = partition.records
@@ -53,7 +53,7 @@ def _one(request: Any) -> Facts:
 
 
 def _add_partitions(request: Any) -> Facts:
-    """From version 4 on one request has many transactional ids."""
+    """The transactions in an AddPartitionsToTxn, which from version 4 on may have several transactional ids."""
     if not request.v3_and_below_transactional_id:
         return tuple(
             TransactionFacts(each.transactional_id, each.producer_id, each.producer_epoch)

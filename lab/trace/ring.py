@@ -19,13 +19,13 @@ class TraceLimits:
 
     entries_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
-    """For all exchanges in the ring: their frames, plus ``EXCHANGE_BYTES`` each."""
+    """Limit of all exchanges in the ring: their frames, plus ``EXCHANGE_BYTES`` each."""
     frame_bytes_max: int = 2 * 1024 * 1024
-    """For one request and for one response. A larger frame is cut, and marked. (Clients send up to 1 MiB by default.)"""
+    """Limit of one request or response. A larger frame is cut, and marked. (Clients send up to 1 MiB by default.)"""
     head_bytes: int = 16 * 1024
     """Number of bytes that are kept of a frame that is cut."""
     follow_entries_max: int = 1000
-    """For the exchanges that wait for one follower. Further ones are dropped and counted."""
+    """Limit of the exchanges that wait for one follower. Further ones are dropped and counted."""
     follow_bytes_max: int = 8 * 1024 * 1024
 
     def cut(self, frame: bytes) -> bytes:

@@ -38,7 +38,7 @@ class ScanLimits:
     """Limits of what is read for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Of one log. Of a longer log, the end is read, and nothing older than the id's first known transaction."""
+    """Number of bytes read of one log. Of a longer log, the end is read, as far back as the id's first transaction."""
     offsets_max: int | None = None
     """Number of offsets read before the end of one log; None: unlimited."""
     exchanges_max: int = 5000
@@ -169,7 +169,7 @@ def _batches_in(produce: Decoded) -> Iterator[BatchKey]:
 
 
 def _since_ms(states: Sequence[StateRecord]) -> int:
-    """Begin of the first known transaction. If its first record is gone from the log, its later records have the time."""
+    """Start of the first known transaction. If its first record is gone from the log, its later records have the time."""
     known = [record.time_ms for record in states]
     known += [
         record.value.transaction_start_timestamp_ms

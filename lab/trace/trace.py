@@ -28,7 +28,7 @@ OUTCOMES: Final = {
 
 
 class Trace:
-    """The trace of all nodes of a broker. It is off at first; then it intercepts no request and costs nothing.
+    """The trace of all nodes of a broker. While it is off, as at first, it intercepts no request and costs nothing.
 
     trace = Trace(calls, clock)
     trace.start()

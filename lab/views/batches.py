@@ -21,7 +21,10 @@ TAIL_BATCHES_MIN: Final = 50
 
 
 def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
-    """The batches since ``position``, which is moved; None if nothing changed. Raises ``StorageError`` if a read fails."""
+    """Return the batches since ``position``, and advance ``position``; None if nothing changed.
+
+    Raises ``StorageError`` if a read fails.
+    """
     log = partition.log
     start, end = log.log_start_offset, log.log_end_offset
     marks = (start, partition.last_stable_offset, partition.high_watermark, partition.leader_epoch)

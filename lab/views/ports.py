@@ -76,5 +76,8 @@ class Views(Protocol):
     async def groups(self) -> GroupsSummary: ...
 
     async def batches(self, position: BatchPosition) -> BatchesPiece | None:
-        """The batches since ``position``, which is moved; None if nothing changed, or the partition cannot be read now."""
+        """Return the batches since ``position``, and advance ``position``.
+
+        None if nothing changed, or if the partition cannot be read now.
+        """
         ...

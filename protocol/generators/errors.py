@@ -21,7 +21,7 @@ __all__ = ["NONE", "ErrorCode"]
 
 
 class ErrorCode(IntEnum):
-    """In the order of their numbers."""
+    """Kafka's error codes, in the order of their numbers."""
 
 '''
 

@@ -1,4 +1,4 @@
-"""Messages of consumers to each other in a classic group: subscriptions to the leader, assignments from it.
+"""Messages that consumers of a classic group exchange: subscriptions sent to the group's leader, assignments sent by it.
 
 For the broker they are opaque bytes, and groups of other types use other bytes. As in Kafka's `ConsumerProtocol`, a newer
 version is read as the newest known one.
@@ -29,7 +29,7 @@ class TopicPartitions(Structure):
 
 
 class _Message(Value):
-    """Base of both. Newer versions only append fields, so they are read like the newest known one."""
+    """Base of subscription and assignment. A newer version only appends fields, so it is read like the newest known one."""
 
     __slots__ = ()
 

@@ -27,7 +27,7 @@ def run(command: click.Command, name: str, arguments: list[str]) -> int:
 
 @contextmanager
 def _telling() -> Iterator[None]:
-    """Log to stderr why the command takes so long, once it does."""
+    """Context manager: write to stderr why the command takes so long, if it takes longer than ``NOTICE_S``."""
     text = f"waiting for {NOTICE_S:g} s: files are copied, and each log is read once"
     notice = threading.Timer(NOTICE_S, click.echo, (text,), {"err": True})
     notice.daemon = True

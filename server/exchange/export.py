@@ -77,7 +77,7 @@ def command(data_dir: Path, port: int, controller_port: int, target: Path) -> No
 
 
 def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
-    """Write the export; returns (topics, partitions). After an error ``target`` is as empty as before."""
+    """Write the export; returns (numbers of topics, of partitions). After an error ``target`` is as empty as before."""
     if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
         raise ExportError(
             f"{source} contains a cluster of several nodes: give the directory of one node, such as {nodes[0].parent}."
@@ -114,7 +114,7 @@ def _emptied_on_failure(target: Path) -> Iterator[None]:
 
 
 async def _settle(target: Path, port: int) -> tuple[int, int]:
-    """Open the copy and close it cleanly; returns (topics, partitions)."""
+    """Open the copy and close it cleanly; returns (number of topics, number of partitions)."""
     async with opened(target, port) as at_rest:
         topics = at_rest.metadata.topics
         counts = len(topics), sum(len(topic.partitions) for topic in topics.values())

@@ -45,7 +45,7 @@ class Folder:
     index: int
     topic_id: UUID | None
     leader_epoch: int
-    """The latest leader epoch of its log, -1 if there is none."""
+    """The latest leader epoch of the folder's log, -1 if there is none."""
 
 
 def main(arguments: list[str]) -> int:
@@ -98,7 +98,7 @@ def look_at(path: Path) -> Folder:
 
 
 async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
-    """Copy the folders to their places. After an error, before the last one is opened, all copies are removed."""
+    """Copy the folders into the data directory, and open each copy. If one cannot be opened, all copies are removed."""
     with contextlib.ExitStack() as undo:
         async with opened(data_dir) as at_rest:
             for folder in folders:
@@ -111,7 +111,7 @@ async def take(data_dir: Path, folders: Sequence[Folder]) -> None:
 
 
 async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequence[Folder]) -> None:
-    """Create the folder's partition, which must have no records. Its leader epoch becomes later than all of the log's."""
+    """Create the folder's partition, which must have no records, with a leader epoch above those of the folder's log."""
     metadata = at_rest.metadata
     topic = metadata.topic(folder.topic)
     count = 1 + max(each.index for each in folders if each.topic == folder.topic)

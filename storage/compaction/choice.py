@@ -1,4 +1,4 @@
-"""Decides which part of a log may be compacted, whether it should be now, and when to check again (`LogCleanerManager`).
+"""Decides which part of a log may be compacted, whether to compact it now, and when to check again (`LogCleanerManager`).
 
 Writes nothing. Reads from a segment only the first batch's timestamp, or the file's modification time if the records
 have no timestamps.
@@ -35,13 +35,13 @@ class LogToClean(NamedTuple):
     def is_wanted(self, min_dirty_ratio: float) -> bool:
         """Whether to compact the log now.
 
-        Tombstones and markers past their delete horizon do not count, as in Kafka: a pass that has other work removes them.
+        Tombstones and markers past their delete horizon are no reason to compact, as in Kafka. The next pass removes them.
         """
         return (self.overdue and self.dirty_bytes > 0) or self.dirty_ratio > min_dirty_ratio
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | None]:
-    """Offset where the uncompacted part begins, and why the checkpoint was rejected (None if it was not)."""
+    """(offset where the uncompacted part begins, why the checkpoint was rejected; None if it was not)."""
     start = log.log_start_offset
     if checkpoint is None:
         return start, None

@@ -1,4 +1,4 @@
-"""Decides what stays of a batch: all of it, some records, only its header, or nothing (`Cleaner.cleanInto`, `filterTo`)."""
+"""Decides what a pass keeps of a batch: all records, some of them, only the header, or nothing (`Cleaner.filterTo`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ RECORDS_PER_TICK: Final = 64
 
 
 class LastRecord(NamedTuple):
-    """What must stay of a producer: its batch that ends at ``last_data_offset``; if that is -1, the marker of its epoch."""
+    """What a pass must keep of a producer: the batch that ends at ``last_data_offset``, or the marker of ``epoch``.
+
+    The marker is kept if ``last_data_offset`` is -1.
+    """
 
     last_data_offset: int
     epoch: int
@@ -24,7 +27,7 @@ class LastRecord(NamedTuple):
 
 @slotted(frozen=True)
 class Rules:
-    """What a pass depends on, besides the keys and the transactions."""
+    """Parameters of a pass, besides the keys and the transactions."""
 
     upper_bound: int
     """End of the part that may be compacted. The batch that ends there is kept, at least without records."""
@@ -34,7 +37,7 @@ class Rules:
 
 
 class Filter:
-    """Filters the batches of one pass, which must come in the order of the log."""
+    """Filters the batches of one pass. They must be passed to it in the order of the log."""
 
     def __init__(
         self,
@@ -53,7 +56,7 @@ class Filter:
         """Number of dropped records without a key. A compacted topic should have none."""
 
     def left_of(self, batch: RecordBatch) -> RecordBatch | None:
-        """The batch to write instead of this one: the same object if no record is dropped, None for no batch at all."""
+        """The batch to write in place of ``batch``: the same object if the batch does not change, None to write nothing."""
         discards = self._transactions.may_discard(batch)
         drops_records = discards
         if batch.is_control:
@@ -70,7 +73,7 @@ class Filter:
         return RecordBatch.parse(retain(batch, kept, horizon_ms))
 
     def _keeps_shell(self, batch: RecordBatch) -> bool:
-        """Whether to keep the batch without records: it has its producer's last sequence, or ends at the upper bound."""
+        """Whether a batch stays without records: it has its producer's last sequence, or ends at the upper bound."""
         if batch.next_offset == self._rules.upper_bound:
             return True
         last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -81,9 +84,9 @@ class Filter:
         return batch.is_control and batch.producer_epoch == last.epoch
 
     def _new_horizon_ms(self, batch: RecordBatch, kept: list[Record], *, marker_is_done: bool) -> int | None:
-        """Delete horizon to write into the batch, from the first pass that could remove its tombstones or marker (KIP-534).
+        """Delete horizon for a batch with tombstones, or with a marker whose transaction has no data left (KIP-534).
 
-        None if the batch has a horizon, or needs none.
+        None if the batch already has a delete horizon, or needs none.
         """
         if batch.has_delete_horizon or not (marker_is_done or any(record.value is None for record in kept)):
             return None
@@ -110,7 +113,7 @@ class Filter:
 
 
 def learn(batch: RecordBatch, from_offset: int, offsets: OffsetMap, tick: Callable[[], object]) -> bool:
-    """Add the keys of a data batch, from ``from_offset`` on, to the map. False if the map was full before the last one."""
+    """Add the keys of a data batch, from ``from_offset`` on, to the map. False if the map was full before the last key."""
     for count, record in enumerate(batch.records()):
         if not count % RECORDS_PER_TICK:
             tick()

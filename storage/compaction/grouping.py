@@ -15,7 +15,7 @@ about 5 ms. Kafka has no such bound. The next pass merges what this one has left
 
 
 class Source(NamedTuple):
-    """One sealed segment, as the values that a pass needs: its thread must not use the log's objects."""
+    """Values of a sealed segment that a pass needs. The thread of the pass must not use the log's objects."""
 
     base_offset: int
     size: int
@@ -32,7 +32,7 @@ class Sized(NamedTuple):
 def groups(
     segments: Sequence[Sized], segment_bytes: int, index_bytes: int, upper_bound: int
 ) -> Iterator[list[Source]]:
-    """Groups of neighbours that fit into one segment by size, by the size of either index, and by their offset range."""
+    """Split the segments into groups of neighbours. A group fits into one segment by size, indexes and offset range."""
     at = 0
     while at < len(segments):
         first = segments[at]

@@ -9,7 +9,7 @@ from typing import Final
 ENTRY_BYTES: Final = 160
 """Upper bound of the memory for one key: its bytes object, the offset's int, its share of a table that has just grown."""
 PLAIN_KEY_BYTES_MAX: Final = 32
-"""Longer keys are replaced by a digest. It is one byte longer than any plain key, so that the two cannot be equal."""
+"""Longer keys are replaced by a digest. A digest is one byte longer than any plain key, so the two cannot be equal."""
 SHARDS: Final = 256
 """Number of small tables. Growing or freeing a single large one would stop every thread meanwhile."""
 

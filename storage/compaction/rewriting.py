@@ -30,7 +30,10 @@ READ_BYTES = 256 * 1024
 WRITE_BYTES = 256 * 1024
 
 Tick = Callable[[int], None]
-"""Called between batches with the bytes read and written since the last call. May sleep; raises to end the pass."""
+"""Function that a pass calls between batches, with the number of bytes read and written since the last call.
+
+It may sleep. It raises an exception to end the pass.
+"""
 
 
 @slotted(frozen=True)
@@ -172,7 +175,7 @@ class Pass:
             raise StorageError(path, error) from error
 
     def _aborted_from(self, base_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions whose markers are in the segments from this one on. They may have begun in this one."""
+        """Aborted transactions whose markers are in the segments from ``base_offset`` on."""
         found: list[AbortedTransaction] = []
         for path in (Path(entry) for entry in SPARES.entries(self.order.directory)):
             if path.suffix == ".txnindex" and path.stem.isdecimal() and int(path.stem) >= base_offset:
@@ -180,7 +183,7 @@ class Pass:
         return [entry for entry in found if entry.last_offset >= self.order.log_start_offset]
 
     def rewrite(self, group: Sequence[Source]) -> Cleaned:
-        """Write what stays of some neighbouring segments into one, and sync it."""
+        """Write what the filter keeps of neighbouring segments into one new segment, and sync its files."""
         order = self.order
         filter_ = Filter(self._map, self._transactions, order.rules, self._breathe)
         writer = _Writer(order.directory, group[0].base_offset, order.config.index_interval_bytes)
@@ -206,7 +209,7 @@ class Pass:
         return cleaned
 
     def _batches(self, source: Source) -> Iterator[RecordBatch]:
-        """Batches of a segment. Each CRC is verified here, since a rewritten batch gets a new one."""
+        """Batches of a segment. Each CRC is verified here, because a rewritten batch gets a new CRC."""
         path = self.order.directory / file_name(source.base_offset, "log")
         try:
             fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
@@ -256,7 +259,7 @@ def _aborted_in(path: Path) -> Iterator[AbortedTransaction]:
 
 
 class _Writer:
-    """A segment that is being written, as ``.cleaned`` files."""
+    """Writer of one segment, as ``.cleaned`` files."""
 
     def __init__(self, directory: Path, base_offset: int, index_interval_bytes: int) -> None:
         self._directory = directory
@@ -318,9 +321,9 @@ class _Writer:
             sync_file(self._aborted)
 
     def finish(self, last_source: Path) -> Cleaned:
-        """Sync everything, and set the modification time of the last source.
+        """Sync all files, and set the modification time of the ``.log`` file to that of the last source.
 
-        Retention goes by a file's age if the records have no timestamps.
+        For records without timestamps, retention uses the modification time.
         """
         self._write()
         self._index_time()
@@ -342,7 +345,7 @@ class _Writer:
             self._fd = -1
 
     def abandon(self) -> None:
-        """Remove the files, as far as the disk allows."""
+        """Remove the files. A file that the disk cannot remove is left for the next start."""
         self._close()
         for path in (self._log, self._offsets, self._times, self._aborted):
             try:

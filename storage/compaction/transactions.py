@@ -12,7 +12,10 @@ from storage.aborted import AbortedTransaction
 
 
 class CleanedTransactionMetadata:
-    """State of the transactions. Pass every batch to it in order; ``aborted`` are the index entries, in any order."""
+    """State of the transactions during a pass. Every batch must be passed to it in the order of the log.
+
+    ``aborted`` are the entries of the transaction indexes, in any order.
+    """
 
     def __init__(self, aborted: Iterable[AbortedTransaction]) -> None:
         # Sorted so that the transaction that begins next is the last one.
@@ -22,7 +25,7 @@ class CleanedTransactionMetadata:
         self._aborted_with_data: set[int] = set()
         self._committed_with_data: set[int] = set()
         self.still_needed: list[AbortedTransaction] = []
-        """Aborted transactions with some data before their marker in this pass. The new index must list them."""
+        """Aborted transactions that still had data in this pass. The new transaction index must list them."""
 
     def may_discard(self, batch: RecordBatch) -> bool:
         """Whether the batch is data of an aborted transaction, or a marker whose transaction has no data left."""

@@ -40,12 +40,12 @@ class Config:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether it is set on the resource itself."""
+        """Whether the setting has a value of the resource itself."""
         return self.source.startswith("DYNAMIC") and self.source != "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
     @property
     def is_default(self) -> bool:
-        """Whether it is a default (Kafka's ``ConfigEntry.isDefault``)."""
+        """Whether the value is a default (Kafka's ``ConfigEntry.isDefault``)."""
         return self.source == "DEFAULT_CONFIG"
 
 

@@ -29,7 +29,7 @@ class Ending:
     """The producer whose open transaction then holds back the last stable offset; None if none does."""
     records: int = 0
     readable: int = 0
-    """Number of its records below ``stable_offset_after``."""
+    """Number of the transaction's records below ``stable_offset_after``."""
     last_offset: int = -1
     others: int = 0
     """Number of other records that become visible with either marker."""

@@ -55,12 +55,12 @@ class Open:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the coordinator's transaction is ongoing and contains the partition, so that its end ends this one."""
+        """Whether the coordinator's transaction is ongoing and contains the partition, so that its end ends this one too."""
         return self.known is not None and self.known.is_open and self.where in self.known.partitions
 
     @property
     def why(self) -> str:
-        """The state of the coordinator that shows that it will not end the transaction."""
+        """What the coordinators know, as text: it shows that none of them will end the transaction."""
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
@@ -70,7 +70,7 @@ class Open:
 
     @property
     def sentence(self) -> str:
-        """The description for a user who asked for its transactional id."""
+        """Sentence about the transaction, for a user who named its transactional id."""
         return (
             f"a transaction of its producer hangs in {self.topic}-{self.partition} from offset {self.start_offset}; "
             f"to abort it: {self.abort_command}"
@@ -78,7 +78,7 @@ class Open:
 
     @property
     def abort_command(self) -> str:
-        """The command that aborts it."""
+        """The command that aborts the transaction."""
         return (
             f"odradek txn abort --partition {self.topic}/{self.partition} --start-offset {self.start_offset}"
         )

@@ -48,7 +48,7 @@ class Producer:
     producer_id: int = -1
     producer_epoch: int = -1
     adds_partitions: bool = True
-    """Whether it sends AddPartitionsToTxn before the first batch for a partition."""
+    """Whether the producer sends AddPartitionsToTxn before the first batch for a partition."""
     _sequences: dict[tuple[str, int], int] = field(default_factory=dict)
     _added: set[tuple[str, int]] = field(default_factory=set)
 

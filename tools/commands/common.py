@@ -61,7 +61,7 @@ class _NoBroker(click.ClickException):
 
 
 def find_bootstrap(given: str | None) -> str:
-    """The first that is set: ``given``, the environment variable, the broker of the control port, this machine's default."""
+    """Bootstrap servers: ``given``, or the environment variable, or the control port's broker, or the default."""
     given = given or os.environ.get(BOOTSTRAP_VARIABLE)
     if given:
         return given

@@ -192,7 +192,7 @@ def read(
 
     With ``follow``, ``at_end`` is called repeatedly while there are no new records.
 
-    If it ends after ``count`` records, the offset of each reader is the one after the last record that it yielded.
+    If reading ends after ``count`` records, the offset of each reader is the one after the last record that it yielded.
     """
     left = count
     pending = list(readers.values())
@@ -296,7 +296,7 @@ def _line(seen: Seen, uncommitted: bool) -> str:
 
 
 def control_text(seen: Seen) -> str:
-    """``ABORT marker of producer 7 epoch 3, coordinator epoch 0``"""
+    """A control record as text: ``ABORT marker of producer 7 epoch 3, coordinator epoch 0``"""
     marker = parse_end_txn_marker(seen.batch)
     if marker is None:
         return "control record"

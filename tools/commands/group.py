@@ -124,7 +124,7 @@ def lag(cluster: Cluster, name: str, as_json: bool) -> None:
 
 
 def _committed(at: dict[str, Any]) -> str | None:
-    """``7``, ``7 (pending)``, ``(pending)``; None if nothing is committed or pending."""
+    """Text of the column COMMITTED: ``7``, ``7 (pending)``, ``(pending)``; None if nothing is committed or pending."""
     words = [f"{at['committed_offset']}"] * (at["committed_offset"] is not None) + ["(pending)"] * at[
         "pending"
     ]

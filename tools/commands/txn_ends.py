@@ -144,7 +144,7 @@ def _end(
 
 
 def _preview(topic: str, partition: int, at: Ending) -> list[str]:
-    """The transaction, its first records, and what consumers get after each marker."""
+    """Lines about the transaction: its first records, and what consumers get after each marker."""
     name = f"{topic}-{partition}"
     producer, start, after = at.producer, at.producer.current_txn_start_offset, at.stable_offset_after
     its = _count(at.records, "record")
@@ -175,7 +175,7 @@ def _preview(topic: str, partition: int, at: Ending) -> list[str]:
 
 
 def _warnings(cluster: Cluster, topic: str, partition: int, producer: ProducerState) -> list[str]:
-    """A warning if a coordinator still has the transaction: it may end it differently, and in other partitions."""
+    """A warning if a coordinator still has the transaction, which may then end differently in other partitions."""
     try:
         known = list_transactions(cluster, (), [producer.producer_id])
     except ToolError as error:

@@ -92,7 +92,7 @@ def find_control(asking: Asking) -> Control | None:
 
 
 def _is_same(asking: Asking, view: Mapping[str, Any]) -> bool:
-    """Compare cluster ids, or addresses if no node responds."""
+    """Whether the control port belongs to this cluster: by cluster id, or by address if no node responds."""
     if asking.cluster.bootstrap == view["bootstrap_servers"]:
         return True
     try:

@@ -1,4 +1,4 @@
-"""Ask the coordinator of a group or a transactional id once: an error is a fact here, and is not retried for 30 s."""
+"""Queries the coordinator of a group or a transactional id once. An error is not retried: it is a fact to be explained."""
 
 from __future__ import annotations
 

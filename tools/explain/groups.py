@@ -40,14 +40,14 @@ _NO_GROUP: Final = (ErrorCode.group_id_not_found, ErrorCode.unsupported_version)
 
 @dataclass(frozen=True, slots=True)
 class _Described:
-    """A group as its coordinator describes it; if ``error`` is set, nothing else is."""
+    """A group as its coordinator describes it. If ``error`` is set, the other fields have their defaults."""
 
     error: str | None = None
     type: str = ""
     state: str = ""
     members: tuple[MemberFacts, ...] = ()
     offsets: Mapping[Where, int | None] | None = None
-    """None: nothing is committed, or the only offset is pending in an open transaction."""
+    """Committed offsets. An offset is None if nothing is committed, or if a transaction's pending offset is the only one."""
     unstable: frozenset[Where] = frozenset()
 
 
@@ -231,7 +231,7 @@ def _offsets(
 
 
 def _begins(described: _Described, places: Mapping[Where, PartitionFacts]) -> dict[Where, int | None]:
-    """The committed offsets; without one, the log start offset, from which members could read."""
+    """Offset from which members would read, by partition: the committed offset, or without one the log start offset."""
     offsets = described.offsets or {}
     bare = {
         where: places[where].log_start

@@ -33,7 +33,7 @@ class Hidden:
     aborted: int = 0
     stable: int = -1
     end: int = -1
-    """The high watermark; both offsets are those of the last response."""
+    """The high watermark. ``stable`` and ``end`` are from the last response."""
     producer_id: int = -1
     """Producer id of the transaction that begins at ``stable``; -1 if unknown."""
     known: Transaction | None = None

@@ -45,7 +45,7 @@ NO_LEADER_RANK, OFFLINE_RANK, MIN_ISR_RANK, OPEN_RANK = range(4)
 
 @slotted(frozen=True)
 class Suspects:
-    """What the walk has found. It is checked again in one turn, as it may have changed."""
+    """Places found by a walk over the cluster. Each is checked again in one turn, since it may have changed meanwhile."""
 
     partitions: tuple[Place, ...]
     transactional_ids: tuple[str, ...]
@@ -103,7 +103,10 @@ def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found:
 
 
 def _unmarked(cluster: Cluster, transactional_ids: Iterable[str]) -> Iterator[Place]:
-    """Partitions of decided transactions without a marker. One written by ``odradek txn`` is unknown to the coordinator."""
+    """The partitions of decided transactions whose markers the coordinator still waits for.
+
+    A marker that ``odradek txn`` has written is unknown to the coordinator.
+    """
     for at in (coordinated(cluster, each) for each in transactional_ids):
         if at is not None and at.entry is not None and at.entry.txn.state in DECIDED:
             yield from nsmallest(PARTITIONS_MAX, at.entry.unmarked)
@@ -114,7 +117,7 @@ class Suspect(NamedTuple):
 
     rank: int
     last_ms: int
-    """For an open transaction the timestamp of its producer's last record (the oldest of several), else 0."""
+    """For an open transaction, the timestamp of its producer's last record (the oldest if there are several), else 0."""
     place: Place
 
 

@@ -35,7 +35,7 @@ class Content(NamedTuple):
 
 
 def tail(log: Log, end: int) -> Tail:
-    """What is before ``end``, behind the last record that readers get. There must be no open transaction."""
+    """The end of the log before ``end``, behind the last record that readers get. There must be no open transaction."""
     start = max(log.log_start_offset, end - TAIL_OFFSETS)
     hidden = list(takewhile(lambda piece: piece.is_marker or piece.is_aborted, _backwards(log, start, end)))
     count = sum(1 for _ in headers_between(log, start, end))
