@@ -221,7 +221,7 @@ def _end_request(transactional_id: str, producer: dict[str, Any]) -> EndTxnReque
 
 
 def check_committed(answer: bytes, epoch: int) -> None:
-    """Check the response to the last EndTxn. If an earlier one had failed, the producer epoch would differ."""
+    """Check the response to the last EndTxn. If an earlier EndTxn had failed, the producer epoch would differ."""
     ended = parse(END_TXN, answer)
     if ended.error_code or ended.producer_epoch != epoch:
         raise WrongResponse(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")

@@ -85,7 +85,7 @@ def requests_in(frames: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 async def depths_of(kind: str) -> dict[str, Depth]:
-    """The requests of one kind (`benchmarks.inside.KINDS`) by name. Of several with one name, the deepest."""
+    """The requests of one kind (`benchmarks.inside.KINDS`) by name. Of several requests with one name, the deepest."""
     found: dict[str, Depth] = {}
     async with started() as inside:
         number = WARM + COUNTED

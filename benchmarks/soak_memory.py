@@ -66,7 +66,7 @@ DELETE_TOPICS: Final[Api] = (20, 5)
 CONSUMER_GROUP_HEARTBEAT: Final[Api] = (68, 1)
 TOPIC: Final = "soak"
 SMALL: Final = 20
-"""Small Produce requests in each step."""
+"""Number of small Produce requests in each step."""
 SAMPLE_S: Final = 30.0
 SETTLED_S: Final = 600.0
 LIMIT_MIB_PER_HOUR: Final = 10.0
@@ -100,7 +100,7 @@ SETTINGS: Final = {
 
 
 class Load:
-    """One step of each part in turn, on one connection."""
+    """The load: one step of each part in turn, on one connection."""
 
     def __init__(self, target: Running) -> None:
         self._target = target

@@ -273,7 +273,7 @@ if compiled is not None:
 
 
 def batches(buffer: Buffer, start: int = 0, end: int | None = None) -> Iterator[RecordBatch]:
-    """The complete batches between `start` and `end`. A last one that is incomplete is left out."""
+    """The complete batches between `start` and `end`. An incomplete batch at the end is left out."""
     limit = len(buffer) if end is None else end
     parse = RecordBatch.parse
     while start < limit:
@@ -409,7 +409,7 @@ def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
 
 
 def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
-    """A copy of the batch with the real maximum of its records' timestamps, as CreateTime."""
+    """A copy of the batch with CreateTime, and the real maximum of its records' timestamps in the header."""
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
 

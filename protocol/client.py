@@ -23,7 +23,7 @@ Conversation = Generator[bytes, bytes, None]
 
 
 class LoginRefused(Exception):
-    """The broker has rejected the login. ``mechanisms``: those it supports, if the client asked for another one."""
+    """The broker has rejected the login. ``mechanisms`` are the broker's, if it does not support the requested one."""
 
     def __init__(
         self, error_code: int, message: str | None, mechanisms: tuple[str, ...] | None = None

@@ -40,7 +40,7 @@ def uuid_of_bytes(raw: bytes) -> UUID | None:
 
 
 def _varint_rest(buffer: bytes | memoryview, position: int, value: int) -> tuple[int, int]:
-    """The rest of an unsigned varint of 32 bits whose first byte is ``value``."""
+    """(value, position after it) of an unsigned varint of 32 bits whose first byte is ``value``."""
     value &= 127
     for shift in (7, 14, 21, 28):
         byte = buffer[position]

@@ -148,7 +148,7 @@ class ErrorCode(IntEnum):
     streams_topology_fenced = 132
     share_session_limit_reached = 133
 
-    # That of the number: an enum's own hash is a function in Python.
+    # The hash of the number, because an enum's own hash is a function in Python.
     __hash__ = int.__hash__
 
 

@@ -21,7 +21,7 @@ class Structure:
 
 
 class Nested(WireType):
-    """A struct inside a record. A nullable one is preceded by a byte: -1 for null, else 1."""
+    """A struct inside a record. A nullable struct is preceded by a byte: -1 for null, else 1."""
 
     __slots__ = ("nullable", "structure")
 

@@ -231,7 +231,7 @@ def _after_varint(body: Buffer, position: int) -> int:
 
 
 def _rest(body: Buffer, position: int, value: int, bytes_max: int) -> tuple[int, int]:
-    """The rest of a varint after its first byte, ``value``; still zig-zag encoded."""
+    """(value, position after it) of a varint whose first byte is ``value``. The value is still zig-zag encoded."""
     byte = body[position]
     position += 1
     value = value & 127 | (byte & 127) << 7

@@ -32,7 +32,7 @@ class WireField:
     name: str
     kind: str  # a wire kind, or "struct"
     is_array: bool
-    nullable: bool  # of the array if it is one, otherwise of the value
+    nullable: bool  # whether the array (if the field is one) or else the value may be null
     tag: int | None
     default: Any
     nested: Any = None  # the derived class, if kind is "struct"

@@ -37,7 +37,7 @@ class WireType:
 
 
 class Fixed(WireType):
-    """A number of fixed size. Consecutive ones are packed together."""
+    """A number of fixed size. Consecutive fields of this kind are packed together."""
 
     __slots__ = ("code", "struct")
 
@@ -63,7 +63,7 @@ class Fixed(WireType):
 
 
 class Uuid(WireType):
-    """16 bytes; None is the zero uuid."""
+    """A uuid of 16 bytes; None is the zero uuid."""
 
     __slots__ = ()
 

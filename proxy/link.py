@@ -126,7 +126,7 @@ class Link:
         wire = Wire(self, self._far.buffers)
         try:
             await asyncio.wait_for(self._far.dial(lambda: wire), CONNECT_S_MAX)
-        except (OSError, UnicodeError) as error:  # TimeoutError is one
+        except (OSError, UnicodeError) as error:  # TimeoutError is an OSError
             self._far.note(reachable=False)
             self._end(f"{self._far.in_words} cannot be reached: {_reason(error)}")
             return

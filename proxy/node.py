@@ -75,7 +75,7 @@ class ProxyContext(Protocol):
     def clock(self) -> Clock: ...
 
     def listener_of(self, node_id: int, host: str, port: int) -> Listener | None:
-        """The listener for a node whose address is in a response; None if it has none yet."""
+        """The listener for a node whose address is in a response; None if the node has no listener yet."""
         ...
 
     async def open_listeners(self, named: Sequence[tuple[int, str, int]]) -> None:

@@ -81,7 +81,7 @@ def clamped(announced: Sequence[Any], decoded: Mapping[int, range]) -> list[ApiV
 
 
 def highest_common(announced: Sequence[Any], api_key: int) -> int | None:
-    """The version for requests to a node: the highest that it announces and the proxy can decode; None if there is none."""
+    """Highest version of an API that the node announces and the proxy can decode; None if there is none."""
     known = APIS.get(api_key)
     for each in announced:
         if each.api_key == api_key and known is not None:

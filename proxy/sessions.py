@@ -12,7 +12,7 @@ SESSIONS_MAX: Final = 1000
 PARTITIONS_MAX: Final = 10_000
 """Largest number of partitions per session."""
 FULL: Final = (0, -1)
-"""Session epochs of a Fetch that has all partitions. The second one also ends its session."""
+"""Session epochs of a Fetch that has all partitions. Epoch -1 also ends the session."""
 NO_SESSION: Final = 0
 
 TopicKey = str | UUID
@@ -43,7 +43,7 @@ class PassedSessions:
             self._sessions.popitem(last=False)
 
     def partitions(self, session_id: int) -> Iterable[tuple[TopicKey, int]]:
-        """The partitions of a session; empty if it began before sessions were tracked."""
+        """The partitions of a session; empty if the session began before sessions were tracked."""
         return tuple(self._sessions.get(session_id, ()))
 
 

@@ -11,7 +11,7 @@ TOPICS_MAX: Final = 100_000
 
 
 class TopicNames:
-    """Known names. They stay valid, because no topic id is used twice."""
+    """The topic names known so far, by topic id. They stay valid, because no topic id is used twice."""
 
     def __init__(self) -> None:
         self._names: OrderedDict[UUID, str] = OrderedDict()

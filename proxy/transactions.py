@@ -40,7 +40,7 @@ async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
 
 
 async def summary(admin: Admin) -> TransactionsSummary:
-    """A summary of the transactions: open ones first, the oldest of them leading; the others by id."""
+    """A summary of the transactions: open transactions first, the oldest one at the top, then the others by id."""
     listed = await admin.transactional_ids()
     listed.sort(key=lambda each: (each[1].transaction_state in ENDED, each[1].transactional_id))
     shown = await admin.described(

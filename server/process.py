@@ -121,7 +121,7 @@ def answer_health_checks(describe: Callable[[], str]) -> HealthSocket | None:
 
 
 def watch_stdin(told_to_stop: asyncio.Event) -> None:
-    """Stop cleanly at the end of standard input, whose other end the parent process has: so also if that process is killed.
+    """Stop cleanly when standard input ends, as it does when the parent process ends, for whatever reason.
 
     A thread reads standard input: an event loop cannot wait for /dev/null or a file, which have an end too.
     """
@@ -144,10 +144,10 @@ def watch_stdin(told_to_stop: asyncio.Event) -> None:
 
 
 def _forgo(*modules: str) -> None:
-    """Make imports of these modules fail in this process. The modules that import them here handle that.
+    """Make imports of these modules fail in this process. The modules that import them work without them.
 
-    kio imports hypothesis if it is installed, and structlog rich. Together they take 150 ms of every start, and no broker
-    uses them.
+    kio imports hypothesis if it is installed, and structlog imports rich. Together they take 150 ms of every start, and no
+    broker uses them.
     """
     for name in modules:
         sys.modules.setdefault(name, None)  # type: ignore[arg-type]

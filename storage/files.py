@@ -229,7 +229,7 @@ class AppendFile:
         except OSError as error:
             raise StorageError(self.name, error) from error
         self.close()
-        self._cuts += 1  # the fsync covered the other file
+        self._cuts += 1  # the last fsync covered the file that was replaced
 
     def sync(self) -> None:
         """fsync the file, unless nothing changed since the last fsync. After the return, a power cut loses none of it.

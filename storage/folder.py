@@ -50,7 +50,7 @@ class Folder:
             self.by_suffix.setdefault(suffix, set()).add(offset)
             if suffix == "log":
                 status = entry.stat()
-                # A directory's size depends on the file system. If it is small, it would pass for a torn tail.
+                # A directory's size depends on the file system. A directory with a small size would pass for a torn tail.
                 if not S_ISREG(status.st_mode):
                     raise StorageError(entry.path, "is not a regular file")
                 self.sizes[offset] = status.st_size

@@ -440,7 +440,7 @@ class Log(ReadableLog):
             self.note_sealed()
             self._closed_clean = True
         self.is_closed = True
-        # Break a reference cycle: the listener usually refers to this log, which would have to wait for the collector.
+        # Break a reference cycle (the listener usually refers to this log), so that the log is freed at once.
         self.on_roll = None
         for segment in self.segments:
             segment.close()

@@ -21,7 +21,7 @@ def delete(segment: Segment) -> None:
 
 
 def retire(segment: Segment) -> list[Path]:
-    """Rename the files of a segment to ``.deleted``; returns them, for a thread to remove later."""
+    """Rename the files of a segment to ``.deleted``; returns the new paths, for a thread to remove later."""
     segment.close()
     return [path for path in map(retire_file, segment.paths()) if path is not None]
 

@@ -152,7 +152,7 @@ class _Walk:
                 batch = self._sound_at(place) if self._may_follow(window, candidate.start()) else None
                 if batch is not None:
                     return place, batch.base_offset
-            # The next window overlaps, so that it contains a header that this one cuts off.
+            # The next window overlaps, so that it contains a header that this window cuts off.
             start += len(window) - HEADER_BYTES + 1
             window = self._segment.log.read(start, REPLAY_BYTES)
         return None

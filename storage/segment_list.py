@@ -133,7 +133,7 @@ class SegmentList:
         return self.all.pop()
 
     def take_out(self, first: int, end: int, instead: Segment | None) -> None:
-        """Remove sealed segments, and insert another one in their place if ``instead`` is given."""
+        """Remove sealed segments, and insert ``instead`` in their place if it is given."""
         placed = [] if instead is None else [instead]
         self._take_out_sizes(first, end, placed)
         self._take_out_times(first, end, placed)

@@ -43,7 +43,7 @@ MEMBERS: Final = 5
 LARGE: Final = 100
 FEW: Final = 10
 PIPELINE: Final = 50
-"""Heartbeats in flight."""
+"""Number of heartbeats in flight."""
 FLAT: Final = 1.3
 """Factor by which a heartbeat may cost more with a hundred times as many groups."""
 PAUSE_S: Final = 0.2

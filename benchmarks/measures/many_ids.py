@@ -42,7 +42,7 @@ OFFSET_COMMIT: Final[Api] = (8, 8)
 TOPIC: Final = "many-ids"
 PARTITIONS: Final = 4
 PIPELINE: Final = 500
-"""Requests in flight."""
+"""Number of requests in flight."""
 
 
 def measure(run: Run) -> Iterator[Figure]:

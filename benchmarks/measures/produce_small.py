@@ -94,7 +94,7 @@ def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, lis
 
 
 def many_connections(run: Run, target: Running) -> tuple[Cost, list[bytes]]:
-    """One request in flight on each connection, to a different partition. All are sent before the first response is read."""
+    """Send one request on each connection, to different partitions. All are sent before the first response is read."""
     clients = [Client(target.connect()) for _ in range(CONNECTIONS)]
     frames = [produce_frame(TOPIC, small_batch(), [index]) for index in range(CONNECTIONS)]
     answers: list[bytes] = []

@@ -109,7 +109,7 @@ def measure(run: Run) -> Iterator[Figure]:
         for each in kept:
             each.produce_s.clear(), each.transaction_s.clear(), each.other_cpu.clear()
         for number in range(run.scaled(35, 14)):
-            # Rotate the order, because the broker before leaves its data in the caches.
+            # Rotate the order, because each broker leaves its data in the caches.
             first = number % len(kept)
             _round(kept[first:] + kept[:first], 4_000, 400)
         yield from _figures("small Produce, eight in flight", kept, lambda each: each.produce_s)

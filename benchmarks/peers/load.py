@@ -13,7 +13,7 @@ TIMEOUT_S: Final = 300
 
 
 class LoadFailed(Exception):
-    """The client failed. The message is its own."""
+    """The client failed. The message is the client's own."""
 
 
 @cache

@@ -51,7 +51,7 @@ async def all_killed(
 
 
 async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
-    """Start nodes, and return when they handle requests. Nothing of their earlier lives may still run.
+    """Start nodes, and return when they handle requests. Nothing of their previous runtimes may still run.
 
     Raises one of ``EXPECTED`` if a directory or port is not available, or if ``prepare`` fails; then none of the nodes runs.
     If a later step fails for one node, or the node is killed, the others continue, and ``StartError`` is raised at the end.

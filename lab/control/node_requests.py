@@ -116,7 +116,7 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
     """Offset of the first record at or after a time; the readable end of the log if there is none."""
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
-    # The search gets a life of its own, as it ends by itself when the log is closed.
+    # The search has a `NodeLife` of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
     found = await search if isinstance(search, asyncio.Future) else search
     check(found.error, f"{partition.topic}-{partition.index}")

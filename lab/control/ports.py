@@ -64,7 +64,7 @@ class Looking:
     trace: Trace
     views: Views
     explaining: Explaining | None = None
-    """None for a proxy, which knows only what clients can request."""
+    """Explains problems; None for a proxy, which knows only what clients can request."""
     metrics: Metrics
     transactions: Transactions
     watchers: Watchers = field(default_factory=lambda: Watchers())

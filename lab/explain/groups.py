@@ -60,7 +60,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
     else:
         found = [*_of_group(at, around), *_of_partitions(at, around), *_of_clients(at, around)]
     found = [each for each in found if each.cause in _RANK]
-    # The sort is stable: of two troubles of the same rank the first stays first.
+    # The sort is stable: of two problems of the same rank the first stays first.
     found.sort(key=lambda each: _RANK.index(each.cause))
     found = _with_reached(at, found)
     details = [] if of_coordinator is not None else [*_state(at), *_lags(at)]
@@ -87,7 +87,7 @@ def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
         yield waiting
     for each in held:
         if waiting is not None and each.at in JOINS:
-            continue  # part of the rebalance's trouble
+            continue  # part of the rebalance's problem
         yield held_trouble(each, around)
     yield from (held_trouble(each, around) for each in around.held if _is_fetch(at, each))
     if not at.members and waiting is None:

@@ -79,7 +79,7 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _state(at: IdFacts) -> Iterator[str]:
-    """The coordinator's state of the id, unless another line has it."""
+    """A line with the coordinator's state of the id, unless a transaction is open or decided."""
     found = at.transaction
     if found is not None and not is_open(found) and not is_decided(found):
         where = f", in {listed(found.partitions)}" if found.partitions else ""

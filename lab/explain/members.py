@@ -75,7 +75,7 @@ def _ends(at: MemberFacts) -> str:
 def stopped_polling(at: GroupFacts) -> Iterator[Trouble]:
     """The problem of each member without heartbeats, and of each member that has records to read and sends no Fetch."""
     behind = {each.at.name for each in at.offsets if _is_behind(each)}
-    late = late_members(at)  # part of the rebalance's trouble
+    late = late_members(at)  # part of the rebalance's problem
     for each in [member for member in at.members if member not in late]:
         who = capital(member_text(each))
         if each.heartbeat_ms is not None and each.heartbeat_ms > SILENT_MS:

@@ -23,7 +23,7 @@ from lab.explain.words import (
 )
 
 LOG_WRITE: Final = "log.write"
-"""Points where a rule also holds batches of clients. What holds a marker elsewhere is explained with its transaction."""
+"""Point where a rule holds batches of clients, too. A marker that is held elsewhere is explained with its transaction."""
 OTHERS_MAX = 5
 """Largest number of open transactions shown behind the first one."""
 

@@ -11,9 +11,9 @@ from lab.explain.trouble import Trouble
 from lab.explain.words import capital, duration_text, listed, producer_text, rule_text, times
 
 RECENT_MS: Final = 600_000
-"""An older refusal or throttle is shown, but is not a cause."""
+"""Age above which a refusal or throttle is shown, but is not a cause."""
 NOW_MS: Final = 60_000
-"""A refusal that is older than this comes after what is wrong now."""
+"""Age above which a refusal comes after what is wrong now."""
 MEANINGS: Final[dict[str | tuple[str, str], str]] = {
     "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
     (

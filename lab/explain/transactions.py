@@ -155,7 +155,7 @@ def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) 
         return Trouble(Cause.OPEN_TRANSACTION, (f"{first}.", ends))
     timeout = duration_text(at.timeout_ms)
     if at.open_ms < 0:
-        # Without a control port its age is computed by the client's clock.
+        # Without a control port the age is computed by the client's clock.
         is_known = around.rules is not None
         clock = "the coordinator's clock" if is_known else "this machine's clock"
         why = f"The clock of its coordinator, node {at.coordinator}, went back, or it moved to a node whose clock is behind"

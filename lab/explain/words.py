@@ -95,7 +95,7 @@ def all_away(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
 
 
 def waking(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
-    """The commands that start or resume those of these nodes that are not running."""
+    """The commands that start or resume the nodes among ``nodes`` that are not running."""
     verbs = {"killed": "start", "stopped": "start", "paused": "resume"}
     states = around.nodes or {}
     return [f"odradek node {verbs[states[node]]} {node}" for node in nodes if states.get(node) in verbs]

@@ -120,7 +120,7 @@ class Faults:
         """Remove all rules; returns how many there were."""
         count = len(self._rules)
         for rule_id in tuple(self._rules):
-            with contextlib.suppress(FaultError):  # what one rule releases may remove another
+            with contextlib.suppress(FaultError):  # a request that one rule releases may remove another rule
                 self.remove(rule_id)
         return count
 

@@ -38,7 +38,7 @@ _TOPIC_ARRAYS: Final = {
     "v3_and_below_topics",
 }
 
-# What steps inside the broker have, by the first word of their names. All have a topic, a partition and a node.
+# Names that steps inside the broker have, by the first word of the point. All have a topic, a partition and a node.
 _OF_POINTS: Final = {"txn": {"transactional_id"}, "group": {"group"}}
 
 

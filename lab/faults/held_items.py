@@ -65,7 +65,7 @@ class HeldItems:
         return point in self._in_order
 
     def has_room(self, active: ActiveRule, size: int) -> bool:
-        """Whether one more may be held. Drops requests of closed connections and steps of dead nodes first."""
+        """Whether another request or step may be held. First drops requests of closed connections and steps of dead nodes."""
         for held in [each for each in self._things if not each.is_alive()]:
             self._forget(held)
         if len(self._things) < HELD_MAX and sum(each.bytes for each in self._things) + size <= HELD_BYTES_MAX:
@@ -85,9 +85,10 @@ class HeldItems:
             held.timer = self._clock.call_later_ms(delay_ms, lambda: self.let_go(held), Domain.REQUESTS)
 
     def let_go(self, held: HeldItem) -> None:
-        """Handle a held request or step, unless its connection or node is gone; then the steps that must come after it.
+        """Handle a held request or step, then the steps that wait for it.
 
-        While an earlier step on the same log is held, the step waits for that one.
+        If its connection or node is gone, only the waiting steps are handled. While an earlier step on the same log is held,
+        the step waits for that one.
         """
         active = self._forget(held)
         before = held.after

@@ -69,7 +69,7 @@ def follow(call: Call, released: ReleasedRequest) -> None:
 
 
 def error_names(api_key: int, version: int, response: object) -> tuple[str, ...]:
-    """The different error codes in a response; ``NONE`` only if it has no other."""
+    """The different error codes in a response; ``NONE`` only if there is no other code."""
     found: dict[str, None] = {}
     for code in error_codes(at_version(api_key, version, "response"), response):
         if code and len(found) < ERRORS_KEPT:

@@ -42,7 +42,10 @@ class RequestSubjects:
 
 
 def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
-    """The names in a request. Topic ids are resolved by its node; a Fetch in a session includes the session's partitions."""
+    """The names in a request. A Fetch in a session includes the session's partitions.
+
+    The node that has received the request resolves topic ids.
+    """
     node: ServedNode = context.node
     found = subjects_in(context.api_key, request, node.topic_name)
     if context.api_key == FETCH and request.session_id != NO_SESSION:

@@ -30,7 +30,7 @@ class RuleExecutor:
     changed: Callable[[], None]
     """Called when a rule is spent, or the held steps have changed, to set the interceptors again."""
     acls: AclRules | None = None
-    """None without an authorizer."""
+    """Executes rules that change ACLs; None without an authorizer."""
 
     def takes_call(self, active: ActiveRule, call: Call) -> bool:
         """`takes`, for a request. Notes the hit."""

@@ -126,7 +126,7 @@ def _may_cause(exchange: Exchange, event: Event, sent: Collection[BatchKey] | No
 
 
 def _may_join(api_key: int, joined: Iterable[TopicPartition], sent: Collection[BatchKey] | None) -> bool:
-    """Whether the API can have added these partitions. Produce and TxnOffsetCommit add their own implicitly (KIP-890)."""
+    """Whether the API can have added these partitions. Produce and TxnOffsetCommit add partitions implicitly (KIP-890)."""
     if api_key in (_ADD_OFFSETS, _TXN_OFFSET_COMMIT):
         return any(topic == CONSUMER_OFFSETS for topic, _ in joined)
     if api_key == _PRODUCE and sent is not None:

@@ -38,7 +38,7 @@ def request_dict(exchange: Exchange, names: Names = no_names, *, values: bool = 
 
 
 def answer_dict(exchange: Exchange, names: Names = no_names, *, values: bool = False) -> Decoded | None:
-    """The response, in the same form; None if there is none."""
+    """The response, in the form of ``request_dict``; None if there is no response."""
     if exchange.answer is None:
         return None
     if exchange.answer_is_cut:

@@ -26,7 +26,7 @@ class ErrorCode(IntEnum):
 '''
 
 TAIL = """
-    # That of the number: an enum's own hash is a function in Python.
+    # The hash of the number, because an enum's own hash is a function in Python.
     __hash__ = int.__hash__
 
 

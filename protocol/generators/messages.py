@@ -48,7 +48,7 @@ class Shape:
 
     kind: str  # a kafka_type of kio, or "struct"
     is_array: bool
-    nullable: bool  # the array, if it is one; else the value
+    nullable: bool  # whether the array (if the field is one) or else the value may be null
     inner: type | None  # kio's class of the struct
 
 

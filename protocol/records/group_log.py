@@ -33,7 +33,7 @@ from protocol.wire_types import INT32, STRING
 
 @slotted
 class LegacyOffsetCommitKey(Key):
-    """Type 0, from before 2013. It is read like type 1."""
+    """Key of an offset commit, type 0, from before 2013. It is read like type 1."""
 
     TYPE: ClassVar[int] = 0
 

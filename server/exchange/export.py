@@ -149,7 +149,7 @@ def _escaped(value: str) -> str:
 
 
 def main_of_a_process(arguments: list[str]) -> int:
-    """Run the export in a process of its own, whose log goes to standard error."""
+    """Entry point of a process that only exports. Its log goes to standard error."""
     configure("auto", "warning", sys.stderr)
     return main(arguments)
 

@@ -150,7 +150,7 @@ def _kept(folder: Path) -> Iterator[Path]:
 
 
 def main_of_a_process(arguments: list[str]) -> int:
-    """Run the import in a process of its own, whose log goes to standard error."""
+    """Entry point of a process that only imports. Its log goes to standard error."""
     configure("auto", "warning", sys.stderr)
     return main(arguments)
 

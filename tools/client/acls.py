@@ -74,7 +74,7 @@ def list_acls(cluster: Cluster, filters: Iterable[Acl]) -> list[Acl]:
 
 
 def add_acls(cluster: Cluster, acls: Sequence[Acl]) -> None:
-    """Add ACLs. One that already exists is not an error."""
+    """Add ACLs. An ACL that already exists is not an error."""
     creations = [
         AclCreation(
             resource_type=RESOURCES.index(each.resource),

@@ -270,7 +270,7 @@ def _offsets(
 
 
 def _counted(cluster: Cluster, facts: GroupOffsetFacts, batches_max: int) -> GroupOffsetFacts:
-    # If the group has no offset there: what its members could read. A pending offset will decide where they begin.
+    # If the group has no offset there, count what its members could read. A pending offset will decide where they begin.
     bare = None if facts.pending else facts.at.log_start
     committed, end = bare if facts.committed is None else facts.committed, facts.at.last_stable
     partition = replica_at_leader(cluster, facts.at.topic, facts.at.index)
