@@ -22,7 +22,7 @@ NO_TIMESTAMP: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class OldMessage:
-    """One message. The value of a compressed one contains other messages."""
+    """One message of format 0 or 1. The value of a compressed message contains other messages."""
 
     offset: int
     size: int

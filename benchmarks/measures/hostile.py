@@ -163,7 +163,7 @@ def _create(client: Client, name: str, configs: dict[str, str]) -> None:
 
 
 def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list[float], int, float]:
-    """Milliseconds of each round trip, the number of responses to hostile requests, and the cores that others used."""
+    """(milliseconds of each round trip, number of responses to hostile requests, cores that others used)."""
     client = Client(target.connect())
     small = produce_frame(PROBE, small_batch())
     waits: list[float] = []

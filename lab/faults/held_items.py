@@ -65,7 +65,7 @@ class HeldItems:
         return point in self._in_order
 
     def has_room(self, active: ActiveRule, size: int) -> bool:
-        """Whether another request or step may be held. First drops requests of closed connections and steps of dead nodes."""
+        """Whether another item may be held. First drops requests of closed connections and steps of dead nodes."""
         for held in [each for each in self._things if not each.is_alive()]:
             self._forget(held)
         if len(self._things) < HELD_MAX and sum(each.bytes for each in self._things) + size <= HELD_BYTES_MAX:

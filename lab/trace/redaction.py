@@ -52,7 +52,7 @@ def _encoded(key: int, version: int, message: Any, *, is_request: bool) -> list[
 
 
 def _redact(message: Any, wire: Sequence[WireField]) -> bool:
-    """Replace secrets; returns whether there was one. ``wire`` comes from the version, as in `decoding`."""
+    """Replace secrets; returns whether there was one. ``wire`` is the field table of the version."""
     found = False
     for field in wire:
         value = getattr(message, field.name)

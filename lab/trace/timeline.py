@@ -191,7 +191,10 @@ def _parts(written: Iterable[BatchWritten | MarkerWritten]) -> list[_Part]:
 
 
 def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Add a part to its transaction: the first that matches and has nothing in this partition yet. False if none matches."""
+    """Add a part to its transaction: the first matching one without a part in this partition, else the last matching one.
+
+    Returns False if none matches.
+    """
     fitting = [life for life in lives if _fits(part, life)]
     if not fitting:
         return False
@@ -201,7 +204,7 @@ def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
 
 
 def _assign_out_of_time(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Add a part to the first transaction that lacks one, ignoring time: leader and coordinator have different clocks."""
+    """Add a part to the first transaction without one in this partition, ignoring time: clocks of different nodes differ."""
     if part.marker is None or not part.batches:
         return False
     for life in lives:

@@ -59,7 +59,7 @@ class Trace:
     # -- on and off ---------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Record every call from now on. Earlier ones stay. A second call does nothing."""
+        """Record every call from now on. Exchanges that were recorded before stay. A second call does nothing."""
         if not self.running:
             self.running = True
             self._calls.add(self, first=True)
@@ -112,7 +112,7 @@ class Trace:
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:
-        """Subscribe to every exchange from now on, when it ends; one that a rule holds also when it is held.
+        """Subscribe to every exchange from now on. Each is delivered when it ends, and also when a rule holds it.
 
         This does not start the trace. Close the subscription at the end (or use ``with``). ``per_second`` limits the rate.
         """

@@ -73,7 +73,7 @@ def list_transactions(
 def transactions_of(
     cluster: Cluster, node_id: int, states: Sequence[str] = (), producer_ids: Sequence[int] = ()
 ) -> list[Transaction]:
-    """The transactional ids that one node coordinates. Raises ``KafkaError`` while it is loading them."""
+    """The transactional ids that one node coordinates. Raises ``KafkaError`` while the node is loading them."""
     request = ListTransactionsRequest(
         state_filters=states,
         producer_id_filters=producer_ids,

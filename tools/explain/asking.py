@@ -112,7 +112,7 @@ class Asking:
         return found
 
     def one(self, what: str, node: int, ask: Callable[[int], T]) -> T | None:
-        """Run a round with one node."""
+        """Query one node, like a round of ``each``; None if the query failed."""
         return self.each(what, {node: ask}).get(node)
 
     def note(self, sentence: str) -> None:

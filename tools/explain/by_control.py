@@ -65,7 +65,7 @@ class Control:
         )
 
     def _get(self, path: str, query: Mapping[str, object] | None = None) -> Any:
-        """The response; an empty object if the port has no such route."""
+        """Response to a GET of ``path``; an empty object if the port has no such route."""
         try:
             return self._client.get(path, query, CONTROL_S)
         except OdradekError:

@@ -35,7 +35,7 @@ class Explaining:
         self._control: Control | None = find_control(self._asking)
 
     def topic(self, topic: str, index: int | None) -> list[Explanation]:
-        """Explain all partitions of a topic or one, those with problems first. Raises ``ToolError`` for an unknown one."""
+        """Explain all partitions of a topic or one, those with problems first. Raises ``ToolError`` if there is none."""
         query: dict[str, object] = {"topic": topic} if index is None else {"topic": topic, "partition": index}
         told = self._by_control_port(query)
         if told is not None:
@@ -73,7 +73,10 @@ class Explaining:
     def _by_protocol(
         self, ask: Callable[[Ages], T], explain: Callable[[T, ClusterContext], list[Explanation]]
     ) -> list[Explanation]:
-        """Explain from facts queried over the protocol; the rules and trace of an older broker or a proxy are added."""
+        """Explain from facts queried over the protocol.
+
+        The rules and the trace are added if there is a control port without explanations (an older broker, a proxy).
+        """
         asking, control = self._asking, self._control
         if not asking.cluster.nodes:
             asking.metadata()

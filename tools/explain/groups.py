@@ -128,7 +128,7 @@ def _classic(found: Any) -> _Described:
 def _member(
     each: Any, partitions: Iterable[tuple[str, int]], *, has_joined: bool | None = None
 ) -> MemberFacts:
-    """Convert a member of either protocol."""
+    """Convert a member of either protocol to `MemberFacts`."""
     return MemberFacts(
         member_id=each.member_id,
         client_id=each.client_id,

@@ -268,7 +268,10 @@ def owners_of(asking: Asking, producers: Collection[int], ages: Ages) -> Owners:
 
 
 def transaction_facts(at: Transaction, ages: Ages) -> TransactionFacts:
-    """Convert the coordinator's view; the age is by the broker's clock if it can be queried, else by the local clock."""
+    """Convert the coordinator's view to `TransactionFacts`.
+
+    The age is by the broker's clock if it can be queried, else by the local clock.
+    """
     open_ms = None
     if at.start_ms is not None and not at.state.startswith("Prepare"):
         open_ms = ages.open_ms(at)

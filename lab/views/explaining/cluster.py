@@ -161,7 +161,7 @@ def _waits(group: GroupFacts) -> bool:
 
 
 def _is_silent(member: MemberFacts) -> bool:
-    """Whether its coordinator has had no heartbeat for half the session timeout."""
+    """Whether the coordinator has had no heartbeat of the member for half the session timeout."""
     return (
         member.heartbeat_ms is not None
         and member.session_timeout_ms is not None

@@ -69,7 +69,7 @@ def _backwards(log: Log, start: int, end: int) -> Iterator[Piece]:
 
 
 def _resolved(log: Log, found: list[BatchView], start: int) -> Iterator[Piece]:
-    """The pieces, the last one first. Read backwards, a marker gives the outcome of its producer's earlier batches."""
+    """The pieces, the last one first, since a marker gives the outcome of its producer's earlier batches."""
     aborted: dict[int, bool] = {}
     for batch in reversed(found):
         records = min(batch.records, batch.last_offset + 1 - start)

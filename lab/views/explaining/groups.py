@@ -105,7 +105,7 @@ def pending_producers(cluster: Cluster, group_id: str) -> frozenset[int]:
 
 
 def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, group_id: str) -> GroupFacts:
-    """A group in this turn of the event loop. If ``owners`` is None, its offsets are left out."""
+    """The facts of a group in this turn of the event loop. If ``owners`` is None, the group's offsets are left out."""
     index, _, leader = home_of(cluster, group_id)
     shard = shard_of(cluster, group_id)
     facts = GroupFacts(

@@ -72,7 +72,10 @@ def id_facts(
     steps: tuple[StateStep, ...] | None,
     suspects: Iterable[Place],
 ) -> IdFacts:
-    """An id in this turn of the loop, with its own partitions and those ``suspects`` where its transaction is open."""
+    """The facts of an id in this turn of the loop.
+
+    They include its own partitions, and those of ``suspects`` in which its transaction is open.
+    """
     at = coordinated(cluster, transactional_id)
     mine = producers(at, steps or ())
     own = places_of(at)

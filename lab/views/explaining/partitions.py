@@ -40,7 +40,10 @@ def open_producers(cluster: Cluster, places: Iterable[Place]) -> frozenset[int]:
 
 
 def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) -> PartitionFacts | None:
-    """A partition in this turn of the loop, without the content of its end (`with_tail`); None if it does not exist."""
+    """The facts of a partition in this turn of the loop, without the content of its end (`with_tail`).
+
+    None if the partition does not exist.
+    """
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     if known is None or state is None:
