@@ -112,7 +112,7 @@ class Access:
         tokens.check()
         if not any(tokens) and not is_loopback(bind_host):
             raise ControlConfigError(
-                f"--control-host {bind_host}: a control port that other machines can reach wants a token; "
+                f"--control-host {bind_host}: a control port that other machines can reach requires a token; "
                 f"set {TOKEN_SETTING} or the variable {TOKEN_VARIABLE}"
             )
         own = () if bind_host in _WILDCARDS else (bind_host,)
@@ -159,7 +159,7 @@ class Access:
         if not self.wants_token:
             return Role.STOP
         if authorization is None:
-            raise HttpError(401, "the control port wants its token in the header Authorization: Bearer TOKEN")
+            raise HttpError(401, "the control port requires its token in the header Authorization: Bearer TOKEN")
         scheme, _, given = authorization.partition(" ")
         found = None
         for role, token in self.tokens.by_role():

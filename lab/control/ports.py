@@ -57,7 +57,7 @@ class Transactions(Protocol):
 
 @slotted(frozen=True, kw_only=True)
 class Looking:
-    """What every control port can access, of a broker's own cluster or of a proxy."""
+    """The objects that every control port can access, that of a broker or that of a proxy."""
 
     clock: VirtualClock
     faults: Faults

@@ -8,7 +8,7 @@ from protocol.slotted import slotted
 
 
 class Cause(Enum):
-    """What is wrong, as a name for programs. docs/troubleshooting.md has the first line of each cause."""
+    """What is wrong, as a name for programs. docs/troubleshooting.md has the first line of an explanation for each."""
 
     NOTHING = "nothing"
     """Nothing that was examined is wrong."""

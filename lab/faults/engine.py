@@ -156,7 +156,7 @@ class Faults:
     async def reached(self, rule_id: int, hits: int = 1, timeout_ms: int | None = None) -> ActiveRule:
         """Wait until a rule has ``hits`` hits.
 
-        Raises ``TimeoutError`` after the timeout, ``FaultError`` if the rule is removed before.
+        Raises ``TimeoutError`` after the timeout, ``FaultError`` if the rule is removed earlier.
         """
         active = self.get(rule_id)
         if active.hits >= hits:

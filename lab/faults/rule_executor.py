@@ -49,7 +49,7 @@ class RuleExecutor:
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Count a match; returns whether the rule acts. A rule that would hold something does not act beyond the limit."""
+        """Count a match; returns whether the rule acts. A rule that holds something does not act beyond the limit."""
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False
         hit = active.count_match()

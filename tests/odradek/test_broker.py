@@ -108,7 +108,7 @@ def test_the_version_of_transactions_is_chosen(version: int) -> None:
 def test_a_token_is_required_and_sent(options: dict[str, Any]) -> None:
     with odradek.Broker(**options) as broker:
         assert broker.faults.list() == []
-        with pytest.raises(odradek.ControlRefused, match="wants its token") as refused:
+        with pytest.raises(odradek.ControlRefused, match="requires its token") as refused:
             odradek.connect(broker.control_url).faults.list()
         assert refused.value.status == 401
         assert odradek.connect(broker.control_url, "secret").faults.list() == []

@@ -126,7 +126,7 @@ def test_the_option_wins_over_the_variable(broker: package.Broker) -> None:
 
 def test_a_token_comes_by_option_or_variable() -> None:
     with package.Broker(environment={"ODRADEK_CONTROL_TOKEN": "secret"}) as broker:
-        assert "wants its token" in run(broker, "clock", "show").stderr
+        assert "requires its token" in run(broker, "clock", "show").stderr
         assert run(broker, "clock", "show", ODRADEK_CONTROL_TOKEN="secret").returncode == 0
         assert run(broker, "clock", "show", "--token", "secret").returncode == 0
 

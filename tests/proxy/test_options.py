@@ -26,7 +26,7 @@ def test_the_upstream_is_a_list_of_addresses() -> None:
         (["--upstream", ":9092"], "expected HOST:PORT"),
         (["--upstream", "kafka:70000"], "expected HOST:PORT"),
         (["--upstream", "k:1", "--control-host", "0.0.0.0"], "there is no control port"),
-        (["--upstream", "k:1", "--control-port", "0", "--control-host", "0.0.0.0"], "wants a token"),
+        (["--upstream", "k:1", "--control-port", "0", "--control-host", "0.0.0.0"], "requires a token"),
         (["--upstream", "k:1", "--upstream-key-file", __file__], "a key needs its certificate"),
         (["--upstream", "k:1", "--upstream-ca-file", __file__], "--upstream-ca-file"),
         (["--upstream", "k:1", "--upstream-cert-file", __file__], "--upstream-cert-file"),

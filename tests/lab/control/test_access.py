@@ -130,7 +130,7 @@ def test_with_the_token_it_may_be_called_by_any_name_but_by_no_page_of_elsewhere
 
 def test_a_refusal_says_whether_a_token_was_sent_at_all() -> None:
     access = Access.of("127.0.0.1", SECRET)
-    assert "wants its token in the header Authorization: Bearer TOKEN" in refused(access).sentence
+    assert "requires its token in the header Authorization: Bearer TOKEN" in refused(access).sentence
     wrong = refused(access, authorization="Bearer other").sentence
     assert wrong == "the token in the header Authorization is not one of this control port's"
     for malformed in ("", "secret", "Basic secret", "Bearer"):

@@ -21,7 +21,7 @@ from tests.lab.control.conftest import JSON, Caller, OpenControl, until
     ("method", "path", "body", "status", "says"),
     [
         ("GET", "/v1/nonsense", None, 404, "GET /openapi.json says what there is"),
-        ("PUT", "/v1/faults", {}, 405, "asked with DELETE or GET or POST, not PUT"),
+        ("PUT", "/v1/faults", {}, 405, "takes DELETE or GET or POST, not PUT"),
         ("POST", "/v1/faults", b"{", 400, "the body is not JSON: it ends too early"),
         ("POST", "/v1/faults", b"\xff\xfe", 400, ""),
         ("POST", "/v1/faults", b"[" * 100_000, 400, ""),
@@ -254,5 +254,5 @@ async def test_a_bug_is_a_500_with_a_line_in_the_log(caller: Caller, monkeypatch
 
 def test_the_port_may_not_be_opened_to_others_without_a_token(tmp_path: Path) -> None:
     control: Any = None
-    with pytest.raises(ControlConfigError, match="wants a token"):
+    with pytest.raises(ControlConfigError, match="requires a token"):
         ControlListener(lambda: control, host="0.0.0.0")
