@@ -149,7 +149,7 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
 
 
 async def producer_id_of(transactional_id: str, inside: Inside) -> int:
-    """The producer id. FindCoordinator creates ``__transaction_state``, and the client retries while its partition loads."""
+    """Request a producer id. FindCoordinator creates ``__transaction_state``, whose partition may still be loading."""
     for _ in range(100):
         await inside.ask(find_coordinator_frame(transactional_id))
         answer = parse(INIT, await inside.ask(init_producer_id_frame(transactional_id)))

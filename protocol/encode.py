@@ -53,7 +53,7 @@ def _too_long(name: str, length: int) -> ValueError:
 
 
 def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:
-    """Turn what was written so far into a chunk, then append the records as they are."""
+    """Append the buffers that were written so far as one chunk, then the records as they are."""
     chunks.append(b"".join(out))
     out.clear()
     if isinstance(records, list | tuple):

@@ -1,4 +1,4 @@
-"""The proxy's own admin requests to the upstream cluster, for views and timelines. Sent only while they are requested."""
+"""The proxy's own admin requests to the upstream cluster, for views and timelines. They are sent only on request."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Leaders = Mapping[Place, int]
 
 
 class Admin:
-    """Admin requests. Nodes that do not respond are left out. ``NoAnswer`` is raised only if no node responds."""
+    """Sends admin requests. Nodes that do not respond are left out. Raises ``NoAnswer`` only if no node responds."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy

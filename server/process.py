@@ -1,4 +1,4 @@
-"""Shared by the server's processes: signals, and settings of the process before it serves clients."""
+"""Code shared by the server's processes: signals, and settings of the process before it serves clients."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def described(runs: Runs) -> str:
 
 
 def shown() -> Runs:
-    """The newest reports. The one with the most undisturbed rounds is last: its figures are shown, and the ratios of all."""
+    """The newest reports. The report with the most undisturbed rounds is last: pages show its figures, and all ratios."""
     reports = history()
     # A new row counts as soon as one report has it.
     known = [name for name in ROWS if any(name in each["rows"] for each in reports)]

@@ -1,5 +1,7 @@
-"""The cost of exactly-once: micro-batches of one topic, written by Spark's own sink and by ours in turns; ours with and
-without the digest of a batch's rows (`contentHash`)."""
+"""The cost of exactly-once: micro-batches of one topic, written by Spark's own sink and by ours in turns.
+
+Our sink writes with and without the digest of a batch's rows (`contentHash`).
+"""
 
 from __future__ import annotations
 

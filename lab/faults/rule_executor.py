@@ -1,4 +1,4 @@
-"""Shared by the actions of all rules: counting hits, holding, killing, crashing."""
+"""Code shared by the actions of all rules: counting hits, holding, killing, crashing."""
 
 from __future__ import annotations
 

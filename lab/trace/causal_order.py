@@ -1,5 +1,7 @@
-"""Places requests and happenings in a timeline. A request is placed before the first event that it caused, a rule's hit
-between the states that it must be between, everything else at its time.
+"""Places requests and happenings in a timeline.
+
+A request is placed before the first event that it caused, a rule's hit between the states before and after it, everything
+else at its time.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads the timeline and the states of a transactional id from the logs of the running nodes.
 
-It reads in slices, between which the event loop serves other tasks, so the logs may change.
+The logs are read in slices, between which the event loop serves other tasks. So the logs may change meanwhile.
 """
 
 from __future__ import annotations

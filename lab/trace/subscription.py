@@ -40,7 +40,7 @@ class Subscription:
         """Number of exchanges dropped so far, because too many waited, or came in one second."""
 
     def offer(self, exchange: Exchange) -> None:
-        """Called by the trace when an exchange has an outcome, or is held."""
+        """Queue an exchange. The trace calls this when the exchange has an outcome, or is held."""
         if not self._wanted.matches(exchange):
             return
         size = bytes_of(exchange)
@@ -65,7 +65,7 @@ class Subscription:
         return self._in_second <= per_second
 
     def take(self) -> Exchange | None:
-        """The next exchange, None if none waits."""
+        """Return the next exchange that waits; None if there is none."""
         if not self._waiting:
             return None
         exchange, size = self._waiting.popleft()

@@ -107,8 +107,9 @@ def _tail(log: Log) -> list[BatchView]:
 
 
 def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
-    """The first batches from the last stable offset on. Empty if that is the high watermark, or if ``found`` starts there or
-    below.
+    """The first batches from the last stable offset on.
+
+    Empty if the last stable offset is the high watermark, or if ``found`` begins at or below it.
     """
     last_stable = position.last_stable
     if last_stable >= position.high_watermark or (found and found[0].base_offset <= last_stable):

@@ -63,7 +63,7 @@ class Explaining(Protocol):
 
 
 class Views(Protocol):
-    """Each call reads the current state, in slices, and stores nothing."""
+    """The summaries for the page. Each call reads the current state, in slices, and stores nothing."""
 
     async def cluster(self) -> ClusterSummary: ...
 

@@ -183,7 +183,7 @@ class Cluster:
     def refresh(
         self, topics: Iterable[str] | None = (), *, create: bool = False
     ) -> list[MetadataResponseTopic]:
-        """Refresh the metadata of these topics, or of all for None. ``create`` allows auto-creation by the broker."""
+        """Refresh the metadata of these topics, or of all if None. ``create`` allows auto-creation by the broker."""
         wanted = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         response = self.ask("metadata", MetadataRequest(topics=wanted, allow_auto_topic_creation=create))
         self.nodes = {each.node_id: (each.host, each.port) for each in response.brokers}

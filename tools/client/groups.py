@@ -224,7 +224,7 @@ def unstable_partitions(
 def _fetched(
     cluster: Cluster, group: str, partitions: Sequence[tuple[str, int]] | None, *, is_stable: bool
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """Offset and error code of each partition; for None, of all partitions with a committed offset."""
+    """(offset, error code) by partition: of ``partitions``, or if None of all with a committed offset."""
     if partitions is not None and not partitions:
         return {}
     by_topic = _by_topic(dict.fromkeys(partitions or (), 0))

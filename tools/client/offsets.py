@@ -27,7 +27,7 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 def list_offset(
     cluster: Cluster, topic: str, partition: int, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> int:
-    """The offset of the first record with this timestamp or a later one (-1 if there is none), or of a constant above.
+    """The offset of the first record at or after a timestamp, -1 if there is none; or that of a constant defined above.
 
     ``LATEST`` is the high watermark, or with ``READ_COMMITTED`` the last stable offset.
     """

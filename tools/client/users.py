@@ -22,7 +22,7 @@ _SALT_BYTES: Final = 24
 
 
 def list_users(cluster: Cluster, name: str | None = None) -> dict[str, dict[str, int]]:
-    """The iterations of each mechanism, by user; of one user, or of all for None."""
+    """The iterations of each mechanism, by user: of all users, or only of ``name``."""
     users = None if name is None else [UserName(name=name)]
     response = cluster.ask(
         "describe_user_scram_credentials", DescribeUserScramCredentialsRequest(users=users)

@@ -53,7 +53,7 @@ class Asking:
         return time.monotonic() > (self._began + self._end) / 2
 
     def metadata(self, topics: Iterable[str] | None = ()) -> list[MetadataResponseTopic]:
-        """The metadata of these topics, or of all for None. Raises the client's error if no node responds."""
+        """The metadata of these topics, or of all if None. Raises the client's error if no node responds."""
         with self.cluster.within(self.share_s):
             found = self.cluster.refresh(topics)
         for topic in found:

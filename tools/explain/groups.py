@@ -172,7 +172,7 @@ def _where(name: str) -> Where:
 def _fetch_offsets(
     cluster: Cluster, group: str, node: int, named: Collection[Where] | None, *, is_stable: bool
 ) -> dict[Where, int | None]:
-    """Committed offsets of these partitions, of all for None; None for an offset that is pending in a transaction."""
+    """Committed offsets of these partitions, or of all if None. A pending offset of a transaction is None."""
     if named is not None and not named:
         return {}
     indexes: dict[str, list[int]] = {}

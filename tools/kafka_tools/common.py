@@ -1,4 +1,4 @@
-"""Options shared by these tools."""
+"""Options that Kafka's tools share."""
 
 from __future__ import annotations
 

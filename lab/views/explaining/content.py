@@ -1,4 +1,4 @@
-"""What read_committed readers get from a range of a log, and what they skip: markers, aborted records."""
+"""Counts what read_committed readers get from a range of a log, and what they skip: markers, aborted records."""
 
 from __future__ import annotations
 

@@ -131,7 +131,7 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
 
 
 async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
-    """The facts with a count of the records behind each committed offset. Below the last stable offset no log changes."""
+    """The facts with counts of the records behind each committed offset, up to the last stable offset."""
     left = BATCHES_OF_GROUP_MAX
     offsets = []
     for each in facts.offsets:
@@ -142,7 +142,7 @@ async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
 
 
 def last_fetches(trace: Trace) -> LastFetches:
-    """When each client sent its newest Fetch, from the trace."""
+    """Time of the newest Fetch of each client, from the trace."""
     found: dict[tuple[str | None, str], int] = {}
     for exchange in trace.entries():
         if exchange.api_key == FETCH and exchange.from_node is None:

@@ -115,9 +115,10 @@ class Owners:
 
 
 async def owners_of(cluster: Cluster, producers: Callable[[], frozenset[int]]) -> Owners:
-    """The ids of the producers that ``producers()`` returns. Repeats the walk if there are others after it.
+    """The transactional ids of the producers that ``producers()`` returns, found by a walk over all coordinators.
 
-    After ``LOOKS_MAX`` walks it stops; the ids of later producers are then not known.
+    The walk is repeated if ``producers()`` returns others afterwards, up to ``LOOKS_MAX`` times. The ids of later producers
+    are not known.
     """
     asked = now = producers()
     found: dict[int, str] = {}
