@@ -82,7 +82,7 @@ class Assertions(TopicOperations, ErrorsOfABroker):
 
         A value is a str, bytes, or None for a record without a value; anything else is a ``TypeError``.
 
-        ``AssertionFailed`` lists the lost, duplicated and unexpected values, the place and outcome of each one's records,
+        ``AssertionFailed`` lists the lost, duplicated and unexpected values, the place and outcome of their records,
         and the timelines of the transactional ids that wrote them. Waits for decided transactions as ``records`` does.
         """
         wanted = _expected(expected)
@@ -150,7 +150,7 @@ class Assertions(TopicOperations, ErrorsOfABroker):
     ) -> list[Explanation]:
         """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-        Without arguments, every problem in the cluster. ``print(*broker.explain("orders"), sep="\\n\\n")``
+        Without arguments, explain every problem in the cluster. ``print(*broker.explain("orders"), sep="\\n\\n")``
         """
         return explanations(
             self._control_client(), topic, partition, group=group, transactional_id=transactional_id
@@ -284,7 +284,7 @@ def _timelines(client: ControlClient, transactional_ids: Sequence[str]) -> list[
 
 
 def _shortened(text: str) -> str:
-    """The text cut to its last lines, which show the latest events."""
+    """The text cut to its last lines, which contain the latest events."""
     lines = text.rstrip().split("\n")
     left_out = len(lines) - TIMELINE_LINES_MAX
     if left_out > 0:

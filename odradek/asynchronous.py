@@ -5,8 +5,8 @@ class Rule:
 
     wait_async = asynchronous(wait)
 
-Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then treats the call as one
-whose caller disconnected: it stops an advance of the clock where it is, and completes anything else.
+Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then does as for any caller
+that disconnects: it stops an advance of the clock where it is, and completes anything else.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class CallInThread:
             self.hang_up()
 
     def hang_up(self) -> None:
-        """Close the connection of the call now, or as soon as it connects.
+        """Close the connection of the call now, or as soon as it is open.
 
-        The order of the lines makes a lock unnecessary.
+        A lock is unnecessary: this method sets the flag and then reads the connection; `connected` does the reverse.
         """
         self._has_hung_up = True
         connection = self._connection
@@ -68,7 +68,7 @@ def asynchronous(
     """Return a coroutine method that runs ``call`` in a thread, with the same parameters and result."""
 
     async def run(self: S, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        method = getattr(self, call.__name__)  # a subclass may override it
+        method = getattr(self, call.__name__)  # a subclass may override the method
         return await _in_thread(CallInThread(sys._getframe(1)), lambda: method(*args, **kwargs))
 
     run.__name__ = f"{call.__name__}_async"

@@ -21,7 +21,7 @@ from odradek.errors import ControlRefused, NotFound
 from odradek.remote import Remote
 
 KINDS: Final = ("kill", "stop", "cut", "lose", "drop", "refuse", "delay")
-"""Kill a node, stop a node, cut a link, lose a response, reset a connection, refuse a request, delay requests."""
+"""Kill a node, stop a node, cut a link, lose a response, reset a connection, refuse requests, delay requests."""
 LASTS_S: Final = (1.0, 6.0)
 """Minimum and maximum duration of a failure, in units of the pause between steps."""
 _WRITES: Final = (
@@ -74,7 +74,7 @@ class Chaos:
         self._injected: list[_Injected] = []
 
     def step(self, now_s: float) -> Iterator[str]:
-        """Revert the failures that are due, then inject the next one. Yields one line for each."""
+        """Revert the failures that are due, then inject the next one. Yields one line of text for each."""
         yield from self._revert(now_s)
         kind = self._rng.choice(self._kinds)
         lasts_s = self._rng.uniform(*LASTS_S) * self._pause_s
@@ -100,7 +100,10 @@ class Chaos:
         return self._end_node(due_s, "stop")
 
     def _end_node(self, due_s: float, how: str) -> str:
-        """Kill or stop a random node, unless it is the last one running in a cluster of several nodes."""
+        """Kill or stop a random node, and return a line of text about it.
+
+        Nodes that are down already are skipped, as is the last running node of a cluster of several.
+        """
         ended = {each.node_id for each in self._injected if each.node_id is not None}
         running = [node_id for node_id in self._node_ids if node_id not in ended]
         chosen = self._rng.choice(self._node_ids)
@@ -142,10 +145,7 @@ class Chaos:
 
 
 def _refusal_of(call: Callable[[], object]) -> str | None:
-    """Make the call.
-
-    Returns the error text if it failed because another caller changed the broker (a reset, for instance).
-    """
+    """Make the call. Return None, or the error text if another caller had changed the broker (by a reset, for instance)."""
     try:
         call()
     except ControlRefused as refused:

@@ -18,9 +18,9 @@ class Child:
     it.
 
     Without ``hears``, its standard output and standard error are appended to the file ``log``. With ``hears``, only standard
-    error is: a thread passes each line of standard output, without the line end, to ``hears``, and `tell` writes to its
-    standard input. ``environment`` is the complete environment; None inherits that of this process. ``holds_input`` keeps
-    its standard input open until the child or this process ends.
+    error is appended: a thread passes each line of standard output, without the line end, to ``hears``, and `tell` writes to
+    the child's standard input. ``environment`` is the complete environment; None inherits that of this process.
+    ``holds_input`` keeps its standard input open until the child or this process ends.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Child:
         return self.exit_code is None
 
     def tell(self, line: object) -> None:
-        """Write a line to its standard input. Ignored if the child has ended."""
+        """Write a line to the child's standard input. Ignored if the child has ended."""
         assert self._process.stdin is not None, "the child was started without hears"
         with suppress(BrokenPipeError, ValueError):
             self._process.stdin.write(f"{line}\n")
@@ -84,20 +84,20 @@ class Child:
         return code
 
     def kill(self) -> None:
-        """Send SIGKILL to its process group, which may outlive the child, and close its standard input."""
+        """Send SIGKILL to the child's process group, which may outlive the child, and close its standard input."""
         # On macOS, a group that contains only zombies raises PermissionError.
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(self.pid, signal.SIGKILL)
         self.wait()
 
     def close_input(self) -> None:
-        """Close its standard input, which the child takes for the end of its parent process."""
+        """Close the child's standard input. The child treats that as the end of its parent process."""
         if self._process.stdin is not None:
             with suppress(BrokenPipeError):
                 self._process.stdin.close()
 
     def complaint(self) -> str:
-        """The last line of its log that is not a frame of a Java stack trace."""
+        """The last line of the child's log that is not a frame of a Java stack trace."""
         lines = [line.strip() for line in self._log.read_text("utf-8", "replace").splitlines()]
         said = (line for line in reversed(lines) if line and not line.startswith("at "))
         return next(said, "it printed nothing")

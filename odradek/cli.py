@@ -71,12 +71,13 @@ _TOOLS = {
     "user": "List, add and remove users who log in by SCRAM.",
 }
 
-# These replace this process by the server's interpreter, which then unblocks the signals that `odradek.program` has blocked.
+# These commands replace this process by the server's interpreter, which then unblocks the signals that `odradek.program`
+# has blocked.
 _EXECUTED = ("serve", "proxy", "export", "import", "kafka-tool", *_TOOLS)
 
 
 class _Commands(CommandGroup):
-    """The top-level commands. It lists them without importing any, from the lines in `_LATE` and `_TOOLS`."""
+    """The top-level commands, listed from the lines in `_LATE` and `_TOOLS` without importing any command."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -88,7 +89,7 @@ class _Commands(CommandGroup):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         name, command, rest = super().resolve_command(ctx, args)
         if name in _TOOLS and ctx.resilient_parsing:
-            # The shell asks for completions: the command's own interpreter has the options.
+            # The shell asks for completions: only the interpreter of the command knows its options.
             _exec("tool", (name, *rest))
         if name not in _LATE:
             return name, command, rest
@@ -127,7 +128,10 @@ def main(ctx: click.Context) -> None:
 
 
 def _exec(program: Program, arguments: tuple[str, ...]) -> None:
-    """Replace this process by the program. Signals then reach it and the exit code is its own, also if it is PID 1."""
+    """Replace this process by the program.
+
+    The program then gets the signals, and its exit code is that of the process, also if the process is PID 1.
+    """
     sys.stdout.flush()
     os.execv(sys.executable, command(program, *arguments))
 

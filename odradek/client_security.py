@@ -61,14 +61,14 @@ class ClientSecurity:
             raise Untrusted(f"{_HANDSHAKE_FAILED}: {error.reason or error}") from None
 
     def login(self) -> Conversation:
-        """The client's side of a SASL login: a generator of its messages, which is sent those of the broker."""
+        """The client's side of a SASL login: yields the client's messages, and receives the broker's by ``send``."""
         return self._conversation(self._settings)
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
     """The security of a client with these properties; None for PLAINTEXT. Properties of other kinds are ignored.
 
-    Raises `BadClientSettings` for invalid ones.
+    Raises `BadClientSettings` for invalid properties.
     """
     if properties.get(PROTOCOL, "PLAINTEXT").strip().upper() == "PLAINTEXT":
         return None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import ssl
 
 TIMEOUT_S: Final = stretched(60.0)
-"""Timeout of the calls that stop a node: a controlled shutdown may take long."""
+"""Timeout of a call, in seconds. Long enough for calls that stop a node: a controlled shutdown may take long."""
 ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
 """Timeout of an advance of the clock: all timers that become due fire before the broker responds."""
 ENDS_WITH_CALLER: Final = ("/v1/clock/advance",)
@@ -65,7 +65,7 @@ class ControlClient:
     def retire(self, sentence: str) -> None:
         """Make all further calls fail with this sentence, because the broker has ended.
 
-        Another broker at the same address must not get them: its rules have the same ids.
+        The calls must not reach another broker at the same address, because its rules have the same ids.
         """
         self._gone = sentence
 
@@ -81,7 +81,7 @@ class ControlClient:
         return self._call("DELETE", path, None, None)
 
     def download(self, path: str, query: Mapping[str, object] | None, target: BinaryIO) -> None:
-        """Write the response to a file."""
+        """Write the response to the file ``target``."""
         step = waiting_for(f"GET {path}", self.url)
         with step, closing(self._connection(self._timeout_s)) as connection:
             answer = self._answer(connection, "GET", _with_query(path, query), None, self._timeout_s)

@@ -29,5 +29,5 @@ FACTOR: Final = _factor(os.environ.get(VARIABLE, "1"))
 
 
 def stretched(seconds: float) -> float:
-    """This deadline for this machine, in seconds."""
+    """The deadline ``seconds``, multiplied by the factor for this machine."""
     return seconds * FACTOR

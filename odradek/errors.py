@@ -35,11 +35,11 @@ class Untrusted(OdradekError):
 
 
 class NotFound(ControlRefused):
-    """The node, rule or transaction does not exist, or no longer exists."""
+    """The requested object (such as a node, rule or topic) does not exist, or no longer exists."""
 
 
 class TransactionNotReached(OdradekError):
-    """A transactional id did not reach the expected state in time. The text names its last state."""
+    """A transactional id did not reach the expected state in time. The text names the last state of the id."""
 
 
 class FaultNotHit(OdradekError):
@@ -51,7 +51,10 @@ class AssertionFailed(OdradekError, AssertionError):
 
 
 class RecordsHiddenWarning(UserWarning):
-    """Decided records were not returned because an undecided transaction is before them in the log. The text names it."""
+    """Decided records were not returned because an undecided transaction precedes them in the log.
+
+    The text names the transaction.
+    """
 
 
 HIDDEN_IN_TRACEBACKS: Final = methodcaller("errisinstance", (OdradekError, RecordsHiddenWarning))

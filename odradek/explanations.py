@@ -15,11 +15,11 @@ class Explanation:
     """The explanation of one partition, group or transactional id. ``str()`` returns its lines."""
 
     subject: str
-    """``orders-0``, ``group readers``, ``transactional id etl-1``"""
+    """The object that is explained: ``orders-0``, ``group readers``, ``transactional id etl-1``."""
     cause: str
     """Name of the cause, such as "marker-held"; "nothing" if there is no problem. docs/troubleshooting.md lists them."""
     lines: tuple[str, ...]
-    """Sentences. The first states the cause, with the rule or the node that produces it."""
+    """The sentences of the explanation. The first one states the cause, with the rule or the node that produces it."""
 
     def __str__(self) -> str:
         return "\n".join(self.lines)
@@ -54,6 +54,6 @@ def causes(
     """
     try:
         found = explanations(client, topic, partition, transactional_id=transactional_id)
-    except ControlRefused:  # the broker has no explanations; the caller's own line is enough
+    except ControlRefused:  # the broker has no explanations; the caller's own line is sufficient
         return []
     return [f"  {each.lines[0]}" for each in found if each.cause != "nothing"]

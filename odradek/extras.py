@@ -8,7 +8,10 @@ from urllib.parse import unquote, urlparse
 
 
 def install_command(extra: str) -> str:
-    """``pip install 'odradek[demo]'``, or from the folder, wheel or URL that this package came from (PEP 610)."""
+    """The install command, such as ``pip install 'odradek[demo]'``.
+
+    If this package came from a folder, wheel or URL (PEP 610), the command installs from there.
+    """
     return f"pip install '{_origin(extra)}'"
 
 

@@ -69,8 +69,8 @@ class Handle(Assertions):
         producer = Producer({**broker.client_config("alice"), "transactional.id": "payments"})
 
         ``library`` selects the format: "librdkafka" (confluent-kafka), "java", "aiokafka" or "kafka-python". The default
-        ``user`` is the broker's first one. ``password`` is needed for a user that was added, or whose password was changed,
-        after the start.
+        ``user`` is the broker's first user. ``password`` is required for a user that was added, or whose password was
+        changed, after the start.
         """
         security = self._security
         authority = self._authority() if security.tls else None
@@ -121,7 +121,7 @@ class Handle(Assertions):
         return self._control.timeline(transactional_id)
 
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
-        """The partitions with their leaders, leader epochs, replicas in sync and log ends."""
+        """The partitions with their leaders, leader epochs, ISRs and log ends."""
         return self._control.partitions(topic, internal=internal)
 
     def losses(self) -> list[Loss]:

@@ -1,6 +1,6 @@
 """A health check: one ApiVersions request over a plain socket.
 
-A listener with SASL responds to ApiVersions before any login, and one with TLS after a handshake.
+A listener with SASL responds to ApiVersions before any login, a listener with TLS after the handshake.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class HealthError(Exception):
 
 
 class _NotPlain(HealthError):
-    """A plain client got what a TLS listener sends it: an alert, or the end of the connection."""
+    """A plain client got what a TLS listener sends to plain clients: an alert, or the end of the connection."""
 
 
 def local_bootstrap(environ: Mapping[str, str]) -> str:
@@ -89,7 +89,7 @@ def _connect(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> s
 
 
 class _AnyCertificate:
-    """TLS without verification of the certificate."""
+    """TLS for a connection, without verification of the certificate."""
 
     is_spoken = False
     """True once a TLS handshake has succeeded: the listener uses TLS."""

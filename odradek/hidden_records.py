@@ -15,7 +15,7 @@ EXPLAINED_MAX: Final = 3
 
 
 def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_s: float | None) -> list[str]:
-    """Describe the decided records above the last stable offset in lines; empty if there are none.
+    """Describe the decided records above the last stable offset as lines; empty if there are none.
 
     Decided are records of committed transactions, of transactions in PrepareCommit, and records outside transactions.
     Perhaps decided are records whose coordinator may be on a node that is not running.

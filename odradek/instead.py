@@ -1,4 +1,7 @@
-"""The requests that came instead of those that a rule should have matched: the end of the error for a rule without hits."""
+"""List the requests that arrived instead of those that a rule should have matched.
+
+They end the error for a rule without hits.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +17,10 @@ _IN_AN_EXCHANGE: Final = ("client_id", "node", "listener", "peer", "principal", 
 
 
 def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
-    """List the requests in the trace that have the rule's API, by the fields that the rule matches. ``rule`` is its JSON
-    form.
+    """List the values that the requests of the rule's API in the trace have in the fields that the rule matches.
 
-    If the trace is off, list the known transactional ids, provided that no coordinator knows the rule's. Else return "".
+    ``rule`` is the rule's JSON form. If the trace is off, list the known transactional ids, provided that no coordinator
+    knows the id in the rule. Otherwise return "".
     """
     on, match = rule.get("on"), rule.get("match", {})
     try:
@@ -26,7 +29,8 @@ def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
             return _in_the_trace(str(on), match, client.get("/v1/trace", query)["exchanges"])
         known = [each["transactional_id"] for each in client.get("/v1/transactions")["transactions"]]
     except OdradekError:
-        # For instance a point: the trace has only requests, and the error message gives the number of matches itself.
+        # For instance, a rule at a point: the trace contains only requests, and the error message itself contains the number
+        # of matches.
         return ""
     wanted = str(match.get("transactional_id", "*"))
     if "*" in wanted or wanted in known:

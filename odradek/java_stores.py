@@ -38,7 +38,7 @@ def trust_store_pem(path: Path, password: str | None) -> str:
 
 
 def key_store_pem(path: Path, password: str | None) -> tuple[str, str]:
-    """The private key, unencrypted, and its certificate chain, as PEM."""
+    """(the private key, unencrypted; its certificate chain), both as PEM."""
     content = _read(path)
     if content[:4] == _JKS:
         raise BadClientSettings(
@@ -74,7 +74,7 @@ def _pkcs12(path: Path, content: bytes, password: str | None) -> PKCS12KeyAndCer
 
 
 def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
-    """The trusted certificates of a JKS file, in DER. JKS does not encrypt them."""
+    """The trusted certificates of a JKS file, in DER. JKS does not encrypt certificates."""
     found, position = [], _HEAD.size
     try:
         _, version, count = _HEAD.unpack_from(content)

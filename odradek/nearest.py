@@ -37,7 +37,7 @@ def listed(names: Collection[str]) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """The end of an error message about an unknown name, with the most similar known one; empty if none is similar.
+    """The end of an error message about an unknown name, with the most similar known name; empty if none is similar.
 
     >>> did_you_mean("orderz", ["orders", "payments"]), did_you_mean("orders", ["orders"])
     ('; did you mean orders?', '')

@@ -124,10 +124,10 @@ class Replica:
     """``leading``, ``following``, ``offline`` (its files cannot be used), or the state of a node that does not run."""
     in_sync: bool
     log_start: int | None
-    """Log end offset; None if the node does not run."""
+    """Log start offset; None if the node does not run, as ``log_end``."""
     log_end: int | None
     leader_epoch: int | None
-    """The leader epoch of the last batch in its log; -1 in an empty log."""
+    """The leader epoch of the last batch in the replica's log; -1 if the log is empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Partition:
     leader_epoch: int
     isr: tuple[int, ...]
     high_watermark: int | None
-    """From the leader, as the last stable offset is; both are None without a leader."""
+    """The leader's high watermark. It and the last stable offset are None without a leader."""
     last_stable_offset: int | None
     replicas: tuple[Replica, ...]
 
@@ -157,10 +157,10 @@ class Loss:
     last_offset: int
     records: int
     producer_id: int
-    """-1 for a producer without idempotence."""
+    """Producer id of the records; -1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """``committed``, ``perhaps committed`` or ``acks=1``."""
+    """How the leader had acknowledged the records: ``committed``, ``perhaps committed`` or ``acks=1``."""
     written_epoch: int
     leader: int
     leader_epoch: int

@@ -3,7 +3,7 @@
     with waiting_for("Fetch", "localhost:9092"):
         ...                                      # blocks until the response arrives
 
-``odradek.commands.waiting`` prints the steps to stderr from 2 s on. In programs other than a command line they are not
+``odradek.commands.waiting`` prints the steps to stderr after 2 s. In other programs than the command line, steps are not
 tracked.
 """
 
@@ -20,17 +20,17 @@ from typing import Final, Literal, TypeVar
 _T = TypeVar("_T")
 Kind = Literal["group", "transactional_id"]
 QUICK_S: Final = 1.0
-"""A shorter step does not count as waiting: the next one counts from 0. Consecutive longer steps count as one wait."""
+"""Minimum duration of a step that counts as waiting. Consecutive longer steps count as one wait; a shorter one ends it."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
-"""A notice is printed after each of these waits; then one every ``AGAIN_S``."""
+"""Durations of a wait after which a notice is printed, in seconds; later, one is printed every ``AGAIN_S``."""
 AGAIN_S: Final = 300.0
 
 
 @dataclass(slots=True)
 class Step:
-    """A request ``what`` to ``where``.
+    """A step: waiting for the response to the request ``what`` from ``where``.
 
-    Without ``where``, ``what`` is a sentence; without ``what``, a connection is awaited.
+    If ``where`` is empty, ``what`` is a sentence. If ``what`` is empty, the step waits for a connection to ``where``.
     """
 
     what: str
@@ -50,7 +50,10 @@ class Step:
 
 @dataclass(slots=True)
 class Pending:
-    """The steps of a command, the outermost first, with the errors that were retried inside. Times are monotonic seconds."""
+    """The steps of a command, the outermost first, and the errors after which a request was retried.
+
+    Times are monotonic seconds.
+    """
 
     steps: list[Step] = field(default_factory=list)
     where: str = ""
@@ -58,14 +61,14 @@ class Pending:
     names: dict[str, Kind] = field(default_factory=dict)
     """The groups and transactional ids that the outermost step is about."""
     refusal: str = ""
-    """The last error that was retried; ``refusals`` counts how many were."""
+    """The error of the last request that was retried; ``refusals`` is the number of such errors."""
     refusals: int = 0
     notices: int = 0
     """Number of notices printed for the current wait."""
     is_muted: bool = False
     """True while another part of the command shows its progress: no notices are printed."""
     progress: Callable[[], str | None] | None = None
-    """The progress of the command as text, if it has any. Called from another thread."""
+    """The progress of the command as text, if it has any. The function is called from another thread."""
     thread: int = field(default_factory=get_ident)
     """The thread of the command: steps of other threads are not tracked."""
     interrupted: str = ""
@@ -74,7 +77,7 @@ class Pending:
     """Duration of the consecutive slow steps before the current one, in seconds."""
 
     def begin(self, what: str, where: str, now: float) -> None:
-        """Begin a step inside the current ones."""
+        """Begin a step inside the current steps."""
         self.where = where or self.where
         self.steps.append(Step(what, where, now))
 
@@ -104,7 +107,7 @@ class Pending:
         return self._before_s + now - first[0].since if first else 0.0
 
     def due_in_s(self, now: float) -> float:
-        """Seconds until the next notice; without a step, the minimum until there can be one."""
+        """Seconds until the next notice; without a step, the minimum time until a notice can be due."""
         if not self.steps:
             return NOTICES_S[0]
         return max(0.0, self._notice_s() - self.waited_s(now))
@@ -119,7 +122,10 @@ class Pending:
         return NOTICES_S[-1] + (self.notices - len(NOTICES_S) + 1) * AGAIN_S
 
     def text(self, now: float) -> str:
-        """``waiting for 2 s: the coordinator of etl-1: COORDINATOR_NOT_AVAILABLE, asked 14 times``"""
+        """The text of a notice.
+
+        Such as ``waiting for 2 s: the coordinator of etl-1: COORDINATOR_NOT_AVAILABLE, asked 14 times``.
+        """
         steps = [each for each in self.steps if each.what or each.where]
         step = next((each for each in steps if not each.where), steps[-1] if steps else None)
         # A retried request is pending most of the time: show its error, unless the current response is overdue too.
@@ -148,7 +154,7 @@ def pending_now() -> Pending | None:
     return _of_command[-1] if _of_command and _of_command[-1].thread == get_ident() else None
 
 
-class waiting_for:  # as a function
+class waiting_for:  # lower case, because it is used as a function
     """Context manager for a step: a response to ``what`` from ``where``, a connection to ``where``, or a sentence."""
 
     __slots__ = ("_pending", "_what", "_where")
@@ -183,6 +189,6 @@ def refused(error: Exception) -> None:
 
 
 def about(name: str, kind: Kind) -> None:
-    """Add the group or transactional id that the current step is about."""
+    """Add a group or transactional id that the current step is about."""
     if (pending := pending_now()) is not None:
         pending.names[name] = kind

@@ -1,4 +1,4 @@
-"""Make text safe for a terminal: what comes from the broker may contain names that any client sent to it.
+"""Make text safe for a terminal: text from the broker may contain names that any client sent to the broker.
 
 The broker has the same functions for its log and its trace. It is another process, whose packages are not imported here.
 """
@@ -13,7 +13,7 @@ NAME_MAX: Final = 80
 
 
 def printable(text: str) -> str:
-    """The text with each character that is not `str.isprintable` as Python's escape, such as ``\\x1b``.
+    """The text, in which each character that is not `str.isprintable` is replaced by Python's escape, such as ``\\x1b``.
 
     Not printable are control characters (C0, DEL, C1), format characters (U+202E and the like), line separators, lone
     surrogates.
@@ -31,12 +31,12 @@ def clipped(text: str) -> str:
 
 
 def printable_lines(text: str) -> str:
-    """``printable`` for text of several lines; keeps line ends and tabs."""
+    """Apply ``printable`` to text of several lines, except to line ends and tabs."""
     return "\n".join("\t".join(map(printable, line.split("\t"))) for line in text.split("\n"))
 
 
 def printable_json(value: object) -> str:
-    """JSON in one line that escapes the same characters, so that programs read the exact names."""
+    """The value as JSON in one line. Unprintable characters are escaped, so that programs read the exact names."""
     text = json.dumps(value, ensure_ascii=False)
     if text.isprintable():
         return text

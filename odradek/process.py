@@ -49,8 +49,8 @@ TRACEBACK: Final = "Traceback (most recent call last)"
 class BrokerProcess:
     """One broker: its data directory, its port, and at most one process at a time.
 
-    The broker's process ends when this process ends, however it ends. With ``is_temporary``, ``directory`` is then deleted.
-    With ``program="proxy"`` the process is a proxy, which has no data directory.
+    The broker's process ends when this process ends, for whatever reason. With ``is_temporary``, ``directory`` is then
+    deleted. With ``program="proxy"`` the process is a proxy, which has no data directory.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class BrokerProcess:
 
     @property
     def control_url(self) -> str:
-        """The URL of the control port; it needs ``control=True``."""
+        """The URL of the control port. Requires ``control=True``."""
         return str(self._started()["control"])
 
     def _started(self) -> dict[str, Any]:
@@ -209,7 +209,10 @@ class BrokerProcess:
     # ---- implementation
 
     def _set(self, settings: Mapping[str, object]) -> None:
-        """Set the settings: secrets through environment variables, because other users can read a command line."""
+        """Pass the settings to the broker.
+
+        Secrets are passed as environment variables, because other users can read a command line.
+        """
         for name, value in settings.items():
             if _SECRET.search(name):
                 self.environment[_variable(name)] = str(value)
@@ -222,7 +225,7 @@ class BrokerProcess:
             arguments += ["--data-dir", str(self.data_dir)]
         arguments += ["--log-format", "json", *self.arguments]
         if self.has_control_port:
-            # Chosen once, so that programs find the control port at the same address after a restart.
+            # The port is chosen once, so that programs find the control port at the same address after a restart.
             arguments += ["--control-port", str(self._control_port)]
         # Settings in this process's environment are meant for another broker.
         inherited = {
@@ -276,7 +279,7 @@ class BrokerProcess:
 
 
 class _PortTaken(BrokerFailed):
-    """Another process bound the port first."""
+    """Another process bound the broker's port first."""
 
 
 def _events(text: str) -> Iterator[dict[str, Any]]:
@@ -288,7 +291,7 @@ def _events(text: str) -> Iterator[dict[str, Any]]:
 
 
 def _variable(name: str) -> str:
-    """The environment variable of a setting, in the broker's form."""
+    """The environment variable that sets a setting of the broker."""
     text = re.sub("[._-]", lambda mark: {".": "_", "_": "__", "-": "___"}[mark[0]], name).upper()
     return text if name.startswith("odradek.") else f"KAFKA_{text}"
 

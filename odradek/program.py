@@ -1,4 +1,4 @@
-"""The entry point `odradek`: does what must precede the slow imports of the command line (`odradek.cli`)."""
+"""The entry point `odradek`: handles signals and standard descriptors before the slow imports of `odradek.cli`."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from odradek._server.__main__ import hold_signals, open_standard_descriptors
 
 
 def main() -> None:
-    """Run a command."""
+    """Run the command line."""
     hold_signals()
     open_standard_descriptors()
     from odradek.cli import main as run

@@ -5,7 +5,7 @@
         ...  # a client at odradek_broker.bootstrap_servers
         assert rule.wait().hits == 1
 
-docs/control.md describes them. No module is imported, and no broker started, before a test requests one.
+docs/control.md describes the fixtures. No module is imported, and no broker started, before a test requests one.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ _PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
 _rules_of_the_test = pytest.StashKey["list[Rule]"]()
 _OPTIONS_OF: Final = {"odradek_broker": "odradek_options", "kafka_broker": "kafka_options"}
-"""The session fixtures, and the fixtures by which a module or a class can override their options; kafka_broker is Spark's.
+"""The session fixtures, and the fixtures with which a module or a class can override their options.
+
+``kafka_broker`` is Spark's.
 """
 _options_of_brokers = pytest.StashKey["dict[str, pytest.FixtureDef[Any]]"]()
 _ends_of_brokers = pytest.StashKey["dict[str, list[Callable[[], None]]]"]()
@@ -58,7 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def odradek_options() -> dict[str, Any]:
-    """The arguments of the brokers that these fixtures start. Override it in a conftest.py, a module or a class.
+    """The arguments of the brokers that these fixtures start. Override this fixture in a conftest.py, a module or a class.
 
     Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users,
     mechanism.
@@ -74,7 +76,7 @@ def odradek_options() -> dict[str, Any]:
 
 
 class _SessionBroker:
-    """The session's broker, for the options requested last: one process at a time."""
+    """The broker of the session, with the options requested last: one process at a time."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -114,12 +116,11 @@ def odradek_broker(odradek_options: dict[str, Any], _odradek_session_broker: _Se
 
 @pytest.hookimpl(wrapper=True)
 def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Generator[None, object, object]:
+    """Remember how to close a session broker, for `pytest_runtest_setup`."""
     if fixturedef.argname in _OPTIONS_OF:
         ends = request.session.stash.setdefault(_ends_of_brokers, {})
         ends.setdefault(fixturedef.argname, []).append(partial(fixturedef.finish, request))
     return (yield)
-
-    """Close a session broker before a test with other options: pytest itself would reuse the first one."""
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
@@ -150,13 +151,16 @@ def odradek_clean(odradek: Broker) -> Broker:
 
 @pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
-    """The rules of ``odradek_broker``. Rules of a test are removed at its end; the report of a failed test lists them."""
+    """The rules of ``odradek_broker``.
+
+    A test's rules are removed at the end of the test; the report of a failed test lists them.
+    """
     from odradek.errors import ControlUnreachable
     from odradek.remote import Faults
 
     class FaultsOfThisTest(Faults):
         def __init__(self) -> None:
-            """The client is looked up at each call, because the broker may have been restarted."""
+            """Store no client: `client` looks it up at each call, because the broker may have been restarted."""
 
         @property
         def client(self) -> ControlClient:
@@ -238,7 +242,7 @@ def odradek_certify(tmp_path: Path) -> Callable[..., Certificate]:
 def pytest_runtest_makereport(
     item: pytest.Item,
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the rules to the report of a failed test: a client that waits for a held request fails with a mere timeout."""
+    """Add the rules to the report of a failed test, as a client that waits for a held request fails with only a timeout."""
     report = yield
     if report.failed and "odradek_faults" in getattr(item, "fixturenames", ()):
         text = _rules_of(item)
@@ -281,7 +285,7 @@ def _unhit(rules: list[Rule]) -> list[str]:
 
 
 def _rules_of(item: pytest.Item) -> str:
-    """The rules as they are now, or as they were at the end of the test."""
+    """The test's rules, as they are now or as they were at the end of the test, as text."""
     if _rules_at_the_end in item.stash:
         return item.stash[_rules_at_the_end]
     broker = getattr(item, "funcargs", {}).get("odradek_broker")

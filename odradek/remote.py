@@ -1,4 +1,4 @@
-"""The control of a running broker as Python objects. Each of their methods is a call of the control port.
+"""The control of a running broker as Python objects. Each method of these objects is a call of the control port.
 
 remote = connect("http://127.0.0.1:18092")
 with remote.faults.add("EndTxn", transactional_id="payments", nth=2, do="lose-answer") as rule:
@@ -214,7 +214,7 @@ def _meant(name: str) -> str:
 
 
 class Rule:
-    """One fault rule of a broker. As a context manager it is removed at the end of the block.
+    """One fault rule of a broker. If it is used as a context manager, the rule is removed at the end of the block.
 
     ``hits``, ``matches``, ``held`` and ``spent`` query the broker each time.
     """
@@ -223,7 +223,7 @@ class Rule:
         self.client = client
         self._last = dict(view)
         self.removed = False
-        """Set by ``remove``: the last state of the rule is returned from then on."""
+        """Whether ``remove`` was called. The last state of the rule is returned after that."""
         self.id: int = view["id"]
         self.text: str = view["text"]
 
@@ -241,7 +241,7 @@ class Rule:
     def held(self) -> list[dict[str, Any]]:
         """The requests and steps that the rule holds now, the oldest first.
 
-        Each has ``at`` (its API or point), ``node``, ``connection``, ``client_id``, ``transactional_id``, ``group``,
+        Each dict has ``at`` (its API or point), ``node``, ``connection``, ``client_id``, ``transactional_id``, ``group``,
         ``topic``, ``partition`` (None for none or several), ``partitions`` (all of them, such as "orders-3"),
         ``detached``, ``since_ms``.
         """
@@ -251,7 +251,7 @@ class Rule:
     def released(self) -> list[dict[str, Any]]:
         """The newest requests that the rule held or detached and then released, the oldest first.
 
-        Each has the keys of ``held``, ``released_at_ms``, ``outcome`` ("in progress", "answered", "no response",
+        Each dict has the keys of ``held``, ``released_at_ms``, ``outcome`` ("in progress", "answered", "no response",
         "connection closed", "lost") and ``errors``: the error codes of the response by Kafka's names, ``["NONE"]``
         if there was no error.
         """
@@ -294,10 +294,10 @@ class Rule:
         node: int | None = None,
         to: Rule | None = None,
     ) -> int:
-        """Release what the rule holds, all or the oldest ``count``. Returns the number released.
+        """Release the requests and steps that the rule holds, all or the oldest ``count``. Returns the number released.
 
         The keywords select among the held requests and steps: ``rule.release(topic="orders", partition=3)``. ``to`` is
-        another rule to which the released ones are passed, as if they arrived now.
+        another rule to which the released requests and steps are passed, as if they arrived now.
         """
         said = {
             "count": count,
@@ -388,9 +388,10 @@ def _milliseconds(by: int | timedelta) -> int:
 
 
 class Trace:
-    """The trace of a broker. As a context manager it is on inside the block, and is then set back to on or off.
+    """The trace of a broker.
 
-    Filters are api, version, node, connection, client_id, transactional_id, producer_id, outcome.
+    If it is used as a context manager, the trace is on inside the block, and afterwards on or off as before. Filters are
+    api, version, node, connection, client_id, transactional_id, producer_id, outcome.
     """
 
     def __init__(self, client: ControlClient) -> None:

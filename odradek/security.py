@@ -45,7 +45,10 @@ class Authority:
 
     @property
     def password(self) -> str:
-        """The password of the JKS and PKCS12 stores and of their keys. It is no secret: the authority is for tests only."""
+        """The password of the JKS and PKCS12 stores and of their keys.
+
+        The password is no secret: the authority is for tests only.
+        """
         return STORE_PASSWORD
 
     @property
@@ -55,12 +58,12 @@ class Authority:
 
     @property
     def client_key(self) -> Path:
-        """The private key of that client as PEM."""
+        """The private key of the certificate in `client_certificate`, as PEM."""
         return self.directory / "client.key"
 
     @property
     def client_keystore(self) -> Path:
-        """The certificate chain and the key in one file, a key store of type PEM."""
+        """The client's certificate chain and key in one file, a key store of type PEM."""
         return self.directory / "client.pem"
 
     @property
@@ -91,7 +94,7 @@ class Security:
     tls: bool = False
     users: Mapping[str, str] = field(default_factory=dict, repr=False)
     mechanism: str | None = None
-    """SASL mechanism; None: each of `MECHANISMS`."""
+    """SASL mechanism of the users; None for each of `MECHANISMS`."""
     asks_certificate: bool = False
 
     @classmethod
@@ -120,12 +123,12 @@ class Security:
 
     @property
     def protocol(self) -> str:
-        """PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
+        """Kafka's name of the protocol: PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL."""
         secured = "SSL" if self.tls else "PLAINTEXT"
         return f"SASL_{secured}" if self.users else secured
 
     def environment(self) -> dict[str, str]:
-        """The environment variable that passes the users to the broker: other users can read a command line."""
+        """The environment variable that passes the users to the broker, because other users can read a command line."""
         if not self.users:
             return {}
         mechanisms = MECHANISMS if self.mechanism is None else (self.mechanism,)
@@ -137,9 +140,9 @@ class Security:
         return {SASL_VARIABLE: "".join(entries)}
 
     def login(self, user: str | None, password: str | None, mechanism: str | None) -> Login | None:
-        """The credentials of this user, for None of the first one. None without SASL.
+        """The credentials of the user, by default of the first one; None without SASL.
 
-        ``password`` is for a user that was added after the start.
+        ``password`` is required for a user that was added after the start.
         """
         if not self.users:
             if user is not None:
@@ -153,7 +156,7 @@ class Security:
 
 
 def login_of(user: str, password: str, mechanism: str | None) -> Login:
-    """The credentials. Raises ``ValueError`` for an unknown mechanism."""
+    """The credentials with these values. Raises ``ValueError`` for an unknown mechanism."""
     return Login(user, password, _check_mechanism(mechanism or MECHANISMS[0]))
 
 
@@ -175,11 +178,11 @@ class Client:
     ca: Path | None = None
     login: Login | None = None
     authority: Authority | None = None
-    """Whether the client presents a certificate, because the listener requests one."""
+    """The authority whose client certificate the client presents, if the listener requests one; None to present none."""
 
 
 def client_config(library: str, client: Client) -> dict[str, Any]:
-    """The settings in the format of this library. Raises ``ValueError`` for a library that is not in `LIBRARIES`."""
+    """The settings in the library's format. Raises ``ValueError`` for a library that is not in `LIBRARIES`."""
     write = _LIBRARIES.get(library)
     if write is None:
         raise ValueError(f"unknown library: {library!r} (known: {', '.join(LIBRARIES)})")
@@ -194,10 +197,10 @@ def config_of_cluster(
     mechanism: str | None,
     ca: str | Path | None,
 ) -> dict[str, Any]:
-    """The settings for a cluster as its control port describes it."""
+    """The settings of a client for a cluster, from the cluster's JSON form on the control port."""
     protocol = str(
         cluster["nodes"][0]["listeners"][0].get("security_protocol", "PLAINTEXT")
-    )  # a proxy has only this one
+    )  # a proxy has only this listener
     login = None
     if protocol.startswith("SASL_"):
         if user is None or password is None:
@@ -283,4 +286,4 @@ _LIBRARIES: Final[Mapping[str, Callable[[Client], dict[str, Any]]]] = {
     "kafka-python": _kafka_python,
 }
 LIBRARIES: Final = tuple(_LIBRARIES)
-"""The functions by library. "librdkafka" covers its confluent-kafka clients in all languages."""
+"""The names of the libraries. "librdkafka" stands for the confluent-kafka clients in all languages."""

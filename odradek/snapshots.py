@@ -27,9 +27,10 @@ Fork = Callable[[Path], "Broker"]
 
 
 class Snapshot:
-    """The state of a broker at one instant. As a context manager it is removed at the end of the block.
+    """The state of a broker at one instant.
 
-    It ends with its broker; methods then raise ``NotFound``.
+    If it is used as a context manager, the snapshot is removed at the end of the block. A snapshot ends with its broker;
+    methods then raise ``NotFound``.
     """
 
     def __init__(self, client: ControlClient, fork: Fork | None = None) -> None:
@@ -40,10 +41,10 @@ class Snapshot:
         self.topics: tuple[str, ...] = tuple(view["topics"])
         """The topics in the snapshot."""
         self.directory: str = view["directory"]
-        """Directory of its files, on the broker's machine."""
+        """Directory of the snapshot's files, on the broker's machine."""
 
     def restore(self) -> None:
-        """Return the broker to this state. Later changes are lost. A snapshot can be restored several times.
+        """Return the broker to the state of the snapshot. Later changes are lost. A snapshot can be restored several times.
 
         Resets all connections first. Rules and the trace end, as with ``reset``. The nodes that ran at the snapshot run
         again.
@@ -53,7 +54,7 @@ class Snapshot:
     restore_async = asynchronous(restore)
 
     def fork(self) -> Broker:
-        """Return a new broker with this state and its own ports; start it, or use it with ``with``.
+        """Return a new broker with the state of the snapshot and its own ports; start it, or use it with ``with``.
 
         Several forks can run at once and do not affect each other. Only an `odradek.Broker` can be forked:
         ``OdradekError`` for a broker that this program has not started.
@@ -63,7 +64,7 @@ class Snapshot:
         return self._fork(Path(self.directory))
 
     def remove(self) -> None:
-        """Delete its files. A second call does nothing."""
+        """Delete the files of the snapshot. A second call does nothing."""
         with suppress(NotFound):
             self._client.delete(f"/v1/snapshots/{self.id}")
 

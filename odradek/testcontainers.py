@@ -54,10 +54,10 @@ _LOG_CHARACTERS_MAX: Final = 4000
 class OdradekContainer(Handle, DockerContainer):
     """A container of the image, with the faults, clock, trace, transactions and nodes of its broker.
 
-    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``. ``settings`` are Kafka's and ours (docs/configuration.md), except
-    the listeners. ``tls=True``, ``users`` and ``mechanism`` are as in ``odradek.Broker``; ``client_config`` returns a
-    client's settings. Other options are those of ``DockerContainer``. ``start`` raises ``BrokerFailed`` with the broker's
-    log.
+    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``. ``settings`` are settings of Kafka and Odradek
+    (docs/configuration.md), except the listeners. ``tls=True``, ``users`` and ``mechanism`` are as in ``odradek.Broker``;
+    ``client_config`` returns a client's settings. Other options are those of ``DockerContainer``. ``start`` raises
+    ``BrokerFailed`` with the broker's log.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class OdradekContainer(Handle, DockerContainer):
 
 
 def _archive(script: str) -> bytes:
-    """A tar with the script, followed by the file that marks the script as complete."""
+    """A tar archive with the script, followed by the file that marks the script as complete."""
     target = io.BytesIO()
     with tarfile.open(fileobj=target, mode="w") as files:
         for name, content in ((_SCRIPT, script.encode()), (_COMPLETE, b"")):

@@ -27,8 +27,9 @@ class TopicOperations:
     ) -> str:
         """Create a topic and return its name. Without ``name``, the name is unique and begins with ``prefix``.
 
-        ``partitions`` -1 is the broker's default. Settings are Kafka's with underscores for dots, as text, numbers or
-        booleans: ``cleanup_policy="compact"``. ``ControlRefused`` says why the topic cannot be created.
+        ``partitions`` -1 stands for the broker's default. Settings are Kafka's topic settings with underscores for dots, as
+        text, numbers or booleans: ``cleanup_policy="compact"``. Raises ``ControlRefused`` with the reason if the topic
+        cannot be created.
         """
         form = {"name": name, "prefix": prefix, "partitions": partitions}
         configs = {key.replace("_", "."): _config(value) for key, value in settings.items()}
@@ -51,11 +52,11 @@ class Record:
     value: str | bytes | None
     headers: tuple[tuple[str, str | None], ...]
     producer_id: int
-    """-1 for a record of a producer without idempotence; the epoch is -1 too."""
+    """Producer id of the record. It and the epoch are -1 for a producer without idempotence."""
     producer_epoch: int
     is_transactional: bool
     outcome: Outcome | None
-    """Outcome of its transaction: "committed", "aborted" or "open"; None for a record outside transactions."""
+    """Outcome of the record's transaction: "committed", "aborted" or "open"; None for a record outside transactions."""
 
     @property
     def place(self) -> str:
@@ -67,9 +68,9 @@ class ReadRecords:
     """The result of reading a topic."""
 
     records: list[Record]
-    """Ordered by partition and offset."""
+    """The records, ordered by partition and offset."""
     held_from: dict[int, int]
-    """The last stable offset, of each partition where it is below the high watermark."""
+    """The last stable offset of each partition in which it is below the high watermark."""
 
 
 def read_records(
@@ -100,7 +101,10 @@ def _read_partition(
     read: ReadRecords,
     offset: int | None = None,
 ) -> int:
-    """Read one partition up to its current end offset. Returns the topic's number of partitions."""
+    """Read one partition up to its current end offset, and append the records to ``read``.
+
+    Returns the topic's number of partitions.
+    """
     path = f"/v1/topics/{in_path(topic)}/records"
     query: dict[str, object] = {"isolation": isolation, "partition": partition, "limit": _RECORDS_AT_ONCE}
     query["offset"] = offset

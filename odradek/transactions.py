@@ -34,10 +34,13 @@ class Transaction:
     start_ms: int | None
     """Start of the transaction; None if none is open."""
     open_ms: int | None
-    """How long the transaction has been open by the broker's clock, which counts towards its timeout and may be advanced."""
+    """Time that the transaction has been open, by the broker's clock, which can be advanced.
+
+    It counts towards the timeout.
+    """
     last_update_ms: int | None
     partitions: tuple[str, ...]
-    """Names such as ``orders-0``."""
+    """The partitions of the transaction, such as ``orders-0``."""
 
 
 class Transactions:
@@ -54,7 +57,7 @@ class Transactions:
         return iter(self.list())
 
     def __getitem__(self, transactional_id: str) -> Transaction:
-        """The transactional id's state. Raises ``KeyError`` if no coordinator knows the id."""
+        """The state of the transactional id. Raises ``KeyError`` if no coordinator knows the id."""
         for each in self.list():
             if each.transactional_id == transactional_id:
                 return each
@@ -66,10 +69,10 @@ class Transactions:
         state: TransactionState | Iterable[TransactionState] = "CompleteCommit",
         timeout_s: float = WAIT_S,
     ) -> Transaction:
-        """Wait until a transactional id is in one of these states. Returns the transaction as it was then.
+        """Wait until a transactional id is in one of the states. Returns the transaction as it was at that moment.
 
-        States by Kafka's names: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. The id need not
-        exist yet. Raises ``TransactionNotReached`` after the timeout.
+        The states have Kafka's names: Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit, CompleteAbort. The id
+        need not exist yet. Raises ``TransactionNotReached`` after the timeout.
         """
         states = state if isinstance(state, str) else ",".join(state)
         found: dict[str, Any] = {}

@@ -26,7 +26,7 @@ def slices_ms(timeout_s: float) -> Iterator[int]:
 
 
 def hint_of_coroutine(call: str) -> str:
-    """The end of a timeout error if the call was made in a coroutine: it blocked the clients on the same event loop."""
+    """The end of a timeout error for a call in a coroutine, because the call blocks the event loop; else empty."""
     asyncio = sys.modules.get("asyncio")
     try:
         if asyncio is not None:

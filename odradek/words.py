@@ -1,6 +1,6 @@
 """The names that calls accept, as types, so that a type checker reports misspelt ones.
 
-Tests compare them with the broker's.
+Tests compare these names with the broker's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Domain = Literal[
     "replication",
     "all",
 ]
-"""A domain of the clock; docs/time.md describes them."""
+"""A domain of the clock; docs/time.md describes the domains."""
 Damage = Literal["flip", "tear"]
 Library = Literal["librdkafka", "java", "aiokafka", "kafka-python"]
 Mechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
@@ -60,7 +60,7 @@ Action = Literal[
     "slow-disk",
     "slow-link",
 ]
-"""The action of a rule; docs/faults.md describes them."""
+"""The action of a rule; docs/faults.md describes the actions."""
 
 
 class MatchWords(TypedDict, total=False):

@@ -36,22 +36,22 @@ def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> l
 def ends_with_stdin(folder: str = "") -> str:
     """The option that makes the server die when its standard input ends, after which a temporary directory is deleted.
 
-    The parent has the other end of that pipe, so standard input ends when the parent ends, however it ends.
+    Standard input is a pipe whose other end the parent process has. It ends when the parent ends, for whatever reason.
     """
     return STDIN_OPTION + folder
 
 
 def site_folders() -> list[str]:
-    """The directories in which this process finds the server's dependencies, in the order of its path."""
+    """The directories in which this process finds the server's dependencies, in the order of ``sys.path``."""
     folders = dict.fromkeys(os.path.abspath(folder) for folder in sys.path)
     return [folder for folder in folders if _has_dependencies(folder)]
 
 
 def core() -> str:
-    """The variant of the core that the server runs (`compiled/finder.py`), found by importing it as the server would.
+    """Name of the core that the server runs (`compiled/finder.py`), found by importing the core as the server would.
 
-    If the sources of a checkout have changed since the build, the server runs the sources; its log event ``started`` says
-    so.
+    If the sources of a checkout have changed since the build, the server runs the sources instead. Its log event ``started``
+    shows that.
     """
     for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
         finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))

@@ -63,8 +63,8 @@ def end_before_the_start(number: int, _: FrameType | None) -> None:
 def open_standard_descriptors() -> None:
     """Open /dev/null in place of standard descriptors that are closed.
 
-    Otherwise the first files and sockets would get their numbers, and printed text with them. uvloop aborts when it closes
-    one.
+    Otherwise the first files and sockets would get the numbers 0 to 2, and would receive whatever is printed. uvloop aborts
+    when it closes one of these descriptors.
     """
     for descriptor, name in enumerate(("stdin", "stdout", "stderr")):
         try:
@@ -103,9 +103,9 @@ _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
 class LastResort:
-    """Import finder for a dependency in none of the passed directories: it searches where the interpreter would have.
+    """Import finder for dependencies in none of the passed directories. It searches as the interpreter would.
 
-    `-S` disables that search (`odradek._server.command`). It is needed for editable installs, which use a .pth file.
+    `-S` disables that search (`odradek._server.command`). Editable installs need it, because they use a .pth file.
     """
 
     NAMES = frozenset(
@@ -144,7 +144,7 @@ def main() -> int | None:
     release_signals(to_server=program in SERVERS)
     open_standard_descriptors()
     take_options(sys.argv)
-    # Before site-packages, where a user may have packages of the same names.
+    # Insert the directory before site-packages, where a user may have packages of the same names.
     sys.path.insert(0, packages())
     sys.meta_path.append(LastResort)
     sys.argv.pop(1)

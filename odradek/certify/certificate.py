@@ -28,7 +28,7 @@ class Failure:
     findings: list[Finding]
     run: Run
     diagnosis: list[Lint]
-    """Causes shown by the evidence of this run; empty if unknown."""
+    """Causes of the failure that the evidence of the failed run shows; empty if unknown."""
     came_back: int = 0
     tried: int = 0
 
@@ -119,7 +119,7 @@ class Certificate:
 
     @property
     def cells(self) -> Mapping[Cell, Coverage]:
-        """The matrix; empty before the moments are known."""
+        """Coverage of each cell of the matrix; empty before the moments are known."""
         return self.exploration.cells if self.exploration is not None else {}
 
     def covered(self) -> Counter[Coverage]:
@@ -131,7 +131,10 @@ class Certificate:
         return requirements.wait_s(self.clients) + self.reference_s
 
     def missing_s(self) -> float:
-        """Estimated time for the unmet requirements at the pace so far, in seconds. Runs that wait are run in parallel."""
+        """Estimated time for the unmet requirements at the pace so far, in seconds.
+
+        Runs that wait for a response run in parallel.
+        """
         fast = [each for each in self.unmet if not requirements.is_slow(each)]
         slow = len(self.unmet) - len(fast)
         tried = max(1, self.runs - 2)

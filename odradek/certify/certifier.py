@@ -29,9 +29,9 @@ from odradek.durations import seconds
 from odradek.errors import OdradekError
 
 TRIES: Final = 5
-"""How often a failure is tried. One that comes back each time is certain, otherwise it is marked as seldom."""
+"""How often a plan that failed is run. A failure that comes back each time is certain; any other is reported as seldom."""
 ENDS_S: Final = stretched(20.0)
-"""How long a parallel run may take to end its job, in seconds."""
+"""Maximum time for ending the job of a parallel run, in seconds."""
 BUDGET_S: Final[Mapping[str, float]] = {"full": 600.0, "pr": 60.0}
 """Default budget of each profile, in seconds."""
 
@@ -113,7 +113,7 @@ class Certifier:
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
         """Run the plan this many times, and yield each run with its findings and their diagnosis.
 
-        With ``on_hold`` each run is held at its faults. Raises `NotJudged` if there is nothing to compare with.
+        With ``on_hold``, each run stops at its faults and calls it. Raises `NotJudged` if there is nothing to compare with.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)
@@ -203,7 +203,7 @@ class Certifier:
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
-        """The findings of the run, judged again after one more run without faults."""
+        """Judge the run again after one more run without faults, and return the new findings."""
         stage.add_evidence(run)  # evidence exists only for the stage's last run
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
@@ -239,7 +239,10 @@ class Certifier:
         return run, findings
 
     def _patience_s(self, plan: Plan) -> float | None:
-        """How long the job may request no change; None if a client waits for its own request timeout."""
+        """Time without a request that changes anything after which the job is stuck, in seconds.
+
+        None if the plan makes a client wait for its own request timeout.
+        """
         if any(each.fault.is_slow for each in plan.injections):
             return None
         patience_s = self._workload.patience_s
@@ -250,7 +253,7 @@ class Certifier:
     def _failed(self, stage: Stage, plan: Plan, run: Run, findings: list[Finding]) -> None:
         """Shrink, diagnose and report the failure, then repeat it.
 
-        It is reported first, as repeating a stuck run takes long.
+        The report comes before the repetitions, because repeating a stuck run takes long.
         """
         shorter = self._shrunk(stage, plan)
         if shorter is not None:
@@ -310,7 +313,7 @@ def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
 
 
 def _coverage(run: Run, findings: list[Finding]) -> Coverage:
-    """The state of the matrix cell after this run of its plan."""
+    """State of the matrix cell of the run's plan, derived from the run."""
     if not run.is_reached:
         return Coverage.NOT_REACHED
     if any(each.kind.is_failure for each in findings):

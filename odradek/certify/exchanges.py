@@ -18,7 +18,7 @@ _GROUP_FIELDS: Final = ("group_id", "group")
 _OURS: Final = frozenset({"odradek", "odradek-proxy"})
 """Client ids of Odradek's own tools, which seed, create and read topics. Their requests are not the job's."""
 ENDS: Final = frozenset({"EndTxn", "InitProducerId"})
-"""APIs that end a transaction. InitProducerId aborts the one that the previous producer left open."""
+"""APIs that end a transaction. InitProducerId aborts the transaction that the previous producer left open."""
 _FIELDS: Final = frozenset(
     {
         *("api", "version", "client_id", "peer", "from_node", "arrived_us"),
@@ -74,7 +74,7 @@ def _entries(number: int, line: str) -> list[Entry]:
     except ValueError as error:
         raise ValueError(f"line {number}: not JSON: {error}") from None
     if isinstance(found, dict) and "missed" in found:
-        return []  # written by `--follow`: the number of exchanges that it could not show in time
+        return []  # a line of `--follow` with the number of exchanges that it could not show in time
     entries = found.get("exchanges", [found]) if isinstance(found, dict) else [found]
     for each in entries:
         missing = _FIELDS - each.keys() if isinstance(each, dict) else _FIELDS

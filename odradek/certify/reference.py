@@ -25,7 +25,7 @@ from odradek.certify.workload import LONGEST_S, Workload
 from odradek.errors import OdradekError
 
 REST_S: Final = 60.0
-"""A job without faults that requests no change for this long, without being done, is considered not to finish."""
+"""Time without a request that changes anything after which a job without faults is considered not to finish, in seconds."""
 LINES_MAX: Final = 8
 """Number of last lines of the job's output that are shown if it cannot be judged."""
 
@@ -45,19 +45,19 @@ class Judge:
 
     workload: Workload
     expected: Reference | None
-    """None if only the check decides."""
+    """The expected outputs; None if only the check decides."""
     deadline_s: float
     time_outs_s: float
-    """Timeouts of the job's clients if the cluster's clock cannot be advanced, else 0."""
+    """Sum of the timeouts of the job's clients, in seconds; 0 if the cluster's clock can be advanced."""
     settled_s: float = 0.0
-    """How long the job wrote after its end in the runs without faults."""
+    """How long the job wrote after its end in the runs without faults, in seconds."""
     warned: tuple[Lint, ...] = ()
     """Lints of the runs without faults."""
     may_come_late: bool = True
     """Whether outputs are written outside the transaction of the offsets, so that they may follow the commit."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
-        """The findings, from the comparison with the reference and from the user's check."""
+        """The findings of the outputs, from the comparison with the reference and from the user's check."""
         return judge(self.expected, outputs)
 
     def failed(self, outputs: Outputs) -> bool:
@@ -66,7 +66,7 @@ class Judge:
     def is_right(self, outputs: Outputs) -> bool | None:
         """Whether the outputs are correct; None if only records are missing that a running job may still write.
 
-        Never None for a job that writes in the transaction of its offsets: after their commit no records follow.
+        Never None for a job that writes its outputs and offsets in one transaction: no records follow its commit.
         """
         failures = {each.kind for each in self(outputs) if each.kind.is_failure}
         if failures and self.may_come_late and failures <= self._may_be_mended:
@@ -85,7 +85,7 @@ class Judge:
         return is_compared and any(each.kind in _OTHER for each in findings)
 
     def diagnosed(self, run: Run, findings: Sequence[Finding]) -> list[Lint]:
-        """The causes shown by the evidence of this run; empty if unknown."""
+        """The causes of the findings that the evidence of the run shows; empty if unknown."""
         return diagnosed(seen(self.workload, run), bad(run, findings, self.expected, self.warned))
 
 
@@ -136,9 +136,9 @@ def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Ref
 
 
 def controlled(stage: Stage, certificate: Certificate, judge: Judge) -> Judge:
-    """Run the job once more without faults after suspicious findings, to exclude fields that differ without faults too.
+    """Run the job once more without faults after suspicious findings, to find fields that differ without faults too.
 
-    Returns a judge that ignores them from now on. Raises `NotJudged` if the run differs in other ways.
+    Returns a judge that ignores these fields. Raises `NotJudged` if the runs differ in other ways and there is no check.
     """
     run = stage.run(Plan(), judge.deadline_s, REST_S, is_right=None)
     expected = judge.expected
@@ -173,7 +173,7 @@ def _finished(stage: Stage, workload: Workload, observer: Observer, number: int)
 
 
 def _judged_alone(workload: Workload, run: Run) -> None:
-    """Judge the first run alone, before the second one."""
+    """Raise `NotJudged` if the first run alone shows that the job cannot be judged: no output, or the check refuses."""
     if workload.check is not None:
         _refuse("without faults ", run.outputs.said)
     elif not run.outputs.committed:

@@ -28,9 +28,9 @@ def write(
     options: Mapping[str, Any] | None = None,
     file: str | None = None,
 ) -> None:
-    """Write the reports.
+    """Write the reports to the directory.
 
-    ``options`` are those of the command, for `options` to read; ``file`` is the certify.toml if any.
+    ``options`` are the command's options, stored for the function `options`; ``file`` is the certify.toml if any.
     """
     directory.mkdir(parents=True, exist_ok=True)
     shown = as_dict(certificate) | {"options": dict(options or {})}
@@ -65,7 +65,7 @@ def alone(directory: Path) -> Iterator[None]:
 
 
 def options(directory: Path) -> dict[str, Any]:
-    """The options with which the certificate in this directory was made. Raises ``ValueError`` if there is none."""
+    """The options with which the certificate in this directory was made. Raises ``ValueError`` without a certificate."""
     return dict(_read(directory)["options"])
 
 

@@ -32,7 +32,7 @@ NAMES: Final = (
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Read the options from the file. Raises ``ValueError`` for an unknown one."""
+    """Read the options from the file. Raises ``ValueError`` for an unknown option."""
     try:
         found = tomllib.loads(path.read_text(encoding="utf-8"))
     except tomllib.TOMLDecodeError as error:
@@ -46,9 +46,9 @@ def read(path: Path) -> dict[str, Any]:
 
 
 def workload(options: Mapping[str, Any], directory: Path) -> Workload:
-    """The workload of these options. ``directory`` is the base of relative paths, and the job's working directory.
+    """Build the workload that the options describe.
 
-    Raises ``ValueError`` for invalid options.
+    ``directory`` is the base of relative paths, and the job's working directory. Raises ``ValueError`` for invalid options.
     """
     topics = [_topic(each) for each in _several(options.get("topic"))]
     outputs = _several(options.get("output"))
@@ -107,7 +107,7 @@ def _command(options: Mapping[str, Any], directory: Path) -> Command:
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
-    """Parse the value of an option. The option's name is prepended to a ``ValueError``."""
+    """Parse the value of an option with ``parse``. A ``ValueError`` then begins with the option's name."""
     try:
         return parse(str(said))
     except ValueError as error:
@@ -145,7 +145,7 @@ def _left_out(said: Iterable[str]) -> frozenset[str]:
 
 
 def _check_topics(topics: Iterable[str], named: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a topic in another option that no --topic creates. ``named``: topic -> that option."""
+    """Raise ``ValueError`` for a topic in ``named`` (topic -> the option that contains it) that no --topic creates."""
     known = [each.partition(":")[0] for each in topics]
     for name, option in named.items():
         if known and name not in known:

@@ -1,4 +1,4 @@
-"""Certify a job in a test; the fixture ``odradek_certify`` calls this.
+"""Certify a job in a test; the fixture ``odradek_certify`` calls this function.
 
 certify("python job.py {bootstrap}", records={"in": ["a", "b"]}, output="out", directory=tmp_path, budget="30s")
 """
@@ -25,10 +25,7 @@ Record = str | Mapping[str, Any]
 
 
 class NotExactlyOnce(AssertionError):
-    """The verdict is neither "exactly once" nor accepted by the test. The text is that of ``odradek certify``.
-
-    The exception has the certificate as an attribute.
-    """
+    """The verdict is neither "exactly once" nor accepted by the test. The text is that of ``odradek certify``."""
 
     def __init__(self, certificate: Certificate, directory: Path) -> None:
         super().__init__(f"{summary(certificate)}\nmatrix and timelines: {directory}/certificate.html")

@@ -51,20 +51,25 @@ class Workload:
     ignored: frozenset[str] = frozenset()
     nodes: int = 1
     upstream: str = ""
-    """Addresses of a cluster to put a proxy in front of; without them, one of our own brokers is started."""
+    """Addresses of a cluster to put a proxy in front of; if empty, a broker of our own is started."""
     settings: Mapping[str, object] = field(default_factory=dict)
     expected: tuple[Record, ...] | None = None
-    """The expected outputs; None for those of a run without faults."""
+    """The expected outputs; None if a run without faults determines them."""
     check: str | None = None
-    """A command that gets the outputs as NDJSON, and whose exit code says whether they are correct."""
+    """A command that gets the outputs as NDJSON, and whose exit code shows whether they are correct."""
     left_out: frozenset[str] = frozenset()
     """Faults that are not tried."""
     patience_s: float | None = None
-    """A run whose job requests no change for this long, in addition to the duration of a reference run, is stuck. None:
-    `PATIENCE_S`, plus the timeouts of the job's clients if the cluster's clock cannot be advanced."""
+    """Seconds without a request for a change, in addition to the duration of a reference run, after which a run is stuck.
+
+    None for `PATIENCE_S`, plus the timeouts of the job's clients if the cluster's clock cannot be advanced.
+    """
 
     def restart(self, until: Until) -> Restart:
-        """The restart policy. If a run waits for the job's exit, or may select that condition, exit code 0 is final."""
+        """The restart policy for runs that wait for ``until``.
+
+        If a run waits for the job's exit, or may select that condition, an instance with exit code 0 is not restarted.
+        """
         if self.restarts is not None:
             return self.restarts
         return ON_FAILURE if until.what in ("exit", "auto") else ALWAYS
@@ -74,7 +79,7 @@ class Workload:
         return frozenset(each.topic for each in self.seeds)
 
     def deadline_s(self, reference_s: float) -> float:
-        """Maximum duration of a run in seconds; a longer one is stuck."""
+        """Maximum duration of a run in seconds. A run that takes longer is stuck."""
         return LONGEST_S + DEADLINE_FACTOR * reference_s
 
 
@@ -90,7 +95,10 @@ def read_seeds(topic: str, path: Path) -> list[Seed]:
 
 
 def read_expected(path: Path, outputs: Sequence[str]) -> tuple[Record, ...]:
-    """Read as ``read_seeds`` does; if there are several outputs, ``topic`` names one. ``headers`` is a list of pairs."""
+    """Read the expected outputs in the format of ``read_seeds``, with ``headers`` as a list of pairs.
+
+    If there are several outputs, each record has a ``topic``.
+    """
     found = []
     for place, value, key, said in _lines(path):
         topic = said.get("topic", outputs[0] if len(outputs) == 1 else None)
@@ -110,7 +118,7 @@ def _headers(place: str, said: Mapping[str, Any]) -> tuple[tuple[str, str | None
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str | None, str | None, Mapping[str, Any]]]:
-    """Place, value and key of each line, and the whole object."""
+    """Yield (file:line, value, key, the whole object) for each line."""
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         if not line.strip():
             continue

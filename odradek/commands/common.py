@@ -30,7 +30,10 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 def needing(
     extra: str, what: str, failure: type[click.ClickException] = click.ClickException
 ) -> Iterator[None]:
-    """Context manager: turn a missing package into the error that ``what`` needs ``odradek[extra]``."""
+    """Context manager: replace the error about a missing package by one with the command that installs ``extra``.
+
+    ``what`` is the part of Odradek that needs the package.
+    """
     try:
         yield
     except ModuleNotFoundError as error:
@@ -106,7 +109,7 @@ _JSON: Final = "odradek.json"
 
 
 def json_option(text: str) -> Callable[[_F], _F]:
-    """Decorator: add --json with this help, as ``as_json``, and its synonym --format json."""
+    """Decorator: add --json with this help text, passed as ``as_json``, and its synonym --format json."""
 
     def remember(ctx: click.Context, _: click.Parameter, value: str | None) -> None:
         ctx.meta[_JSON] = value == "json"
@@ -162,7 +165,7 @@ def _text(cell: object) -> str:
 
 
 def duration_text(ms: int) -> str:
-    """The two largest units of a duration: ``7d``, ``1h30m``."""
+    """A duration in its two largest units, such as ``7d`` or ``1h30m``."""
     words = []
     for unit, unit_ms in (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)):
         count, ms = divmod(ms, unit_ms)
@@ -172,7 +175,7 @@ def duration_text(ms: int) -> str:
 
 
 def places(by_topic: dict[str, list[int]]) -> str:
-    """Topics with ranges of partitions: ``orders 0,2  payments 1``."""
+    """Topics with ranges of partitions, such as ``orders 0,2  payments 1``."""
     return "  ".join(f"{topic} {_ranges(indexes)}" for topic, indexes in sorted(by_topic.items()))
 
 

@@ -98,7 +98,10 @@ POINTS: Final = (
 OUTCOMES: Final = ("answered", "unanswered", "answer_lost", "connection_gone", "held", "in_progress")
 
 Look = Callable[[click.Context, str], Iterable[str]]
-"""Function for the names of a kind: topic, place (a topic or one of its partitions), group, id, rule, node, snapshot."""
+"""Function that returns the known names of a kind.
+
+The kinds are topic, place (a topic or one of its partitions), group, id, rule, node and snapshot.
+"""
 
 _KINDS: Final = {
     "topic": "topic",
@@ -121,7 +124,7 @@ _KINDS: Final = {
     "states": "state",
 }
 _NAMES: Final = {"topic": "topic", "group": "group"}
-"""The kind of the argument NAME below these commands."""
+"""The kind of the argument NAME of the subcommands of each of these commands."""
 _WORDS: Final = {
     "api": APIS,
     "domain": get_args(Domain),
@@ -171,7 +174,10 @@ def attach(command: click.Command, name: str, look: Look) -> None:
 
 
 def words_of_a_rule(before: Iterable[str]) -> list[str]:
-    """The words that may follow: an API, a point, or a rule on links and disks; then matchers and conditions."""
+    """The words that may follow the words ``before`` in a rule.
+
+    At the start an API, a point, or a rule on links and disks; then matchers and conditions.
+    """
     if not list(before):
         return [*APIS, *POINTS, "cut", "slow-link", "slow-disk", "full-disk"]
     return [
@@ -182,7 +188,7 @@ def words_of_a_rule(before: Iterable[str]) -> list[str]:
 
 
 def from_control_port(ctx: click.Context, kind: str) -> list[str]:
-    """The names of this kind in the broker of --control or ODRADEK_CONTROL."""
+    """The names of this kind in the broker at --control or ODRADEK_CONTROL; empty if it does not respond."""
     try:
         client = connect(ctx.params.get("control"), ctx.params.get("token")).client
         path, pick = _ROUTES[kind]
@@ -192,7 +198,7 @@ def from_control_port(ctx: click.Context, kind: str) -> list[str]:
 
 
 def places(topics: Iterable[tuple[str, int]]) -> list[str]:
-    """``orders``, ``orders/0``, ``orders/1``, from (topic, number of partitions)."""
+    """Topics and their partitions, such as ``orders``, ``orders/0``, ``orders/1``, from (topic, partition count)."""
     return [
         place for topic, count in topics for place in (topic, *(f"{topic}/{index}" for index in range(count)))
     ]

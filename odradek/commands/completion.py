@@ -14,7 +14,7 @@ from odradek.commands.groups import CommandGroup
 
 VARIABLE: Final = "_ODRADEK_COMPLETE"
 """Click's environment variable, which the shell script sets when it calls `odradek`."""
-# Directories below the user's home in which each shell searches for completions; zsh must be told of the directory.
+# Directories below the home directory in which each shell searches for completions. zsh needs it in its configuration.
 FILES: Final = {
     "bash": ".local/share/bash-completion/completions/odradek",
     "zsh": ".zfunc/_odradek",

@@ -44,7 +44,7 @@ def add(remote: Remote, rule: tuple[str, ...], as_json: bool) -> None:
 
 
 def _written_to() -> str:
-    """The file of standard output, if the system reveals it."""
+    """A note with the path of the file that the shell has redirected standard output to; empty if there is none."""
     try:
         path = Path(os.readlink("/proc/self/fd/1"))
         return f" (it created {path})" if path.is_file() else ""

@@ -31,7 +31,7 @@ _SAME: Final = (
     ("node", "broker brokers cluster"),
     ("trace", "requests log logs"),
 )
-"""Our words for commands, each with the words that other tools use."""
+"""Our words for actions, each with the words that other tools use."""
 
 
 class CommandGroup(click.Group):

@@ -274,7 +274,7 @@ def _say_moved(moved: Partition, as_json: bool) -> None:
 
 
 def _skew(skew_ms: int) -> str:
-    """``5m ahead``; empty without skew."""
+    """A clock's skew as text, such as ``5m ahead``; empty without skew."""
     if not skew_ms:
         return ""
     return f"{duration_text(abs(skew_ms))} {'ahead' if skew_ms > 0 else 'behind'}"

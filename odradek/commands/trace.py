@@ -35,7 +35,7 @@ def _filters(function: _F) -> _F:
 
 
 class _HasOrders(click.Command):
-    """A command whose actions are options, such as --start; suggests the option if the plain word is given."""
+    """A command whose actions are options, such as --start; it suggests the option if the user types the plain word."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for each in args[:1]:

@@ -19,17 +19,20 @@ from odradek.printable import printable
 from odradek.remote import CONTROL_VARIABLE, PORT_VARIABLE, Remote, connect
 
 CLIENT_ID: Final = "odradek"
-"""Timeout of the commands' own requests, in seconds."""
+"""Client id of the commands' own requests."""
 _LOCAL: Final = ("localhost", "127.0.0.1", "::1", "0.0.0.0", "::")
 _NOTHING_WRONG: Final = ("nothing", "unknown", "unknown-group", "unknown-id", "group-empty", "lag")
 """Causes in explanations that do not make a request wait."""
 LOOK_S: Final = stretched(0.5)
-"""Timeout of the query for what holds a request, in seconds."""
+"""Timeout of each query for the cause of a wait, in seconds."""
 
 
 @contextmanager
 def telling_waits(remote: Remote | None = None) -> Iterator[None]:
-    """Context manager around a command; ``remote`` is the control port that the command uses."""
+    """Context manager around a command that prints what the command waits for.
+
+    ``remote`` is the control port that the command uses; None to use the configured one, if any.
+    """
     pending, ended, lock = Pending(), threading.Event(), threading.Lock()
     teller = threading.Thread(target=_tell, args=(pending, ended, lock, remote), daemon=True)
     with watched(pending):
@@ -60,7 +63,7 @@ def _tell(pending: Pending, ended: threading.Event, lock: threading.Lock, remote
 
 
 def _looked_up(pending: Pending, remote: Remote | None) -> str:
-    """The cause of the wait, if a control port is configured and knows it; else an empty string."""
+    """The cause of the wait, if a control port is configured and shows it; else an empty string."""
     try:
         if remote is None:
             if not (os.environ.get(CONTROL_VARIABLE) or os.environ.get(PORT_VARIABLE)):
@@ -84,7 +87,7 @@ def _looked_up(pending: Pending, remote: Remote | None) -> str:
 
 
 def _explained(client: ControlClient, names: Mapping[str, Kind]) -> str:
-    """The broker's explanation for the group or the transactional id of the request; empty if there is no problem."""
+    """The broker's explanation for the first of the groups and transactional ids that has a problem; empty if none has."""
     with suppress(OdradekError):
         for name, kind in names.items():
             found = client.get("/v1/explain", {kind: name}, timeout_s=LOOK_S)["explanations"]
@@ -94,7 +97,10 @@ def _explained(client: ControlClient, names: Mapping[str, Kind]) -> str:
 
 
 def explained_cause(explanations: Iterable[Mapping[str, Any]]) -> str:
-    """The first line of the first explanation with a problem, and the command that releases the rule if a rule causes it."""
+    """The first line of the first explanation with a problem; empty if there is none.
+
+    If a rule causes the problem, the command that releases the rule follows.
+    """
     for each in explanations:
         if each["cause"] in _NOTHING_WRONG:
             continue
@@ -139,7 +145,7 @@ def cause_of(
 def rule_that_holds(
     names: Collection[str], rules: Iterable[Mapping[str, Any]], partitions: Collection[str] = ()
 ) -> str:
-    """The first rule that holds a step or a request of one of these groups or transactional ids; empty if there is none.
+    """The first rule that holds a step or a request of one of these groups or transactional ids, as a sentence; else empty.
 
     ``partitions`` wait for a marker, whose request (WriteTxnMarkers) has no transactional id.
     """
@@ -175,5 +181,5 @@ def same_port(one: str, other: str) -> bool:
 
 
 def _that_hold(rules: Iterable[Mapping[str, Any]]) -> str:
-    """The rules that hold something, for a call of the control port that may wait for it."""
+    """The rules that hold something, as a sentence, for a call of the control port that may wait for them."""
     return "; ".join(f"{_text(each)} holds {len(each['held'])}" for each in rules if each["held"])

@@ -20,7 +20,7 @@ class _Worker:
 
 
 class Crew:
-    """Starts and kills workers. The standard error of each goes to a file."""
+    """The worker processes. The standard error of each is written to a file."""
 
     def __init__(self, source: str, sink: str, directory: Path) -> None:
         self._source = source
@@ -34,7 +34,7 @@ class Crew:
         self._workers[number] = _Worker([*command, self._source, self._sink], log)
 
     def dead(self) -> list[int]:
-        """Workers that have ended, because they were killed or gave up."""
+        """Numbers of the workers that have ended, because they were killed or gave up."""
         return [number for number, worker in self._workers.items() if not worker.child.is_running]
 
     def kill(self, number: int) -> bool:

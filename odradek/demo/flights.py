@@ -60,7 +60,7 @@ def lines(path: Path) -> list[str]:
 
 
 def process(row: str, line: str) -> str:
-    """The result of a worker for one flight: minutes made up in the air, and its speed in miles per hour."""
+    """The result of a worker for one flight: the minutes made up in the air, and the speed in miles per hour."""
     fields = line.split(",")
     departure, arrival = fields[DEP_DELAY], fields[ARR_DELAY]
     made_up = "" if UNKNOWN in (departure, arrival) else str(int(float(departure)) - int(float(arrival)))

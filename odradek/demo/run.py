@@ -30,7 +30,10 @@ CRASH_POINTS = {
 WORKER_KILLS = 3
 PASSAGES_MAX = 6
 WORKERS_GIVING_UP_MAX = 10
-"""A worker may have to restart after the broker was killed; a worker that keeps restarting has a bug."""
+"""Maximum number of workers that may give up.
+
+A worker may have to restart after the broker was killed; workers that keep restarting have a bug.
+"""
 DEADLINE_S = stretched(110.0)
 POLL_S = 0.1
 

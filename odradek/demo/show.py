@@ -1,4 +1,4 @@
-"""The output of the demo: a progress bar on a terminal, otherwise plain lines; a short report at the end."""
+"""The output of the demo: a progress bar on a terminal, otherwise plain lines, and a short report at the end."""
 
 from __future__ import annotations
 

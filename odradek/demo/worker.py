@@ -17,7 +17,7 @@ from odradek.deadlines import stretched
 from odradek.demo.flights import process
 
 GROUP = "flights"
-# A killed broker is back after a moment. librdkafka 2.16 forgets all brokers when the last one refuses the connection
+# A killed broker starts again after a moment. librdkafka 2.16 forgets all brokers when the last one refuses the connection
 # (KIP-899) and can hang while it bootstraps again, so this setting makes it keep the address that it has.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
@@ -44,7 +44,7 @@ def insist(call: Callable[[], None]) -> None:
 
 
 def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[TopicPartition]:
-    """The group's committed offsets, 0 for partitions without one. Raises the error of a partition."""
+    """The group's committed offsets, 0 for partitions without one. Raises ``KafkaException`` if a partition has an error."""
     places = consumer.committed(partitions, TIMEOUT_S) if partitions else []
     for place in places:
         if place.error is not None:
@@ -134,7 +134,7 @@ class Worker:
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent process ends, which closes standard input."""
+    """Exit when standard input is closed, which happens when the parent process ends."""
     while os.read(sys.stdin.fileno(), 1024):
         pass
     os._exit(1)

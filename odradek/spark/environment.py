@@ -3,7 +3,7 @@
     spark = session()                     # embedded, on this machine's cores
     spark.readStream.format("kafka")...   # Spark's own connector, unmodified
 
-The same program runs with ``spark-submit`` and on the server in SPARK_REMOTE: no setting of the cluster is changed then.
+The same program runs with ``spark-submit`` and on the server in SPARK_REMOTE. Then no setting of the cluster is changed.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _javas() -> Iterator[Path]:
 
 
 def java_version(path: str | Path) -> int:
-    """The major version, or 0 if the file is not a working Java (macOS has a stub of that name)."""
+    """The major version, or 0 if the file is not a working Java (macOS has a stub named java)."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True
@@ -97,7 +97,10 @@ def java_version(path: str | Path) -> int:
 
 
 def _without_incubator(java: Path) -> Path:
-    """A JAVA_HOME for a Java without the module jdk.incubator.vector, which Spark always requests and does not need."""
+    """A JAVA_HOME with which Spark runs on a Java without the module jdk.incubator.vector.
+
+    Spark always requests this module, and does not need it.
+    """
     wrapper = cache_directory() / "java" / "bin" / "java"
     text = (
         "#!/usr/bin/env bash\n"
@@ -121,7 +124,7 @@ def session(
 
     If a session is active, it is returned unchanged. If the environment names the cluster (spark-submit, SPARK_REMOTE),
     ``master`` has no effect. ``conf`` overrides the defaults. Raises ``JavaMissing`` or ``JarsMissing`` with a message that
-    says what to install.
+    names what to install.
     """
     from pyspark.sql import SparkSession
 
@@ -143,7 +146,7 @@ def register(spark: SparkSession) -> SparkSession:
     if spark.conf.get(_REGISTERED, "") == "true":
         # Spark warns when a format is registered again, even with the same class.
         return spark
-    # Off by default, and Spark then rejects a source that accepts filters.
+    # Filter pushdown is off by default, and Spark then rejects a source that accepts filters.
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
     spark.dataSource.register(ExactlyOnce)
     spark.dataSource.register(Segments)

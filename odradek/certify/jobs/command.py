@@ -245,14 +245,17 @@ def _quoted(value: str, quote: str) -> str:
 
 
 def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield the names in braces, each with whether it can only be meant as a placeholder."""
+    """Yield each name in braces, and whether it can only be a placeholder: the word consists of it."""
     for word in words:
         for found in _PLACEHOLDER.finditer(word):
             yield found[1], found[0] == word
 
 
 def _in_text(text: str) -> Iterator[tuple[str, bool]]:
-    """As `_in_words`, outside quotes. Inside quotes the braces may belong to awk or JSON."""
+    """Yield each name in braces, and whether it can only be a placeholder: it is outside quotes.
+
+    Inside quotes, the braces may belong to awk or JSON.
+    """
     quotes = {place: quote for place, _, quote in _characters(text)}
     for found in _PLACEHOLDER.finditer(text):
         yield found[1], not quotes.get(found.start(), "'")

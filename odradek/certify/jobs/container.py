@@ -1,6 +1,7 @@
 """Instances in containers, through the command ``docker``; any engine with Docker's API works.
 
-A container uses the host's network, so that ``{bootstrap}`` is the same there. ``{data}`` is mounted at the same path.
+A container uses the host's network, so ``{bootstrap}`` is the same inside and outside. ``{data}`` is mounted at its path on
+the host.
 """
 
 from __future__ import annotations

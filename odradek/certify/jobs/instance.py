@@ -22,7 +22,7 @@ from odradek.certify.jobs.processes import MARK, Tree, await_ends
 from odradek.deadlines import stretched
 
 ENDS_S: Final = stretched(10.0)
-"""An instance is killed this many seconds after SIGTERM."""
+"""Seconds from SIGTERM to SIGKILL when an instance is ended."""
 
 
 class Instance(Protocol):
@@ -32,7 +32,7 @@ class Instance(Protocol):
     began: float
     """Time of the start, by the monotonic clock."""
     was_ended: bool
-    """Whether the certifier killed it."""
+    """Whether the certifier ended the instance."""
 
     @property
     def code(self) -> int | None:
@@ -56,7 +56,7 @@ class Instance(Protocol):
         """Kill the processes that an ended instance has left behind. Returns their number."""
 
     def processes(self) -> list[tuple[int, str]]:
-        """Id and name of each process of the instance, the first one first; empty if the instance has ended."""
+        """Id and name of each process of the instance, its first process first; empty if the instance has ended."""
 
     def has_connection(self, port: int) -> bool:
         """Whether a process of the instance has a TCP connection from this local port."""

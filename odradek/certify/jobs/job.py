@@ -22,7 +22,7 @@ from odradek.deadlines import stretched
 GRACE_S: Final = stretched(0.5)
 """Default time from SIGTERM to SIGKILL at the end of a run, in seconds."""
 GRACE_SHARE: Final = 0.2
-"""Maximum fraction of a run that the end of the job may take: a longer one would cost too many runs."""
+"""Maximum fraction of a run that the end of the job may take: a longer end would cost too many runs."""
 LINES: Final = 12
 """Number of last lines kept of an instance that has ended."""
 _PAUSE_S: Final = 0.01
@@ -50,7 +50,7 @@ class Exit:
 
 
 class Grace:
-    """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not use it.
+    """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not end within it.
 
     If the job once did not end within that time, or took a fifth of its run for it, the following runs send SIGKILL at
     once, unless the user has set the time.
@@ -94,11 +94,11 @@ class Job:
         self._has_left = False
         self.exits: list[Exit] = []
         self.kills = 0
-        """Number of times that the certifier killed or froze an instance, so that it did not leave its group."""
+        """Number of times that the certifier killed or froze an instance, so that the instance did not leave its group."""
         self.given_up = 0
-        """Number of instances that ended with an error and are not restarted."""
+        """Number of times that an instance ended with an error, or was killed, and was not restarted."""
         self.completed: set[int] = set()
-        """Number of instances that ended with code 0 and were not restarted."""
+        """Numbers of the instances that ended with code 0 and were not restarted."""
         ORPHANS.adopt()
 
     def start(self, number: int) -> Instance:
@@ -169,7 +169,7 @@ class Job:
 
     @contextlib.contextmanager
     def replaced(self) -> Iterator[None]:
-        """Context manager during which an instance is replaced: in between, `has_ended` is False."""
+        """Context manager for the replacement of an instance: inside, `has_ended` is False."""
         with self._lock:
             self._replaced += 1
         try:

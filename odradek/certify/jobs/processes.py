@@ -55,10 +55,10 @@ class Process:
 
 
 class Tree:
-    """The processes with a mark, and the descendants of the roots."""
+    """A tree of processes: those with a mark in their environment, and the descendants of its roots."""
 
     def __init__(self, mark: str, roots: Iterable[int] = ()) -> None:
-        """``mark`` is a prefix of the variable's value, so that several trees can be parts of a larger one."""
+        """``mark`` is a prefix of the value of `MARK`, so that several trees can be parts of a larger one."""
         self._mark = f"{MARK}={mark}".encode()
         self._roots = frozenset(roots)
         self._groups = set(roots)
@@ -79,7 +79,7 @@ class Tree:
         return sorted((each for each in inside if not each.has_ended), key=lambda each: each.pid)
 
     def tell(self, *numbers: signal.Signals) -> list[Process]:
-        """Send signals to all processes, in this order. Returns the processes."""
+        """Send each of the signals, in this order, to all processes. Returns the processes."""
         told = self.processes()
         for number in numbers:
             _send(self._groups, number)
@@ -109,7 +109,10 @@ class Tree:
 
 
 def _send(groups: Iterable[int], number: signal.Signals) -> None:
-    """Signal process groups. The kernel forks nothing in a group while it signals it; a group belongs to one tree only."""
+    """Signal process groups, each of which belongs to one tree only.
+
+    While the kernel signals a group, it forks no process of the group.
+    """
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(group, number)
@@ -246,7 +249,10 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_adopted(process: Process) -> bool:
-    """Whether the certifier adopted the process. Children that it started have its session, or each their own."""
+    """Whether the certifier adopted the process.
+
+    Children that the certifier started itself are in its session or in sessions of their own.
+    """
     return process.session not in (os.getsid(0), process.pid)
 
 

@@ -20,8 +20,9 @@ def agreed(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> tuple[Fields, list[str]]:
-    """The fields that cannot be compared, and a description of the records that differ without them; empty if the runs
-    agree.
+    """The fields that cannot be compared, and lines that describe the records that differ in the other fields.
+
+    There are no lines if the runs agree.
     """
     also = frozenset(also)
     if compare(rows(first, ignored, also), rows(second, ignored, also), how):

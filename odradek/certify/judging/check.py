@@ -150,7 +150,10 @@ def run_check(
 
 
 def _findings(command: str, code: int | None, lines: Sequence[str]) -> list[Finding]:
-    """Findings from the output: a line that begins with a kind and a colon is one. Without such lines, the check refuses."""
+    """Parse the findings from the check's output: lines that begin with a kind and a colon.
+
+    If there are none and the exit code is not 0, return one finding of kind refused.
+    """
     if code == 0:
         return []
     said: defaultdict[Kind, list[str]] = defaultdict(list)

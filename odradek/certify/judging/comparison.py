@@ -32,7 +32,7 @@ class Change(NamedTuple):
     found: Row
 
     def __str__(self) -> str:
-        """``out: key k, v: header trace is missing, without faults 3``
+        """Describe the change, such as ``out: key k, v: header trace is missing, without faults 3``.
 
         >>> str(Change(Row("out", "", "v", (("a", "1"),)), Row("out", None, "v")))
         'out: v: key null, without faults ""; header a missing, without faults 1'
@@ -79,7 +79,7 @@ class Order(NamedTuple):
     """
 
     def __str__(self) -> str:
-        """``out: key k: 2, without faults 1``, starting with the first row that differs."""
+        """Describe the difference, such as ``out: key k: 2, without faults 1``, starting with the first row that differs."""
         return self.words("without faults")
 
     def words(self, where: str) -> str:
@@ -112,7 +112,7 @@ class Difference:
 
     @property
     def summary(self) -> str:
-        """``lost 0, duplicated 0``, and any other kinds with a count above 0."""
+        """Summary such as ``lost 0, duplicated 0``, with any other kinds that have a count above 0."""
         more = {
             "changed": self.changed.total(),
             "unexpected": self.unexpected.total(),
@@ -141,7 +141,7 @@ def by_key(row: Row) -> Hashable:
 def compare(
     expected: Sequence[Row], found: Sequence[Row], how: Compare, identity: Identity = by_content
 ) -> Difference:
-    """Compare the rows of a reference run with those of another run, both ordered by partition and offset."""
+    """Compare the rows of a reference run with those of another run. Both must be ordered by partition and offset."""
     if how is Compare.NONE or expected == found:
         return Difference()
     if how is Compare.KEYED:

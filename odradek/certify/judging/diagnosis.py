@@ -43,7 +43,7 @@ def bad(
 
 
 class _Places:
-    """The places of each row's records: those that read_committed readers get, and the others."""
+    """The places of each row's records: the places that read_committed consumers read, and the others."""
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

@@ -13,7 +13,7 @@ from odradek.certify.judging.rows import Fields, Row, row, rows
 from odradek.topics import Record
 
 EVIDENCE_MAX: Final = 20
-"""Maximum number of records that a finding lists; it also gives the number of the others."""
+"""Maximum number of records that a finding lists. The finding also contains the number of the other records."""
 
 
 class Kind(Enum):
@@ -63,7 +63,8 @@ class Finding:
 
 
 def failures(number: int) -> str:
-    """
+    """The number of failures as text.
+
     >>> failures(1), failures(2)
     ('1 failure', '2 failures')
     """
@@ -124,9 +125,9 @@ class Reference:
 
 
 def judge(reference: Reference | None, outputs: Outputs) -> list[Finding]:
-    """The findings of a run. Without failures among them (`failed`), its outputs are correct.
+    """The findings of the run that wrote the outputs. If none is a failure (`failed`), the outputs are correct.
 
-    They come from the comparison with the reference, if there is one, and from the user's check, if there is one.
+    The findings come from the comparison with the reference, if there is one, and from the user's check, if there is one.
     """
     difference = Difference() if reference is None else reference.difference(outputs.committed)
     return [

@@ -59,8 +59,8 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
 }
 """Lints of a run without faults that defeat all mechanisms except these.
 
-Each of them concerns a record or an offset that is written outside the transaction. Any other lint defeats no mechanism,
-because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
+Each of these lints concerns a record or an offset that is written outside the transaction. Any other lint defeats no
+mechanism, because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
 """
 
 _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
@@ -117,15 +117,16 @@ def _fenced(evidence: Evidence) -> Iterator[Exchange]:
 def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
     theirs = set(
         two.transactional_ids
-    )  # with several instances, some may have had nothing to do in one of the runs
+    )  # with several instances, some may have had no input in one of the runs
     return (each.positions[0] for each in _with_outputs_and_offsets(one) if each.transactional_id in theirs)
 
 
 def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
-    """The job does not start from offsets of a group: it commits none, or never fetches them.
+    """Yield one Fetch of the input (or "") if the job does not start from a group's offsets: it commits or fetches none.
 
     For a producer without transactions it makes no difference whether offsets are in a group or in a database: a crash
-    separates them from the records. So this counts only if the outputs are written in transactions, or not to Kafka.
+    separates them from the records. So the mechanism counts only if the outputs are written in transactions, or not to
+    Kafka.
     """
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)
@@ -142,9 +143,9 @@ def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
 
 
 def _reads_output(evidence: Evidence) -> Iterator[Exchange]:
-    """Fetches of the job's own output.
+    """Fetches of the job's own output topics.
 
-    A topic whose offsets it commits does not count: it is the next stage of a pipeline.
+    An output topic whose offsets the job commits does not count: it is the next stage of a pipeline.
     """
     staged = {name for each in evidence.exchanges if each.api in _COMMITS for name in each.topics}
     looked_up = evidence.outputs - staged - evidence.inputs

@@ -1,7 +1,7 @@
 """Find the causes of a failed run: the lints whose exchanges are in the causal past of the bad records.
 
-A lint shows that a job does something dangerous. It is reported as the cause only if the trace shows that the job did it
-to the lost or duplicated records. If no cause can be shown, none is reported.
+A lint shows that a job does something dangerous. A lint is reported as the cause only if the trace shows that it concerns
+the lost or duplicated records. If no cause can be shown, none is reported.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MISSING: Final = (Kind.LOST, Kind.TORN)
 _USUAL: Final = frozenset(
     {"MEMBER_ID_REQUIRED", "REBALANCE_IN_PROGRESS", "CONCURRENT_TRANSACTIONS", "UNSTABLE_OFFSET_COMMIT"}
 )
-"""Errors that clients also get in healthy clusters, and handle by themselves."""
+"""Errors that clients get in healthy clusters too, and handle without the job."""
 _TAKES_A_PLACE: Final = frozenset({"freeze", "second-copy", "remove-instance"})
 """Faults with which the certifier itself runs two instances with one number, or replaces an instance."""
 
@@ -43,7 +43,7 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
 
 
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
-    """Lints shown by the transaction of a duplicate. If only the check refused, by that of any record."""
+    """Yield the lints whose exchange is in the transaction of a duplicate. If only the check refused, yield all lints."""
     for each in found:
         shown = case.transaction_of(each.shown)
         if any(shown is not None and two.transaction is shown for _, two in case.pairs) or _is_refused_only(
@@ -90,7 +90,7 @@ def _revoked(case: Case) -> Iterator[Lint]:
 
 
 def _not_fenced(case: Case) -> Iterator[Lint]:
-    """Two producers committed the same offsets, and the later commit did not contain its group member."""
+    """Yield lints if two producers committed the same offsets, and the later commit contained no group member."""
     late = [
         each
         for one, two in case.pairs
@@ -123,7 +123,10 @@ def _is_not_new(case: Case, transaction: Transaction) -> bool:
 
 
 def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
-    """A transaction is open, and the job now uses another id: no producer fences it, so it stays open until its timeout."""
+    """Yield the lint of a changing id if a transaction is open and the job now uses another id.
+
+    No producer fences the old id, so the transaction stays open until its timeout.
+    """
     last = case.evidence.transactional_ids
     is_open = any(each.end is None and (each.outputs or each.positions) for each in case.transactions)
     if case.bad.is_any(Kind.STUCK) and (case.bad.is_held_up or is_open) and len(last) > 1:
@@ -131,7 +134,10 @@ def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
 
 
 def _uncommitted_input(case: Case) -> Iterator[Lint]:
-    """Only if input records were aborted during this run: those of the seeds are aborted in runs without faults too."""
+    """Yield lints of read_uncommitted consumers, if input records were aborted during this run.
+
+    The aborted records of seeds do not count: runs without faults contain them too.
+    """
     aborts = "abort-input" in case.bad.faults
     aborts = aborts or any(
         not each.is_committed and each.end is not None and case.evidence.inputs & set(one.topics)
@@ -150,7 +156,7 @@ def _is_outside(write: Write) -> bool:
 
 
 def _outside(case: Case) -> Iterator[Lint]:
-    """Lints of the requests that wrote the bad records, or of all requests that wrote their topic."""
+    """Yield the lints of requests outside transactions that wrote the bad records or explain lost ones."""
     written = {id(each.exchange) for pair in case.pairs for each in pair}
     written |= {id(found.exchange) for each in case.bad.strange if (found := case.write_of(each)) is not None}
     for lints in (producers.known_sinks, producers.second_producer, producers.weak_producer):
@@ -161,7 +167,10 @@ def _outside(case: Case) -> Iterator[Lint]:
 
 
 def _is_at_fault(case: Case) -> bool:
-    """Whether the client sent an acknowledged batch again, or outside a transaction. Otherwise the input was read again."""
+    """Whether the producer explains the duplicates: the job uses transactions elsewhere, or the client sent a batch twice.
+
+    Otherwise the job read its input again.
+    """
     return bool(case.evidence.transactional_ids) or any(_is_resent(*pair) for pair in case.pairs)
 
 
@@ -177,7 +186,10 @@ def _is_resent(one: Write, two: Write) -> bool:
 
 
 def _loses(case: Case, lint: Lint) -> bool:
-    """Torn records exist in one topic only because no transaction contains both, so an outside write explains them."""
+    """Whether a request outside transactions explains the torn or lost records.
+
+    Torn records exist in one topic only because no transaction contained the records of both topics.
+    """
     assert lint.shown is not None
     topics = set(lint.shown.topics)
     if case.bad.is_any(Kind.TORN) and lint.name in ("weak-producer", "second-producer"):
@@ -187,7 +199,7 @@ def _loses(case: Case, lint: Lint) -> bool:
 
 
 def _positions_outside(case: Case) -> Iterator[Lint]:
-    """A crash, or a consumer that went back, separated the records from their offsets."""
+    """Yield lints of offsets committed outside transactions, if input was read again or skipped."""
     if progress.positions_elsewhere(case.evidence) is not None:
         return
     moved = consumers.ahead_of_transactions(case.evidence)
@@ -235,7 +247,7 @@ def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
 
 
 def _refused_batches(case: Case) -> Iterator[Lint]:
-    """The job ignored the rejection of a batch, including one that the certifier injected."""
+    """Yield the rejections of batches that the job ignored, including rejections that the certifier injected."""
     is_lost = case.bad.is_any(*_MISSING) and not all(case.bad.missing)
     ignored = deliveries.delivery_ignored(case.evidence, is_lost=is_lost)
     for each in (*producers.unawaited(case.evidence), *ignored):
@@ -258,7 +270,10 @@ def _is_first(case: Case, lint: Lint) -> bool:
 
 
 def _ahead(case: Case) -> Iterator[Lint]:
-    """Some lost records were never written, not even in an aborted transaction."""
+    """Yield lints of offsets committed before the outputs, if some lost records were never written.
+
+    Records in aborted transactions count as written.
+    """
     if case.bad.is_any(*_MISSING) and not all(case.bad.missing):
         yield from progress.positions_ahead(case.evidence)
         yield from progress.commits_ahead(case.evidence, case.bad.expected)
@@ -292,14 +307,17 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """The trace up to the fault, if the certifier itself started an instance beside or instead of another one."""
+    """The trace; only up to the fault if the certifier itself started an instance beside or instead of another one."""
     if not case.bad.faults & _TAKES_A_PLACE:
         return case.evidence
     return replace(case.evidence, exchanges=case.evidence.exchanges[: min(case.hits, default=0)])
 
 
 def _too_slow(case: Case) -> Iterator[Lint]:
-    """The coordinator aborted one of its transactions after the timeout: nothing else fences the producer of that id."""
+    """Yield the lint of a slow transaction if a producer of its id got a fencing error.
+
+    The coordinator then has aborted one of its transactions after the timeout: nothing else fences this producer.
+    """
     for each in producers.short_time_out(case.evidence):
         assert each.shown is not None
         if any(_is_fenced(case, one, each.shown.transactional_id) for one in case.evidence.exchanges):
@@ -312,7 +330,7 @@ def _is_fenced(case: Case, exchange: Exchange, transactional_id: str | None) -> 
 
 
 def _ended_early(case: Case) -> Iterator[Lint]:
-    """The job ended after a rejected request or a lost response, or because a poll returned nothing."""
+    """Yield a lint if the job ended after a rejected request or a lost response, or because a poll returned nothing."""
     ended = [instance for instance, code in case.bad.exits if code == 0]
     if not case.bad.is_any(Kind.UNFINISHED) or not ended:
         return
@@ -351,7 +369,7 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
     _held_up_by_another_id,
     _too_slow,
 )
-"""The causes, those that need the most evidence first."""
+"""The functions that find causes, those that need the most evidence first."""
 _LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead)
-"""Offsets committed separately from the outputs, or before them: a cause only if none of the others applies."""
+"""Functions for offsets committed separately from the outputs, or before them. They run only if `_CAUSES` finds none."""
 _LAST: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_positions_outside, _waits_for_nothing)

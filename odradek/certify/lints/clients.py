@@ -16,10 +16,10 @@ _REBOOTSTRAPS: Final = (2, 10)
 
 
 def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int, int]] = ()) -> Lint | None:
-    """For a stuck run: librdkafka has dropped the only broker after its connection broke.
+    """Lint for a stuck run in which librdkafka dropped the only broker after the connection to it broke.
 
-    It then may wait forever for the response to a request that it had sent there (its issues 5511 and 5456; docs/faults.md).
-    Not reported if an instance has ended.
+    The client may then wait forever for the response to a request on that connection (librdkafka's issues 5511 and 5456;
+    docs/faults.md). None if the trace does not show this, or if an instance has ended.
     """
     if exits:
         return None
@@ -38,7 +38,10 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
 
 
 def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
-    """Exchanges whose connection broke before a later connection was opened: at its end, the job closes all connections."""
+    """Exchanges whose connection broke before a later connection was opened.
+
+    The others do not count: at its end, the job closes all connections.
+    """
     seen: set[str] = set()
     newest = 0
     for number, each in enumerate(exchanges):
@@ -71,7 +74,10 @@ def _whose(exchange: Exchange) -> str:
 
 
 def _librdkafka(exchange: Exchange) -> tuple[int, int] | None:
-    """The version in an ApiVersions request: 2.16.0, or 2.16.1-rdkafka-2.16.0 in bindings."""
+    """(major, minor) of librdkafka in an ApiVersions request; None for another client or request.
+
+    The client sends its version as 2.16.0, or as 2.16.1-rdkafka-2.16.0 in bindings.
+    """
     name = str(exchange.request.get("client_software_name", ""))
     said = str(exchange.request.get("client_software_version", ""))
     if exchange.api != "ApiVersions" or not (name == "librdkafka" or "rdkafka-" in said):

@@ -68,7 +68,7 @@ def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
 
 
 def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
-    """Whether the client commits automatically: at regular intervals, while a program's own commits follow its work at once.
+    """Whether the client commits automatically: at regular intervals, and not immediately after the program's work.
 
     A run of one second contains one or two commits, which do not show the difference.
     """
@@ -88,9 +88,9 @@ def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
 
 
 def _has_id_by_partition(evidence: Evidence) -> bool:
-    """Whether each input partition has its own transactional id that ends with the partition's number, which fences too.
+    """Whether each input partition has its own transactional id that ends with the partition's number. Such ids fence too.
 
-    A single partition does not show this.
+    False for a single partition, because its number may be a coincidence.
     """
     found = {
         (exchange.transactional_id or "", key)
@@ -106,7 +106,10 @@ def _has_id_by_partition(evidence: Evidence) -> bool:
 
 
 def no_fencing(evidence: Evidence) -> Iterator[Lint]:
-    """Only for a group with members: a job that assigns partitions to itself has no generation."""
+    """Yield transactional offset commits without a group member.
+
+    Only commits of groups with members count: a job that assigns partitions to itself has no generation.
+    """
     groups = {each.group for each in evidence.exchanges if each.api in _JOINS}
     if _has_id_by_partition(evidence):
         return

@@ -22,9 +22,9 @@ _ADDS: Final = frozenset({"AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCom
 
 
 def same_batch(evidence: Evidence) -> Iterator[Lint]:
-    """After a lost response to EndTxn, although the transaction was committed, a new producer wrote the same batch again.
+    """Yield batches that a new producer wrote again after a lost response to EndTxn, although the transaction was committed.
 
-    A job that first fetches its group's committed offsets (OffsetFetch) does not.
+    A job that first fetches its group's committed offsets (OffsetFetch) is not reported.
     """
     before: dict[str, Transaction] = {}
     numbers = _numbers(evidence)
@@ -62,7 +62,7 @@ def _numbers(evidence: Evidence) -> dict[int, int]:
 
 
 def abort_missing(evidence: Evidence) -> Iterator[Lint]:
-    """After an abortable error, a transaction is committed, or is not ended while the job reads on."""
+    """Yield abortable errors after which the job commits the transaction, or reads on without ending it."""
     connections = ConnectionMap()
     failed: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
@@ -105,7 +105,10 @@ def _not_aborted(exchange: Exchange, said: str) -> Lint:
 
 
 def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
-    """A transaction has outputs without offsets. Kafka Streams commits the outputs of a punctuator this way."""
+    """Yield transactions with outputs and without offsets, if other transactions of the same id contain offsets.
+
+    Kafka Streams is not reported: it commits the outputs of a punctuator without offsets.
+    """
     ended = [each for each in transactions(evidence) if each.is_committed]
     names = {each.transactional_id for each in ended if each.positions}
     for each in ended:
@@ -120,10 +123,11 @@ def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
 
 
 def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[Lint]:
-    """A batch outside a transaction was rejected or never acknowledged, and the job committed its offsets.
+    """Yield batches outside transactions that were rejected or never acknowledged, although the job committed its offsets.
 
-    Reported only while the group has one member, as offsets of another member do not belong to the batch. ``is_lost``: a
-    record was never written. Otherwise a later batch with as many records counts as the same one, sent again by the job.
+    A batch is reported only while the group has one member, as offsets of another member do not belong to the batch.
+    ``is_lost``: a record was never written. Otherwise a later batch with as many records counts as the same batch, sent
+    again by the job.
     """
     lives = _member_spans(evidence)
     again = [each.number for each in read_again(evidence)]
@@ -180,7 +184,7 @@ def _next_commit(evidence: Evidence, number: int) -> int | None:
 def _is_sent_again(
     evidence: Evidence, number: int, commit: int, key: TopicPartition, batch: Mapping[str, Any]
 ) -> bool:
-    """Whether the client sent the batch again, or the job sent one with as many records."""
+    """Whether the client sent the batch again, or the job sent a batch with as many records before index ``commit``."""
     for place, exchange in enumerate(evidence.exchanges[number + 1 :], number + 1):
         if exchange.api == "Produce" and was_taken(exchange):
             for topic, partition, other in batches(exchange):

@@ -20,7 +20,7 @@ class Evidence:
     inputs: frozenset[str]
     outputs: frozenset[str]
     has_times: bool = True
-    """Whether times in the trace can be compared: not if a clock was advanced, as earlier times then seem long ago."""
+    """Whether times in the trace can be compared. False if a clock was advanced, as earlier times then seem long ago."""
 
     @property
     def is_flink(self) -> bool:
@@ -43,9 +43,9 @@ class Lint:
     name: str
     sentence: str
     example: str = ""
-    """The exchange that shows it, as a line of the trace."""
+    """The exchange that shows the lint, as a line of the trace."""
     shown: Exchange | None = field(default=None, compare=False, repr=False)
-    """The exchange that shows it."""
+    """The exchange that shows the lint."""
 
     @property
     def link(self) -> str:

@@ -1,6 +1,6 @@
 """A failure prepared for its diagnosis: the bad records, the requests that wrote them, and the requests hit by faults.
 
-It uses only the trace and the partitions and offsets of the records.
+The diagnosis uses only the trace and the partitions and offsets of the records.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Bad:
     repeated: tuple[tuple[Place, ...], ...] = ()
     """For each duplicated row, the places of its records."""
     missing: tuple[tuple[Place, ...], ...] = ()
-    """For each lost row, its places in aborted or open transactions; empty if it was never written."""
+    """For each lost row, its places in aborted or open transactions; empty if the row was never written."""
     missing_in: frozenset[str] = frozenset()
     """Topics of the lost rows."""
     strange: tuple[Place, ...] = ()
@@ -99,7 +99,7 @@ class Case:
         return self._of.get(id(exchange))
 
     def producers_of(self, transactional_id: str | None) -> set[int]:
-        """The producer ids that this transactional id has had."""
+        """All producer ids of this transactional id in the trace."""
         found = self.evidence.exchanges
         return {
             each.producer[0] for each in found if each.transactional_id == transactional_id and each.producer
@@ -129,7 +129,7 @@ class Case:
 
 
 def _base_offsets(exchange: Exchange) -> Iterator[tuple[tuple[str, int], int]]:
-    """Yield ((topic, partition), base offset). Newer versions of Produce contain only the topic id."""
+    """Yield ((topic, partition), base offset) from the response to Produce. Newer versions contain only the topic id."""
     names = {str(each.get("topic_id")): _name(each) for each in exchange.request.get("topic_data") or ()}
     for topic in (exchange.answer or {}).get("responses") or ():
         name = _name(topic) or names.get(str(topic.get("topic_id")), "")

@@ -15,7 +15,7 @@ _ABORTABLE: Final = frozenset(ABORTABLE.values())
 
 
 def no_rewind(evidence: Evidence) -> Iterator[Lint]:
-    """After an abort, no Fetch asks for the records of the aborted transaction again."""
+    """Yield aborts after which no Fetch asks for the records of the aborted transaction again."""
     positions = _Positions()
     for exchange in evidence.exchanges:
         positions.see(exchange)
@@ -41,22 +41,25 @@ class _Positions:
         self._offered: dict[str, dict[TopicPartition, int]] = {}
         self._initialised: set[str] = set()
         self._open: set[str] = set()
-        """Ids that have sent something since their last EndTxn or InitProducerId."""
+        """Transactional ids that have sent something since their last EndTxn or InitProducerId."""
         self.owner: dict[TopicPartition, str] = {}
-        """The id whose transactions contain the partition's offsets.
+        """The transactional id that commits the offsets of each partition.
 
-        Without one, offsets are elsewhere (Spark's checkpoint).
+        A partition without an id has its offsets elsewhere (Spark's checkpoint).
         """
         self._fetched: dict[TopicPartition, int] = {}
         self._reader: dict[TopicPartition, str] = {}
-        """The connection that fetched the partition last."""
+        """The connection that last fetched each partition."""
         self._reader_of: dict[tuple[str, TopicPartition], str] = {}
-        """That connection when the id last sent offsets of the partition. If it differs now, another instance has it."""
+        """The connection that last fetched the partition when the id last sent its offsets.
+
+        If `_reader` now differs, another instance reads the partition.
+        """
         self._aborted: dict[TopicPartition, tuple[int, Exchange]] = {}
         self._beyond: dict[TopicPartition, int] = {}
-        """Offsets that the aborted transaction would have committed."""
+        """Offsets that the aborted transaction of each partition would have committed."""
         self.passed_over: dict[TopicPartition, tuple[int, Exchange]] = {}
-        """The committed offset at the abort, and the abort, of each partition that was not read again."""
+        """For each partition that was not read again after an abort: the committed offset at the abort, and the abort."""
 
     def see(self, exchange: Exchange) -> None:
         transactional_id = exchange.transactional_id
@@ -106,7 +109,10 @@ class _Positions:
                 self._beyond |= {key: offered[key]} if key in offered else {}
 
     def _owner_of(self, key: TopicPartition, aborted: str) -> str:
-        """The owner of the partition. With several ids, one that has sent no offset yet may own any partition, or none."""
+        """The transactional id that owns the partition; "" if unknown.
+
+        If the job uses several ids, an id that has sent no offset yet may own any partition, or none.
+        """
         return self.owner.get(key, aborted if len(self._initialised | {aborted}) == 1 else "")
 
     def _commit(self, offered: Mapping[TopicPartition, int]) -> None:
@@ -135,9 +141,10 @@ def _fetches(exchange: Exchange) -> Iterable[tuple[TopicPartition, int]]:
 
 
 def reported_early(evidence: Evidence) -> Iterator[Lint]:
-    """After a start, a job reads from above the committed offset: it stores offsets elsewhere, and stored them too early.
+    """Yield the first Fetch after a start that reads from above the committed offset.
 
-    A start differs from a new producer in the same process by new connections.
+    Such a job stores offsets outside Kafka, and stored them too early. A new process differs from a new
+    producer in the old process by its new connections.
     """
     positions, starts = _Committed(), _Starts()
     for exchange in evidence.exchanges:
@@ -182,7 +189,8 @@ class _Starts:
         elif exchange.api == "Fetch":
             for key, offset in _fetches(exchange):
                 is_first = self._before is not None and peer not in self._before and key not in self._begun
-                # With several instances, a Fetch from the same offset as before may come from one that only reconnected.
+                # With several instances, a Fetch from the same offset as before may come from an instance that only
+                # reconnected.
                 if is_first and not (self._are_several and self._asked.get(key) == offset):
                     yield key, offset
                 self._begun.add(key)
@@ -196,7 +204,7 @@ class _Committed:
     def __init__(self) -> None:
         self.committed: dict[TopicPartition, int] = {}
         self.topics: set[str] = set()
-        """Topics of which an offset was ever committed."""
+        """Topics for which an offset commit was ever sent."""
         self._offered: dict[str, dict[TopicPartition, int]] = {}
 
     def see(self, exchange: Exchange) -> None:

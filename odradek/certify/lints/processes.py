@@ -13,7 +13,7 @@ GOES_ON: Final = 3
 
 
 class ConnectionMap:
-    """The consumers whose records each producer processes.
+    """Maps each transactional id to the connections of the consumers whose records its producer processes.
 
     A transactional id that commits offsets of a partition is in one process with the connection that last fetched that
     partition. If there is only one id, all connections seen so far belong to it.
@@ -51,7 +51,7 @@ class ConnectionMap:
             found |= {member} if member else set()
 
     def linked_to(self, transactional_id: str) -> frozenset[str]:
-        """The connections of the consumers whose offsets its transactions have contained."""
+        """The connections of the consumers whose offsets the transactions of this id have contained."""
         return frozenset(self._of_id.get(transactional_id, ()))
 
     def readers_of(self, transactional_id: str) -> frozenset[str]:

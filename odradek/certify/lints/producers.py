@@ -16,7 +16,7 @@ FATAL: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_
 _REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD", *FATAL})
 """Errors that reject a batch finally."""
 _SINK: Final = "odradek-spark"
-"""Prefix of ids of our Spark sink, whose driver ends the transactions of its tasks and fences old ones by design."""
+"""Client id prefix of our Spark sink, whose driver ends the transactions of its tasks and fences old ones by design."""
 _OF_PRODUCER: Final = frozenset(
     {"InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "Produce", "EndTxn"}
 )
@@ -76,10 +76,11 @@ def known_sinks(evidence: Evidence) -> Iterator[Lint]:
 
 
 def shared_id(evidence: Evidence) -> Iterator[Lint]:
-    """Two live producers use one transactional id: a second one was initialised while the first one still runs.
+    """Yield a lint if two live producers use one transactional id: a second one started while the first one still runs.
 
-    Either the first one sends another request and gets a fencing error, or there are two live consumers whose offsets go
-    into the transactions of the id. Neither happens after a kill, and a process that makes a new producer has one consumer.
+    Either the first producer sends another request and gets a fencing error, or there are two live consumers whose offsets
+    go into the transactions of the id. Neither happens after a kill, and a process that makes a new producer has one
+    consumer.
     """
     connections = ConnectionMap()
     lives: dict[str, _ProducerConnections] = {}
@@ -101,7 +102,7 @@ def shared_id(evidence: Evidence) -> Iterator[Lint]:
 
 
 class _ProducerConnections:
-    """The connections of one transactional id: those of the latest producer, and those of earlier ones."""
+    """The connections of one transactional id: those of its latest producer, and those of earlier producers."""
 
     def __init__(self) -> None:
         self._before: set[str] = set()
@@ -136,7 +137,7 @@ class _ProducerConnections:
 
 
 def used_on(evidence: Evidence) -> Iterator[Lint]:
-    """After a fatal producer error, the job makes no new producer: it reads on but writes nothing more."""
+    """Yield fatal producer errors after which the job makes no new producer, but reads on and writes nothing more."""
     connections = ConnectionMap()
     dead: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
@@ -161,7 +162,10 @@ def used_on(evidence: Evidence) -> Iterator[Lint]:
 
 
 def unawaited(evidence: Evidence) -> Iterator[Lint]:
-    """The job commits a transaction with a rejected batch. Java's client and librdkafka prevent this, aiokafka does not."""
+    """Yield rejected batches whose transaction the job commits.
+
+    The Java client and librdkafka prevent such a commit, aiokafka does not.
+    """
     refused: dict[str, Exchange] = {}
     for exchange in evidence.exchanges:
         transactional_id = exchange.transactional_id
@@ -180,7 +184,7 @@ def unawaited(evidence: Evidence) -> Iterator[Lint]:
 
 
 def short_time_out(evidence: Evidence) -> Iterator[Lint]:
-    """A transaction takes half of its timeout in a run without faults, so a slower one is aborted."""
+    """Yield transactions that take over half of their timeout in a run without faults: slower ones are aborted."""
     if not evidence.has_times:
         return
     timeouts_ms: dict[str, int] = {}
@@ -206,9 +210,10 @@ def short_time_out(evidence: Evidence) -> Iterator[Lint]:
 
 
 def changing_ids(one: Evidence, two: Evidence) -> Iterator[Lint]:
-    """Two starts of the job use different transactional ids, so the second cannot end transactions that the first left open.
+    """Yield a lint if two starts of the job use different transactional ids.
 
-    Kafka Streams uses a random id for each process without a store; its members are fenced by their group (KIP-447).
+    The second start then cannot end transactions that the first one left open. Kafka Streams is not reported: it uses a
+    random id for each process without a store, and the group fences its members (KIP-447).
     """
     ours, theirs = _chosen_ids(one), _chosen_ids(two)
     if ours and ours != theirs and not one.is_flink:

@@ -30,7 +30,7 @@ _ALIKE_MIN: Final = 2
 
 
 def position_back(evidence: Evidence) -> Iterator[Lint]:
-    """The job commits an offset below the previously committed one."""
+    """Yield commits of an offset below the previously committed offset."""
     for each in commits(evidence):
         if each.was_known and each.offset < each.before and not evidence.is_flink:
             topic, partition = each.key
@@ -43,7 +43,10 @@ def position_back(evidence: Evidence) -> Iterator[Lint]:
 
 
 def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
-    """A member commits offsets of a partition that it has lost; its outputs outside transactions remain."""
+    """Yield rejected OffsetCommits for a partition that the member has lost, if the job writes outside transactions.
+
+    Its outputs remain, and the partition's new member writes them again.
+    """
     written = 0
     for number, exchange in enumerate(evidence.exchanges):
         if (
@@ -63,9 +66,10 @@ def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
 
 
 def stale_batch(evidence: Evidence) -> Iterator[Lint]:
-    """After a rebalance, a transaction contains outputs of more records than its offsets cover: old ones were not dropped.
+    """Yield transactions after a rebalance with outputs of more records than their offsets cover.
 
-    Only for a job that writes the same number of records per input record in its other transactions.
+    The job did not drop old records. Only for a job that writes the same number of records per input record in its other
+    transactions.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -92,10 +96,10 @@ def stale_batch(evidence: Evidence) -> Iterator[Lint]:
 
 
 def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
-    """A transaction commits offsets of more records than it wrote outputs for.
+    """Yield transactions that commit offsets of more records than they wrote outputs for.
 
     Only for a job that writes the same number of records per input record in its other transactions. A job that filters
-    shows nothing.
+    is not reported.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -111,7 +115,7 @@ def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
 
 
 def _rate(counted: Sequence[tuple[Transaction, int, int]]) -> float:
-    """Number of output records per input record in most transactions; 0 if it varies."""
+    """Number of output records per input record in most transactions; 0 if the number varies."""
     rates = Counter(wrote / read for _, read, wrote in counted)
     rate, alike = next(iter(rates.most_common(1)), (0.0, 0))
     return rate if alike >= _ALIKE_MIN and 2 * alike >= len(counted) else 0.0
@@ -130,7 +134,7 @@ def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
 
 
 def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
-    """OffsetCommit contains offsets of more records than the broker has outputs for.
+    """Yield OffsetCommits with offsets of more records than the broker has outputs for.
 
     ``expected`` is the number of outputs without faults. Only for a job that writes the same number of records per input
     record, as otherwise it is unknown which outputs belong to an input record.
@@ -179,7 +183,7 @@ def _count(produce: Exchange, evidence: Evidence) -> int:
 
 
 def _wanted(evidence: Evidence) -> dict[TopicPartition, list[int]]:
-    """The offsets of all records that were fetched, without markers and aborted records."""
+    """The sorted offsets of all fetched records by partition, without markers and aborted records."""
     found: defaultdict[TopicPartition, set[int]] = defaultdict(set)
     for read in reads(evidence):
         for first, last, count in read.batches:
@@ -193,7 +197,10 @@ def _between(offsets: Sequence[int], begin: int, end: int) -> int:
 
 
 def positions_elsewhere(evidence: Evidence) -> Lint | None:
-    """Not a problem of the job: it explains why a run that waits for a lag of 0 may never end."""
+    """Lint for a job that commits no offsets of its input, or never fetches them; None for other jobs.
+
+    It is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
+    """
     commit = next((each for each in evidence.exchanges if _is_commit(each, evidence)), None)
     asked = any(
         each.api == "OffsetFetch" and (not commit or each.group == commit.group)

@@ -78,7 +78,7 @@ class _Aborted:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """A Fetch of records that were fetched before, by any process."""
+    """A Fetch of records that the same or another process had fetched before."""
 
     read: Read
     seen: int
@@ -90,7 +90,7 @@ class Again:
 
 
 def read_again(evidence: Evidence) -> list[Again]:
-    """Each read of input records that the job had read before, with the offset that it had reached."""
+    """Each Fetch of input records that the job had fetched before, with the offset up to which it had fetched."""
     seen: dict[TopicPartition, int] = {}
     found = []
     for read in reads(evidence):
@@ -101,9 +101,10 @@ def read_again(evidence: Evidence) -> list[Again]:
 
 
 def asked_for(evidence: Evidence) -> Iterator[tuple[int, TopicPartition, int, bool]]:
-    """(index in the trace, partition, offset, whether it is the first of its connection) for each Fetch of an input.
+    """Yield (index in the trace, partition, offset, is_first) for each partition of each Fetch of an input.
 
-    In a fetch session (KIP-227) a request contains only the changed partitions.
+    ``is_first``: it is the first Fetch of the partition on its connection. In a fetch session (KIP-227) a request contains
+    only the changed partitions.
     """
     seen: set[tuple[str, TopicPartition]] = set()
     for number, exchange in enumerate(evidence.exchanges):

@@ -1,4 +1,4 @@
-"""The transactions in a trace: which outputs each wrote, which offsets it sent, how it ended."""
+"""The transactions in a trace: their outputs, their offsets and how they ended."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HANDLED: Final = frozenset({"answered", "answer_lost"})
 
 @dataclass(slots=True)
 class Transaction:
-    """The requests of one producer from the end of a transaction to the end of the next."""
+    """The requests of one producer from the end of one transaction to the end of the next."""
 
     transactional_id: str
     producer: tuple[int, int] | None = None
@@ -29,11 +29,11 @@ class Transaction:
     refused: list[Exchange] = field(default_factory=list)
     """Produce and TxnOffsetCommit requests with an error in the response."""
     end: Exchange | None = None
-    """The EndTxn, or the InitProducerId that aborted it; None if it is open at the end of the trace."""
+    """The EndTxn, or the InitProducerId that aborted the transaction; None if it is open at the end of the trace."""
 
     @property
     def is_committed(self) -> bool:
-        """Whether the broker has handled its commit, even if the response was lost."""
+        """Whether the broker has handled the commit of the transaction, even if the response was lost."""
         end = self.end
         return end is not None and bool(end.request.get("committed")) and was_taken(end)
 

@@ -169,9 +169,10 @@ class Exploration:
                     yield self._at(cell)
 
     def _at(self, cell: Cell) -> Plan:
-        """A plan for this cell, first at the second moment of the class, which has work before and after it.
+        """A plan with the fault of this cell at one moment of its class.
 
-        An additional instance starts at the first moment, where it has most to take over.
+        The first plan has the second moment, before and after which the job has work. An additional instance starts at the
+        first moment, where it has most to take over.
         """
         kind, name = cell
         members = self._members[kind]
@@ -182,7 +183,7 @@ class Exploration:
         return self._drawn(chosen, BY_NAME[name], self._tries[cell])
 
     def _drawn(self, moment: Moment, fault: Fault, number: int) -> Plan:
-        """A plan with one fault; for a fault between two requests, with a random delay."""
+        """A plan with one fault. A fault between two requests gets a random delay."""
         random = Random(f"{self.seed}/{moment}/{fault.name}/{number}")
         return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 

@@ -56,9 +56,9 @@ class Fault:
     reach: Reach = Reach.CALL
     min_nodes: int = 1
     is_slow: bool = False
-    """Whether it lasts until the client's own timeout. Such faults are tried last."""
+    """Whether the fault lasts until the client's own timeout. Such faults are tried last."""
     is_between: bool = False
-    """Whether it happens `Injection.delay_ms` after the response, in the job's code between two requests."""
+    """Whether the fault happens `Injection.delay_ms` after the response, in the job's code between two requests."""
 
 
 RETRIABLE: Final = {
@@ -295,7 +295,10 @@ def _applies_by_act(fault: Fault, moment: Moment) -> bool:
 
 
 def _is_of_transactions(fault: Fault, moment: Moment) -> bool:
-    """A producer without a transactional id is never fenced, and has no transaction that could time out."""
+    """Whether the fault needs a transactional id.
+
+    A producer without one is never fenced, and has no transaction that could time out.
+    """
     is_fenced = fault.name == "fatal-error" and moment.on in WRITES - {"OffsetCommit"}
     return is_fenced or fault.act in (Act.TIME_OUT_TRANSACTION, Act.EXPIRE_IDS)
 
@@ -344,6 +347,6 @@ def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reac
 
 
 def pointless(moments: Iterable[Moment]) -> frozenset[str]:
-    """The faults that have no effect on a job with these moments: without a group member, no session can time out."""
+    """Names of faults without effect on a job with these moments: without a group member, no session can time out."""
     is_member = any(each.on in _OF_MEMBERS for each in moments)
     return frozenset() if is_member else frozenset({"time-out-session"})

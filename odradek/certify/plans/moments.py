@@ -40,11 +40,11 @@ class MomentClass:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The ``ordinal``-th matching request (or step) of this API, counted from 1."""
+    """The ``ordinal``-th request of the job that matches, counted from 1; or the ``ordinal``-th step of the broker."""
 
     on: str
     matchers: tuple[tuple[str, str], ...]
-    """Matchers of the fault rule: ``("transactional_id", "payments")``."""
+    """Matchers of the fault rule, such as ``("transactional_id", "payments")``."""
     ordinal: int
     phase: str
 

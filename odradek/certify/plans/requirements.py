@@ -40,7 +40,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "OffsetFetch": ("kill-before", "lose-answer", "retriable-error"),
     "Fetch": ("abort-input",),
 }
-"""The faults that can break each request. Requests and faults are in the order in which they are tried."""
+"""Names of the faults that can break each request, by API. Requests and faults are in the order in which they are tried."""
 DECISIVE: Final = frozenset(NEEDED) - {"Fetch"}
 KILLS: Final = frozenset({"kill-before", "kill-after", "kill-all", "kill-between"})
 ELSEWHERE: Final = ("kill-between", "freeze-between")
@@ -49,7 +49,7 @@ ELSEWHERE: Final = ("kill-between", "freeze-between")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """One fault at one decisive request."""
+    """A requirement: one fault at one decisive request."""
 
     on: str
     fault: str
@@ -111,13 +111,13 @@ def cells_of(requirement: Requirement, cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def unmet(needed: Sequence[Requirement], clean: Iterable[Cell]) -> list[Requirement]:
-    """The requirements that none of these cells meets."""
+    """The requirements that none of the clean cells meets."""
     said = {(kind.on, fault) for kind, fault in clean}
     return [each for each in needed if (each.on, each.fault) not in said]
 
 
 def is_slow(requirement: Requirement) -> bool:
-    """Whether its run lasts until a client gives up waiting for a response that never arrives."""
+    """Whether the requirement's fault makes a client wait for a response that never arrives, until the client gives up."""
     return BY_NAME[requirement.fault].is_slow
 
 
@@ -134,7 +134,7 @@ WAITS_S: Final[Mapping[str, float]] = {
 }
 """Measured time that each client library waits by default for a response that never arrives, in s (docs/certify.md)."""
 LONGEST_WAIT_S: Final = 60.0
-"""Default for a client that is not in the table."""
+"""Time assumed for a client library that is not in `WAITS_S`, in seconds."""
 
 
 def wait_s(clients: Mapping[str, str]) -> float:
@@ -144,9 +144,9 @@ def wait_s(clients: Mapping[str, str]) -> float:
 
 
 def _library(name: str, version: str) -> str:
-    """The key in the table.
+    """The key of a client library in `WAITS_S`.
 
-    Bindings of librdkafka have their own name, and its version in theirs (2.16.1-rdkafka-2.16.0).
+    Bindings of librdkafka announce their own name, and librdkafka's version within theirs (2.16.1-rdkafka-2.16.0).
     """
     return "librdkafka" if "rdkafka" in f"{name} {version}" else name.lower()
 

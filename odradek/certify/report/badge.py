@@ -40,7 +40,7 @@ _OTHERS: Final = 1302
 
 
 def badge(certificate: Certificate) -> str:
-    """``exactly once | 214 failures survived`` as a self-contained SVG."""
+    """A badge such as ``exactly once | 214 failures survived``, as a self-contained SVG."""
     message, colour = says(certificate)
     label_px, message_px = width_px(LABEL), width_px(message)
     shown = {

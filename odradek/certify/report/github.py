@@ -11,7 +11,10 @@ from odradek.certify.report.notices import Notice
 
 
 def workflow_commands(notices: Iterable[Notice], file: str | None = None) -> str:
-    """One line per notice. ``file`` is the path of certify.toml, relative to the root of the user's project."""
+    """Format the notices as workflow commands, one line per notice.
+
+    ``file`` is the path of certify.toml, relative to the root of the user's project.
+    """
     return "".join(_annotation(each, file) + "\n" for each in notices)
 
 
@@ -29,5 +32,5 @@ def _data(text: str) -> str:
 
 
 def _property(text: str) -> str:
-    """Escape a property value, in which a colon would end the properties and a comma the value."""
+    """Escape a property value, in which a colon would end the properties and a comma would end the value."""
     return _data(text).replace(":", "%3A").replace(",", "%2C")

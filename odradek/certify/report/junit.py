@@ -33,7 +33,7 @@ def junit(certificate: Certificate) -> str:
 
 
 def _verdict(suite: ElementTree.Element, certificate: Certificate) -> None:
-    """Add the verdict as a test case: otherwise the suite would be green for an incomplete certificate or no promise."""
+    """Add the verdict as a test case: without it, the suite would pass for the verdicts "incomplete" and "no promise"."""
     case = ElementTree.SubElement(suite, "testcase", classname="certificate", name="verdict")
     if certificate.verdict not in (Verdict.CLEAN, Verdict.FAILED):
         element = ElementTree.SubElement(case, "error", message=certificate.verdict.value)

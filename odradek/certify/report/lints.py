@@ -27,7 +27,7 @@ def _paragraph(occurrence: Occurrence) -> str:
 
 
 def as_dict(evidence: Evidence, found: Sequence[Occurrence]) -> dict[str, Any]:
-    """``exchanges`` (how many), ``inputs``, ``outputs``, ``lints``: name, sentence, example, link, client."""
+    """``exchanges`` (their number), ``inputs``, ``outputs``, and ``lints`` with name, sentence, example, link and client."""
     return {
         "exchanges": len(evidence.exchanges),
         "inputs": sorted(evidence.inputs),

@@ -31,7 +31,7 @@ class Rule:
     """The kind of a finding or the name of a lint, with hyphens."""
     sentence: str
     link: str
-    """Path of the documentation section that explains it, from the root of the project."""
+    """Path of the documentation section that explains the rule, from the root of the project."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,8 @@ def opening(certificate: Certificate, budget_s: float) -> str:
 
 
 def duration(time_s: float) -> str:
-    """
+    """A duration as text.
+
     >>> duration(42.4), duration(200)
     ('42 s', '3 min 20 s')
     """
@@ -54,7 +55,7 @@ def duration(time_s: float) -> str:
 
 
 def summary(certificate: Certificate) -> str:
-    """The complete result, the verdict last."""
+    """The certificate as text, with the verdict as the last line."""
     return "\n".join(_lines(certificate))
 
 
@@ -122,7 +123,7 @@ def _missing(certificate: Certificate) -> str:
 
 
 def failed(failure: Failure) -> Iterator[str]:
-    """A failure with its evidence and cause, and the command that runs it again."""
+    """Lines for a failure: its evidence, its cause, and the command that runs it again."""
     often = f"{failure.came_back} of {failure.tried} times"
     yield f"{', '.join(failure.kinds).upper()}: {failure.plan} ({often}{', seldom' if failure.is_seldom else ''})"
     yield from _findings(failure.findings)

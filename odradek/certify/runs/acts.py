@@ -1,7 +1,7 @@
 """The certifier's actions on the job and the broker when the rule of a fault has been hit.
 
-An act returns why it had no effect, as a sentence without a full stop, or an empty string if it had one. It runs in a thread
-of its own, while the rule holds the request or its response.
+An act returns the reason why it had no effect, as a sentence without a full stop, or an empty string if it had one. It
+runs in a thread of its own, while the rule holds the request or its response.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from odradek.remote import Rule
 HANDLED_S: Final = stretched(2.0)
 """How long the broker may take to handle a request whose response is held, in seconds."""
 TAKE_OVER_S: Final = stretched(10.0)
-"""How long another instance may take to take over from a frozen one, in seconds."""
+"""How long another instance may take to replace a frozen one, in seconds."""
 READ_S: Final = stretched(3.0)
 """How long the job may take to read an aborted transaction of its input, in seconds."""
 WAKE_S: Final = 1.0
-"""How long a thawed instance runs before the act ends, in seconds: it may still write."""
+"""How long a thawed instance runs before the act ends, in seconds. In this time it may still write."""
 NODE_IS_AWAY_S: Final = 0.2
 CUT_S: Final = 1.0
 _LOOK_S: Final = 0.03
 ATTRIBUTE_S: Final = 0.1
 """Interval between two queries of the connections of running instances, in seconds."""
 _STARTS: Final = 2
-"""An instance that ended this often without any request to the broker is not expected to send one."""
+"""Number of ends without any request to the broker after which an instance is not expected to send one."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
 _COMES_IN: Final = WRITES | JOINS | {"Fetch"}
 
@@ -55,7 +55,7 @@ class Scene:
     time: Timekeeping
     seeds: Sequence[Seed]
     is_done: Callable[[], bool]
-    """Whether the job has done its work."""
+    """Returns whether the job has done its work."""
     note: Callable[[str], object]
     """Called with a sentence about each action."""
     ended: threading.Event = field(default_factory=threading.Event)
@@ -180,7 +180,7 @@ def _second_copy(scene: Scene, strike: Strike) -> str:
 
 
 def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
-    """Start an instance, and hold the request until it has sent one, and has joined the group if the job has one."""
+    """Start an instance, and hold the request until it has sent one, and has joined the job's group if there is one."""
     others = OtherInstances(scene)
     ended = _ended(scene, number)
     has_group = any(each["members"] for each in scene.cluster.groups())
@@ -224,13 +224,15 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
     with scene.job.replaced():
         instance.end()
         release.join()  # the rule ends with the run
-        scene.job.kills += 1  # it may not have left its group
+        scene.job.kills += 1  # the instance may not have left its group
         scene.job.start(instance.number)
     return ""
 
 
 class OtherInstances:
-    """The requests of other instances since the act began: those that are not ``frozen``, or without one, new instances.
+    """Observer of the requests that other instances send after the act began.
+
+    Other instances are all except ``frozen``, or only new ones if none is frozen.
 
     A connection is assigned to the running instance whose process has it. A new connection whose process has ended is
     assigned to the instance that was ``started``, if all earlier instances are still running.
@@ -269,7 +271,7 @@ class OtherInstances:
         )
 
     def joined(self) -> bool:
-        """Whether another instance joined a group, or did something that needs no group."""
+        """Whether another instance joined a group, or did something that is possible without a group."""
         return any(word in self.did() for word in ("joined", "read", "wrote", "committed"))
 
     def _of_ended(self, peer: str) -> Instance | None:
@@ -288,7 +290,8 @@ class OtherInstances:
 
 
 def actions_text(entries: Iterable[Entry]) -> str:
-    """
+    """Describe what an instance did.
+
     >>> actions_text([{"api": "JoinGroup"}, {"api": "Fetch"}, {"api": "EndTxn"}])
     'joined and committed'
     """
@@ -339,7 +342,10 @@ def _topics(scene: Scene, strike: Strike) -> Collection[str]:
 
 
 def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
-    """Move the leadership of a partition. Returns what was moved; an empty string if the node leads all of them already."""
+    """Move the leadership of one partition of the topics to the node.
+
+    Returns a description of the move; an empty string if the node leads all partitions already.
+    """
     broker = scene.cluster.handle
     for partition in broker.partitions():
         if partition.topic in topics and partition.leader != to:
@@ -349,7 +355,7 @@ def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
 
 
 def _coordinate(scene: Scene, matchers: Mapping[str, str], to: int) -> str:
-    """Move a coordinator to the node. Returns what was moved; an empty string if nothing was."""
+    """Move a coordinator to the node. Returns a description of the move; an empty string if there was none."""
     broker = scene.cluster.handle
     if "group" in matchers:
         broker.move_coordinator(group=matchers["group"], to=to)

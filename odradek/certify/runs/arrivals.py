@@ -18,11 +18,11 @@ class Arrivals:
         self._job, self._observation, self._instances = job, observation, instances
         self._arrived: set[Instance] = set()
         self._asked: set[str] = set()
-        """Connections whose instance was already determined."""
+        """Connections whose owner was looked up already."""
 
     @property
     def are_complete(self) -> bool:
-        """Whether no instance is starting: killed or ended, started again, but without a request to the broker yet."""
+        """Whether each running instance has sent a request, and none is about to be restarted."""
         job = self._job
         if not job.exits and not job.kills:
             return True
@@ -45,5 +45,5 @@ class Arrivals:
         return False
 
     def _dies(self, number: int) -> bool:
-        """Whether it has ended with an error so often that it is not expected to send a request."""
+        """Whether the instance has ended with an error so often that it is not expected to send a request."""
         return sum(each.instance == number and each.code != 0 for each in self._job.exits) >= DEATHS

@@ -33,7 +33,7 @@ class Choice:
     ) -> None:
         self._progress, self._job, self._is_right, self._now_s = progress, job, is_right, now_s
         self.since: float | None = None
-        """When the condition was met, if that became known only later."""
+        """Time at which the condition was met, if that became known only later."""
 
     def made(self) -> Until | None:
         """The selected condition; None while it is not clear.

@@ -48,7 +48,7 @@ class Cluster(Protocol):
     def close(self) -> None: ...
 
     def restore(self) -> None:
-        """Return to the state after ``start``."""
+        """Return the cluster to the state after ``start``."""
         ...
 
     def revive(self) -> None:
@@ -112,7 +112,7 @@ class Ours:
         return groups_of(self.handle)
 
     def records(self, topics: Collection[str], isolation: Isolation = "read_committed") -> list[Record]:
-        """The records of the topics, without a warning about hidden ones, which `open_transactions` reports."""
+        """The records of the topics, without a warning about hidden records: `open_transactions` reports the reason."""
         client = self.handle._control.client
         return [record for topic in topics for record in read_decided(client, topic, isolation)[0].records]
 
@@ -142,7 +142,8 @@ def _sentences(topic: dict[str, Any]) -> Iterator[str]:
 
 
 def held_up(topic: str, partition: int, last_stable: int, transaction: dict[str, Any]) -> str:
-    """
+    """The sentence about a transaction that holds back consumers of a partition.
+
     >>> held_up("out", 0, 7, {"transactional_id": "copier", "producer_id": None})
     'out-0: readers stop at offset 7: transactional_id copier'
     """

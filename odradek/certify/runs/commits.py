@@ -1,4 +1,4 @@
-"""When a job commits offsets, from the broker's trace, so that the lag is queried only then."""
+"""Find out when a job commits offsets, from the broker's trace, so that the lag is queried only after commits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.errors import OdradekError
 from odradek.remote import Trace
 
 APIS: Final = ("OffsetCommit", "EndTxn")
-"""EndTxn is included because offsets of a transaction are committed with it."""
+"""APIs whose requests commit offsets: EndTxn commits the offsets of its transaction."""
 PER_SECOND: Final = 20
 """Maximum number of exchanges per second and API that the trace sends; more would add nothing."""
 
@@ -34,7 +34,7 @@ class Commits:
 
     @property
     def last_s(self) -> float:
-        """When the last commit ended, by the monotonic clock; the current time if that is unknown."""
+        """Time at which the last commit ended, by the monotonic clock; the current time if unknown."""
         return self._last_s if len(self._followed) == len(APIS) else self._now_s()
 
     def _follow(self, api: str) -> None:

@@ -2,8 +2,8 @@
 
 A proxy sees only requests and responses, and cannot advance the cluster's time: faults affect requests, and there are no
 snapshots. The certifier creates the topics, which must not exist. Before each run it recreates the outputs and deletes the
-groups that earlier runs created: those named in requests of the job through the proxy that did not exist before. It
-changes nothing else.
+groups that earlier runs created: those that the job named in requests through the proxy, and that did not exist before the
+first run. The certifier changes nothing else.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Foreign:
         self._topics = dict(each.partition(":")[::2] for each in workload.topics)
         self._created: list[str] = []
         self._theirs: frozenset[str] = frozenset()
-        """Groups that existed before."""
+        """Groups that existed before the first run."""
         self._named: set[str] = set()
         """Groups named in requests of the job."""
 

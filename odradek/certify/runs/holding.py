@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from odradek.certify.plans.plan import Injection
 
 Process = tuple[int, str]
-"""Process id and name."""
+"""Id and name of a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,4 +51,4 @@ class HeldMoment:
 
 
 OnHold = Callable[[HeldMoment], None]
-"""Called at each fault of a held run, which continues when the call returns."""
+"""Function that is called at each fault of a held run. The run continues when the call returns."""

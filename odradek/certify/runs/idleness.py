@@ -1,4 +1,4 @@
-"""How long nothing has happened, in real time: timestamps of a broker whose clock is advanced do not show it."""
+"""Idle times in real time: timestamps of a broker whose clock is advanced do not show them."""
 
 from __future__ import annotations
 
@@ -7,18 +7,21 @@ from collections.abc import Callable
 
 
 class Idleness:
-    """Idle time of something that has a number which increases with each event."""
+    """Idle time of a source of numbered events.
+
+    The caller polls `lasts_s` with the number of the latest event.
+    """
 
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self.newest = 0
-        """The highest number so far; 0 for none."""
+        """The highest number so far; 0 before the first event."""
         self._since = now_s()
         self.longest_s = 0.0
         """The longest time between two consecutive events."""
 
     def lasts_s(self, newest: int) -> float:
-        """Seconds since ``newest`` was first observed; 0 if it is 0. The caller must poll this."""
+        """Seconds since ``newest`` was first observed; 0 if ``newest`` is 0. The caller must poll this."""
         if newest > self.newest:
             if self.newest:
                 self.longest_s = max(self.longest_s, self.since_s)

@@ -1,4 +1,4 @@
-"""Whether a run should be waited for any longer."""
+"""Decide whether to wait any longer for a run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ RESTS: Final = 1 / 3
 
 
 class Patience:
-    """The deadline of a run, and how long its job may request no change (``patience_s``; None for no limit but the
-    deadline).
+    """The deadline of a run, and how long its job may go without a request for a change (``patience_s``).
+
+    If ``patience_s`` is None, only the deadline counts.
     """
 
     def __init__(
@@ -24,7 +25,7 @@ class Patience:
         self._idleness = Idleness(now_s)
         self._now_s, self._asked = now_s, now_s()
         self.held_s = 0.0
-        """How long the run was held at faults; this time does not count."""
+        """Seconds that the run was held at faults, which do not count."""
 
     def asks_now(self) -> bool:
         """Whether it is time for an expensive query, which is sent only at intervals."""

@@ -1,4 +1,4 @@
-"""How far the job of a run has come, according to the broker and the user's check."""
+"""The progress of a run's job, according to the broker and the user's check."""
 
 from __future__ import annotations
 
@@ -94,14 +94,14 @@ class Progress:
         return self.is_lag_zero()
 
     def _records_now(self) -> int:
-        """Number of output records; they are read again only when there are new ones."""
+        """Number of output records. The records are read again only when there are new ones."""
         self._records.lasts_s(self._cluster.reach(self._outputs))
         if self._counted[0] != self._records.newest:
             self._counted = self._records.newest, len(self._cluster.records(self._outputs))
         return self._counted[1]
 
     def is_lag_zero(self) -> bool:
-        """Whether the lag is 0. It is queried after commits of offsets, and at intervals."""
+        """Whether the lag of the input is 0. The lag is queried after commits of offsets, and at intervals."""
         now = self._now_s()
         if self._commits.last_s + VISIBLE_S > self._lag_asked or now - self._lag_asked >= LAG_PAUSE_S:
             self._is_lag_zero = is_lag_zero(self._cluster.groups(), self._last)
@@ -111,8 +111,8 @@ class Progress:
     def rest_s(self) -> float:
         """How long a job must be idle before it counts as being at rest, in seconds.
 
-        Longer before its first request, after its group has committed a part of the input, and during a rebalance: clients
-        learn of a rebalance with their next heartbeat, three seconds later by default.
+        The time is longer before the job's first request, after its group has committed a part of the input, and during a
+        rebalance: clients learn of a rebalance with their next heartbeat, three seconds later by default.
         """
         if not self._observation.has_begun():
             return BEGINS_S
@@ -143,7 +143,7 @@ class Progress:
     def idle_s(self) -> float:
         """Seconds since the job's last request for a change, or since `begin_again`; 0 before the first one.
 
-        For a job that never requests a change, seconds since it last read or joined anything.
+        For a job that has requested no change, seconds since it last read a record or joined a group.
         """
         self._look()
         if self._writes.newest:

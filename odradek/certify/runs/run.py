@@ -36,9 +36,9 @@ from odradek.remote import ENTRIES_MAX
 from odradek.topics import Record
 
 LATE_S: Final = 0.2
-"""How long the broker and the job may handle a request that arrives after the end, in seconds."""
+"""How long the broker and the job may take to handle a request that arrives after the end, in seconds."""
 LOG_LINES: Final = 40
-"""Maximum size of the job's output that is kept of a run."""
+"""Maximum number of output lines of the job that are kept of a run."""
 
 
 @dataclass(slots=True)
@@ -68,7 +68,7 @@ class Run:
     """Trace number of the last request before instances were started again after the end; 0 for the last one in the trace.
     """
     trace: list[Exchange] = field(default_factory=list)
-    """Filled only by `Stage.add_evidence`, as are the timelines of its transactional ids."""
+    """The exchanges of the run. Filled only by `Stage.add_evidence`, as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -83,7 +83,7 @@ class Run:
 
 
 class Stage:
-    """A broker that keeps running, with the job's input in it.
+    """A broker that keeps running from run to run, and contains the job's input.
 
     with Stage(workload) as stage:
         run = stage.run(plan, deadline_s=30)
@@ -113,7 +113,7 @@ class Stage:
         shutil.rmtree(self._directory, ignore_errors=True)
 
     def _last_offsets(self) -> dict[tuple[str, int], int]:
-        """The last offset that a read_committed consumer gets, of each input partition."""
+        """The last offset of each input partition that a read_committed consumer reads."""
         found = self.cluster.records(sorted(self.workload.inputs))
         return {(each.topic, each.partition): each.offset for each in found}
 
@@ -131,11 +131,11 @@ class Stage:
     ) -> Run:
         """Run the job under this plan.
 
-        ``patience_s`` is how long the job may request no change; without it only the deadline counts.
+        ``patience_s`` is how long the job may go without a request for a change; if it is None, only the deadline counts.
 
-        After its end a job may still write. ``settle_s`` is how long it did so without faults (`Run.settled_s`). The outputs
-        must be unchanged for that long if they are correct by ``is_right``, otherwise longer; if ``is_right`` is None, for
-        `settling.REFERENCE_S`. With ``on_hold`` the run is held at each fault until that call returns. ``tell`` is called
+        After its end a job may still write. ``settle_s`` is how long it wrote without faults (`Run.settled_s`). The outputs
+        must be unchanged for that long if ``is_right`` accepts them, otherwise longer; if ``is_right`` is None, for
+        `settling.REFERENCE_S`. ``on_hold`` is called at each fault, and holds the run until it returns. ``tell`` is called
         with lines about the progress. ``may_repeat`` means that a client may send the hit request again outside any
         transaction, so that correct outputs may become wrong later.
         """
@@ -158,13 +158,16 @@ class Stage:
         return run
 
     def add_evidence(self, run: Run) -> Run:
-        """Add the trace and the timelines of the latest run. They cost more than the run itself, and most runs need none."""
+        """Add the trace and the timelines of the latest run to ``run``, and return it.
+
+        The queries take longer than the run itself, and most runs need no evidence.
+        """
         handle = self.cluster.handle
         run.trace = [
             each
             for each in exchanges(self._entries(run))
             if each.transactional_id
-            != SEEDER  # it writes to the input during a run, and is not part of the job
+            != SEEDER  # the seeder writes to the input during a run, and is not part of the job
         ]
         ids = dict.fromkeys(each.transactional_id for each in run.trace if each.transactional_id)
         for each in ids:
@@ -330,7 +333,7 @@ class _RunInProgress:
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
         """Start all instances again, as a supervisor might.
 
-        If they complete the outputs, the run is unfinished, not lost.
+        If the restarted instances complete the outputs, the run is unfinished, and no record is lost.
         """
         self._last_request = self._observation.newest()
         for number in range(1, self._workload.instances + 1):
@@ -350,18 +353,21 @@ class _RunInProgress:
 
 
 _NOT_OVER: Final = End(Ending.FINISHED, 0.0)
-"""Outputs that are judged during a run are judged as if it were over."""
+"""The end with which outputs are judged while the run still continues."""
 
 
 def _may_be_unfinished(end: End, until: Until) -> bool:
-    """Whether all instances have ended with code 0, without any evidence that the input was processed."""
+    """Whether missing records may still be written: all instances ended with code 0, perhaps before all input was read."""
     if end.ending is Ending.FINISHED:
         return until.what == "exit"
     return end.ending is Ending.UNFINISHED and until.what != "lag"
 
 
 def _together(first: Outputs, second: Outputs) -> Outputs:
-    """The first outputs and the new records of the second; rewritten records of a job that starts over do not count."""
+    """The first outputs plus the new records of the second.
+
+    A record that a restarted job wrote again does not count.
+    """
     known = {_row(each) for each in first.committed}
     new = [each for each in second.committed if _row(each) not in known]
     return replace(second, committed=[*first.committed, *new])

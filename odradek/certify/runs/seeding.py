@@ -1,6 +1,6 @@
 """Write the input of a job: records in committed transactions, and between them records of aborted ones.
 
-A read_uncommitted consumer gets both, a read_committed consumer only the committed ones.
+A read_uncommitted consumer gets all records, a read_committed consumer only the committed ones.
 """
 
 from __future__ import annotations
@@ -40,7 +40,10 @@ def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) ->
 
 
 def write(bootstrap: str, seeds: Iterable[Seed]) -> None:
-    """Write the records in order, with consecutive committed ones in one transaction, and likewise the aborted ones."""
+    """Write the records in order.
+
+    Consecutive committed records are in one transaction, and so are consecutive aborted records.
+    """
     done = subprocess.run(
         command("tool", "seed", "-x", SEEDER, "-b", bootstrap),
         input="".join(f"{json.dumps(asdict(each))}\n" for each in seeds),

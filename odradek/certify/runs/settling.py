@@ -17,15 +17,15 @@ LOOK_PAUSE_S: Final = 0.03
 SETTLES_S: Final = stretched(0.5)
 """Minimum time for which outputs that are not correct must be unchanged, in seconds."""
 REFERENCE_S: Final = stretched(1.0)
-"""Time for which the outputs of a run without faults must be unchanged; it shows how long later runs need."""
+"""Time for which the outputs of a run without faults must be unchanged, in seconds. It shows how long later runs need."""
 LONGEST_S: Final = stretched(20.0)
-"""Maximum wait, for a job that writes permanently."""
+"""Maximum wait for unchanged outputs, in seconds, for a job that writes permanently."""
 COMES_S: Final = stretched(15.0)
 """How long an instance that was started again may take to send its first request, in seconds."""
 FACTOR: Final = 3.0
 """Factor on the time of a run without faults, for outputs that are not correct."""
 AT_ONCE_S: Final = 0.05
-"""A job whose last record follows its last commit within this time is considered not to write after it."""
+"""A job whose last record follows its last commit within these seconds is considered not to write after its end."""
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:
@@ -54,16 +54,19 @@ class Settling:
         *,
         may_repeat: bool = False,
     ) -> None:
-        """``is_right`` is None for the longest wait; ``may_repeat`` if a client may still send a request again."""
+        """``is_right`` is None in a run without faults. ``may_repeat``: a client may still send a request again."""
         self._may_repeat = may_repeat
         self._job, self._staging, self._progress = job, staging, progress
         self._arrivals, self._patience, self._is_right, self._now_s = arrivals, patience, is_right, now_s
         self._began = now_s()
         self._arrived_s: float | None = None
-        """When the last restarted instance sent its first request."""
+        """Time at which the last restarted instance sent its first request."""
 
     def wait(self, at_s: float, settle_s: float | None) -> float:
-        """Wait. Returns the seconds from ``at_s`` to the last record. ``settle_s`` is None in a run without faults."""
+        """Wait until the outputs are unchanged. Returns the seconds from ``at_s`` to the last record.
+
+        ``settle_s`` is None in a run without faults.
+        """
         while not self._is_over(settle_s):
             time.sleep(LOOK_PAUSE_S)
             self._job.supervise()

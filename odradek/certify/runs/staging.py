@@ -79,7 +79,7 @@ class Staging:
         return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
 
     def release(self) -> bool:
-        """Release what rules still hold, so that late requests arrive now. Returns whether there was any."""
+        """Release the requests that rules still hold, so that late requests arrive now. Returns whether a rule held any."""
         held = False
         for rule in self._rules:
             if rule.held:
@@ -101,7 +101,7 @@ class Staging:
                 self.without_effect[at] = why
 
     def _await_hit(self, rule: Rule) -> bool:
-        """Wait for a hit. Returns False if the run ends first."""
+        """Wait until the rule is hit. Returns False if the run ends first."""
         while not self._scene.ended.is_set():
             with contextlib.suppress(FaultNotHit):
                 rule.wait(timeout_s=HIT_PAUSE_S)
@@ -109,7 +109,7 @@ class Staging:
         return False
 
     def _stand_still(self, injection: Injection, at: int) -> bool:
-        """Hold the run. Returns whether the fault was then injected: not if the run or the connection ended first."""
+        """Hold the run at the moment, then inject the fault. Returns False if the run or connection ended before."""
         holding = self._rules[at]
         held = self._seen(injection)
         self._held.put(held)

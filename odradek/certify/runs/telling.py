@@ -1,4 +1,4 @@
-"""Progress lines for the user about a run without faults: first output lines of the job, its exits, what it waits for."""
+"""Progress lines for the user about a run without faults: the job's first output lines, its exits, what it waits for."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from odradek.certify.jobs.job import Exit
 LINES_MAX: Final = 5
 """Number of first lines of each instance that are printed."""
 EVERY_S: Final = 5.0
-"""Interval after which a line says what the run waits for, in seconds."""
+"""Interval after which a line names the condition that the run waits for, in seconds."""
 Tell = Callable[[str], None]
 
 
@@ -32,7 +32,7 @@ class Telling:
         self._told = now_s()
 
     def look(self, waits_for: Callable[[], str]) -> None:
-        """Print new lines. ``waits_for`` is called only if there was nothing else to print for a while."""
+        """Print new lines. ``waits_for`` is called only if there was nothing else to print for `EVERY_S`."""
         for path in sorted(self._directory.glob("job-*.log")):
             self._pass_on(path)
         for each in self._exits[self._ends :]:

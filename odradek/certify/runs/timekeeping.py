@@ -13,11 +13,11 @@ from odradek.certify.runs.observation import Observation
 from odradek.words import Domain
 
 LEFT_S: Final = 0.5
-"""A transaction without a request for this long counts as abandoned, if there is another sign of that."""
+"""Seconds without a request after which a transaction counts as abandoned, if there is another sign that it is."""
 EXPIRES: Final = "8d"
-"""Longer than transactional.id.expiration.ms."""
+"""A duration longer than transactional.id.expiration.ms."""
 _CHECKS_MS: Final = 11_000
-"""A coordinator checks for timed-out transactions every ten seconds."""
+"""Interval at which a coordinator checks for timed-out transactions (ten seconds), and a margin."""
 _TRANSACTION_MS: Final = 60_000
 
 
@@ -51,7 +51,7 @@ class Timekeeping:
         """Advance a clock past the timeouts of dead instances if another instance waits for them. The caller polls this.
 
         A member that died, or was rejected as unknown, stays in the group until its session times out. Joining members wait
-        for it, and if no instance replaces it, the others wait for its partitions. Offsets of its open transaction stay
+        for it. If no instance replaces the member, the others wait for its partitions. Offsets of its open transaction stay
         pending until the transaction times out, unless a producer with the same id is initialised first. A client that
         initialises its producer with the first record can only wait for the timeout (KIP-447).
         """
@@ -88,7 +88,7 @@ class Timekeeping:
     def ends_open_transactions(self, *, are_left: bool = False) -> bool:
         """Advance the clock so that the coordinator aborts transactions that a finished job left open.
 
-        Returns False if none is open, if one outlived its timeout, or if the job may still continue it (except
+        Returns False if no transaction is open, if one outlived its timeout, or if the job may still continue one (not with
         ``are_left``).
         """
         if not self._moves_time:
@@ -104,7 +104,7 @@ class Timekeeping:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether no timeout is pending for which a clock would be advanced: of a dead member, or of an open transaction."""
+        """Whether no timeout of a dead member or an open transaction is pending, for which a clock would be advanced."""
         waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
         is_over = self._gone <= self._sessions_over
         return is_over and not waits and not self._observation.open_transactions()
@@ -144,7 +144,7 @@ class Timekeeping:
         return bool(self._observation.unanswered("JoinGroup"))
 
     def _are_partitions_waited_for(self) -> bool:
-        """Whether no instance replaces a dead one, and the others are idle."""
+        """Whether instances wait for the partitions of a dead one: none replaces it, and the others are idle."""
         return self._job.given_up > 0 and self._is_nothing_carried_on()
 
     def _are_offsets_waited_for(self) -> bool:

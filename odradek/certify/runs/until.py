@@ -9,7 +9,10 @@ from odradek.durations import seconds
 
 @dataclass(frozen=True, slots=True)
 class Until:
-    """``lag=0``, ``exit``, ``records=N``, ``idle=TIME``, ``check``, or ``auto``: the first run without faults selects it."""
+    """The condition for the end of a run: ``lag=0``, ``exit``, ``records=N``, ``idle=TIME``, ``check``, or ``auto``.
+
+    ``auto``: the first run without faults selects one of the others.
+    """
 
     what: str = "lag"
     number: float = 0.0

@@ -18,7 +18,7 @@ from odradek.certify.runs.until import Until
 
 LOOK_PAUSE_S: Final = 0.02
 CRASHES: Final = 3
-"""An instance that ends this often with an error, while nothing else happens, is not expected to do its work."""
+"""Number of ends with an error, while nothing else happens, after which an instance is not expected to do its work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Watch:
         is_right: IsRight | None = None,
         telling: Telling | None = None,
     ) -> None:
-        """``telling`` is set in a run without faults: it ends as soon as the job has ended with three equal error codes."""
+        """``telling`` is set in a run without faults, which ends as soon as the job ended with three equal error codes."""
         self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right
@@ -59,7 +59,7 @@ class Watch:
                 self._telling.look(self._waits_for)
                 if self._job.died_alike >= CRASHES:
                     return self._end(Ending.OVERDUE, self._why_it_dies())
-            # The condition is checked before and after: an act that is over now may have started an instance.
+            # The condition is checked before and after the acts: an act that is over now may have started an instance.
             is_over = self._may_be_over() and self._staging.is_over
             if is_over and (end := self._at_the_end()) is not None:
                 return end
@@ -140,7 +140,7 @@ class Watch:
         return self._end(Ending.IDLE, why_not)
 
     def _may_be_right_already(self) -> bool:
-        """Whether the job has been idle for a while, and no timeout is pending that could change anything."""
+        """Whether it is worth checking the outputs: the job has been idle for a while, and no timeout is pending."""
         rest_s, work = self._patience.rest_s, self._progress.newest_work()
         if rest_s is None or self._progress.work_idle_s < rest_s or work == self._tried_at:
             return False

@@ -3,8 +3,8 @@
 Markers are matched to decisions by producer id and epoch. The epoch of a ``bumped`` decision is above that of its data and
 belongs to one transaction. All other decisions of a producer share an epoch and are matched by counting: a partition has at
 least as many markers of each outcome as there are decisions (a coordinator that restarts sends some again). If a partition
-has too few, timestamps show which decision lacks its marker. An operator's marker (kafka-transactions abort) is an addition
-to those that the coordinator sends.
+has too few markers, timestamps show which decision lacks its marker. An operator (kafka-transactions abort) writes
+additional markers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ _KEY = ("replica", "producer_id", "producer_epoch", "bumped")
 
 
 def markers(transactions: DataFrame) -> DataFrame:
-    """Each marker with the kinds of decisions that it may belong to; a marker without data may be ``bumped`` or not."""
+    """One row for each marker and kind of decision (``bumped`` or not) that it may belong to.
+
+    A marker without data has two rows.
+    """
     below = F.col("last_epoch") < F.col("marker_epoch")
     ways = (
         F.when(F.col("first_offset").isNull(), F.array(F.lit(True), F.lit(False)))
@@ -38,7 +41,10 @@ def markers(transactions: DataFrame) -> DataFrame:
 
 
 def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Each decision in each partition that it lists and that exists here; partitions of deleted topics are left out."""
+    """One row for each decision and each partition that it lists and that exists here.
+
+    Partitions of deleted topics are left out.
+    """
     speaking = replicas.where("speaks").select("topic", "partition", "replica", "compacted", "damaged")
     return (
         decisions.withColumn("listed", F.explode("partitions"))
@@ -53,7 +59,10 @@ def _count(kind: str) -> Column:
 
 
 def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
-    """Decisions with too few markers of their outcome in a partition, with the number of markers of the other outcome."""
+    """Decisions with too few markers of their outcome in a partition.
+
+    ``right`` and ``wrong`` are the numbers of markers of the decision's outcome and of the other outcome.
+    """
     have = found_markers.groupBy(*_KEY).agg(
         _count("commit").alias("commits"),
         _count("abort").alias("aborts"),
@@ -203,7 +212,10 @@ def atomicity_findings(judged: DataFrame) -> DataFrame:
 
 
 def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Markers of one bumped epoch, so of one transaction, that have different outcomes; the decision is not known."""
+    """Findings for markers of one bumped epoch that have different outcomes, although no decision is known.
+
+    A bumped epoch belongs to one transaction.
+    """
     ended = spoken.where("marker_offset is not null and last_epoch < marker_epoch").withColumnRenamed(
         "marker_epoch", "producer_epoch"
     )
@@ -236,11 +248,11 @@ def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """A commit and an abort marker with the same epoch in one partition, if the epoch belongs to one transaction.
+    """Findings for a commit and an abort marker with one epoch in one partition, if the epoch belongs to one transaction.
 
     An epoch belongs to one transaction if a marker's epoch is above that of its data (KIP-890, or the coordinator has fenced
-    the producer). If the data have the marker's own epoch, the marker is an operator's (kafka-transactions abort) or of a
-    client without KIP-890. Such epochs are not checked, and neither are epochs of several decisions.
+    the producer). If the data have the marker's own epoch, the marker is an operator's (kafka-transactions abort), or the
+    client does not support KIP-890. Such epochs are not checked, and neither are epochs of several decisions.
     """
     key = ["producer_id", "producer_epoch"]
     ended = spoken.where("marker_offset is not null").withColumnRenamed("marker_epoch", "producer_epoch")
@@ -284,8 +296,8 @@ def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame
 def neighbours(spoken: DataFrame) -> DataFrame:
     """Pairs of consecutive markers with different outcomes and the same producer epoch.
 
-    The partition has nothing of the producer between the two. ``before_*`` are columns of the first marker; ``before_epoch``
-    is the epoch of the data that it ended, null if it ended none.
+    The partition has no batch of the producer between the two markers. ``before_*`` are columns of the first marker;
+    ``before_epoch`` is the epoch of the data that the first marker ended, null if it ended none.
     """
     key = ["replica", "producer_id"]
     ended = spoken.where("marker_offset is not null")
@@ -326,9 +338,10 @@ def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -
     They are only checked if all decisions are known. Kafka 4.3 legally writes these:
 
     - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added but not written
-      (the client drops its batches at abortTransaction) has a marker right after the one before: it is decided and listed.
+      (the client drops its batches at abortTransaction) has a marker right after the previous marker: a decision lists
+      the partition.
     - A coordinator that restarts sends the markers of its decision again, with the same outcome. If the leader handles such
-      a request late, the marker may even follow the one of the next transaction. It is decided as well.
+      a request late, the marker may even follow that of the next transaction. It belongs to a decision too.
     - InitProducerId and the transaction timeout abort with a higher epoch (TransactionMetadata.prepareFenceProducerEpoch),
       and transaction version 2 raises the epoch with each decision (prepareAbortOrCommit): the epochs differ.
     - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open

@@ -1,7 +1,7 @@
-"""The table of batches in the form that the rules need: with one number per replica, and times in milliseconds.
+"""The table of batches in the form that the rules need: with a number for each replica, and times in milliseconds.
 
 A replica is one partition in one log directory. Its number is a hash of its name: ten million rows are sorted and shuffled
-with eight bytes instead of a name, and the name is joined only to what is shown.
+with eight bytes instead of a name, and the name is joined only to the rows that are shown.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def replica_of(log_dir: Column, topic: Column, partition: Column) -> Column:
 def batch_headers(batches: DataFrame) -> DataFrame:
     """The table ``batches`` of ``odradek.segments`` with ``replica``, ``timestamp_ms`` and ``max_timestamp_ms``.
 
-    ``zeros`` marks a row for zeros behind the last batch, which may be legal (``zero_tails`` decides).
+    ``zeros`` is true for a range of zeros behind the last batch, which may be legal (``zero_tails`` decides).
     """
     return batches.select(
         replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")).alias("replica"),
@@ -66,5 +66,5 @@ def batch_headers(batches: DataFrame) -> DataFrame:
 
 
 def sound(rows: DataFrame) -> DataFrame:
-    """The rows of batches, without the rows of damaged ranges."""
+    """The rows for batches, without those for damaged ranges."""
     return rows.where(F.col("error").isNull())

@@ -1,7 +1,7 @@
 """The batches of each producer in each replica, in the order of their offsets, aggregated to transactions.
 
-This is the only pass that sorts all batches. It leaves one row per transaction and replica, so that all rules after it read
-far less. Producers with something suspicious are marked, and ``sequences`` reads the batches of those again.
+This is the only pass that sorts all batches. It leaves one row per transaction and replica, so the later rules read much
+less. Producers with a suspicious batch are marked, and ``sequences`` reads the batches of these producers again.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def is_data() -> Column:
 
 
 def has_sequence() -> Column:
-    """Whether a client wrote the batch, with sequences: brokers append to internal topics without sequence checks."""
+    """Whether a client wrote the batch, with sequences. Brokers append to internal topics without sequence checks."""
     return is_data() & ~is_internal(F.col("topic")) & (F.col("base_sequence") >= 0)
 
 
@@ -41,9 +41,10 @@ def _suspicious(before: Column, data_epoch: Column, data_end: Column) -> Column:
 
 
 def chain(rows: DataFrame) -> DataFrame:
-    """Batches of producers with ``ended`` (the number of markers of that producer before the batch) and ``suspicious``.
+    """The batches of idempotent producers with two more columns, ``ended`` and ``suspicious``.
 
-    Every batch that ``sequences`` would report is suspicious, so ``sequences`` need not read other producers.
+    ``ended`` is the number of markers of the producer before the batch. Every batch that ``sequences`` would report is
+    ``suspicious``, so ``sequences`` need not read other producers.
     """
     before = (
         Window.partitionBy("replica", "producer_id")
@@ -66,7 +67,7 @@ def chain(rows: DataFrame) -> DataFrame:
             "timestamp_ms",
             "max_timestamp_ms",
             "coordinator_epoch",
-            # A number, because it is cheaper to shuffle than a string.
+            # The outcome is a number, because shuffling a number costs less than shuffling a string.
             F.when(is_marker(), (F.col("marker") == "commit").cast("int")).alias("committed"),
             "control",
             "transactional",
@@ -88,7 +89,9 @@ def chain(rows: DataFrame) -> DataFrame:
 
 
 def partition_transactions(rows: DataFrame) -> DataFrame:
-    """One row per replica, producer and marker: the data that the marker ended, and the marker. The last row may have none.
+    """One row per replica, producer and marker: the data that the marker ended, and the marker.
+
+    The last row may have no marker.
 
     ``plain_*`` are the data that the producer wrote outside transactions. Without a marker, ``outcome`` is ``open`` if there
     is transactional data, else null.

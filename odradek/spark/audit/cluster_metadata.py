@@ -1,8 +1,8 @@
 """Read from ``__cluster_metadata`` which topics and partitions exist, and which topics are compacted.
 
-The driver reads the log, not the snapshots. If a snapshot has replaced the beginning of the log, nothing is known.
-Record types are those of Kafka's ``metadata`` module (TopicRecord.json and others); only the first fields of each are
-read, which all versions have.
+The driver reads the log, not the snapshots. If a snapshot has replaced the beginning of the log, the cluster is unknown.
+Record types are those of Kafka's ``metadata`` module (TopicRecord.json and others); only the first fields of each record
+are read, which all versions have.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ClusterMetadata:
     """The cluster as of the end of its metadata log. Times are in milliseconds since the epoch."""
 
     complete: bool = False
-    """Whether the log is there from offset 0 on and could be read completely."""
+    """Whether the log starts at offset 0 and could be read completely."""
     end_offset: int = 0
     """Offset after the last record in the log."""
     broker_ids: set[int] = field(default_factory=set)
@@ -50,7 +50,7 @@ class ClusterMetadata:
 
 
 def read(log_dirs: list[str]) -> ClusterMetadata:
-    """Read the metadata log with the highest end offset: the others do not have the newest deletions of topics."""
+    """Read the metadata log with the highest end offset, because the others lack the latest deletions of topics."""
     known = [_read(Path(path)) for path in log_dirs if (Path(path) / f"{TOPIC}-0").is_dir()]
     last = max(known, key=lambda each: (each.end_offset, each.complete), default=ClusterMetadata())
     return replace(last, compacted=set().union(*(each.compacted for each in known)))
@@ -83,7 +83,7 @@ class Reading:
         self._names: dict[uuid.UUID, str] = {}
 
     def follows(self, row: dict[str, Any]) -> bool:
-        """Apply one record; return False if a record before it is missing, or if it cannot be parsed."""
+        """Apply one record. Return False if a record before it is missing, or if the record cannot be parsed."""
         if row["offset"] != self._next_offset:
             return False
         self._next_offset += 1
@@ -123,7 +123,7 @@ class Reading:
 
 
 def _log_dir_ids(value: _Bytes, version: int) -> set[uuid.UUID]:
-    """The directory ids in a RegisterBrokerRecord, from the bytes behind its broker id."""
+    """The directory ids in a RegisterBrokerRecord, from the bytes after the broker id."""
     if version < _LOG_DIRS_SINCE:
         return set()
     value.skip(1 + 16 + 8)  # IsMigratingZkBroker, IncarnationId, BrokerEpoch

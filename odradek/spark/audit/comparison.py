@@ -1,9 +1,9 @@
 """Compare the replicas of a partition: up to the smaller end offset they must have the same batches.
 
-Two logs that have a batch of the same leader epoch at the same offset are equal up to there (in Kafka's replication as in
-Raft). The log of a leader that died may end in unacknowledged batches: they have an older leader epoch than the other
-replicas have at that offset, and are above its own high watermark. The replica truncates them when it follows again, so
-they are a warning here.
+Two logs that have a batch of the same leader epoch at the same offset are equal up to that batch (in Kafka's replication as
+in Raft). The log of a leader that died may end in unacknowledged batches: they have an older leader epoch than the other
+replicas have at that offset, and are above that log's high watermark. The replica truncates these batches when it follows
+again, so they are only a warning.
 """
 
 from __future__ import annotations
@@ -17,8 +17,11 @@ from odradek.spark.audit.replicas import bucket, content
 
 
 def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Ranges of offsets in which a replica differs from the chosen one: ``replica``, ``speaker`` (the chosen replica),
-    ``bucket``, and the offsets that both have, ``from_offset`` to ``to_offset``."""
+    """Ranges of offsets in which a replica differs from the chosen replica of its partition.
+
+    Columns: ``replica``, ``speaker`` (the chosen replica), ``bucket``, and the offsets that both replicas have,
+    ``from_offset`` to ``to_offset``.
+    """
     copied = replicas.where((F.col("copies") > 1) & ~F.col("compacted") & (F.col("damaged") == 0))
     speakers = copied.where("speaks").select(
         "topic",
@@ -54,7 +57,7 @@ def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
-    """For each replica, the first batch that differs from the chosen replica."""
+    """Findings for the first batch of each replica that differs from the chosen replica."""
     wanted = F.broadcast(differing)
     batches = sound(rows).select(
         F.col("replica").alias("of"),

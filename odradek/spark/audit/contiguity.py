@@ -1,6 +1,6 @@
 """Gaps between the offsets of batches, offsets that two batches have, and damaged ranges.
 
-A log is written without gaps; only the cleaner makes some. The offset at which a log begins is not checked: retention and
+A log is written without gaps; only the cleaner creates gaps. The offset at which a log begins is not checked: retention and
 DeleteRecords move it.
 """
 
@@ -20,7 +20,7 @@ TORN: Final = "torn tail"
 
 
 def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> DataFrame:
-    """Places where a batch does not begin where the one before it ended: ``from_offset`` (inclusive) to ``to_offset``.
+    """Places where a batch does not begin where the previous batch ended: ``from_offset`` (inclusive) to ``to_offset``.
 
     An overlap has ``to_offset < from_offset``. ``damaged``: there are unreadable bytes between the two batches. ``cleaned``:
     the log was compacted, and neither batch is in the last segment, which the cleaner does not touch. ``unsure`` are log
@@ -47,7 +47,7 @@ def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> D
             of_doubt.alias("unsure"),
             damage.alias("damage"),
             (last_end.over(before) + 1).alias("from_offset"),
-            # Damage since the last sound batch: compare the number of damaged rows before this batch and before that one.
+            # Number of damaged ranges since the last sound batch: that before this batch minus that before the last one.
             F.count(F.when(damage, F.lit(1))).over(before).alias("damage_before"),
             F.max("file").over(whole).alias("last_file"),
             F.last(F.when(~damage, F.col("file")), True).over(before).alias("file_before"),
@@ -106,7 +106,7 @@ def offset_findings(holes_found: DataFrame) -> DataFrame:
 def damage_findings(rows: DataFrame) -> DataFrame:
     """Findings for damaged ranges. A torn tail is a warning: a crash leaves it, and the next start truncates it."""
     damaged = rows.where(F.col("error").isNotNull())
-    # Only the name of the last file is needed of the sound batches.
+    # Of the sound batches, only the name of the last file is needed.
     last_files = (
         rows.join(F.broadcast(damaged.select("replica").distinct()), "replica", "left_semi")
         .groupBy("replica")
@@ -126,9 +126,9 @@ def damage_findings(rows: DataFrame) -> DataFrame:
 
 
 def count_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Batches whose number of records is not that of their offsets: only compaction removes records from a batch.
+    """Findings for batches whose number of records does not match their offsets.
 
-    Kafka rejects such a batch at the append (LogValidator.validateBatch).
+    Only compaction removes records from a batch. Kafka rejects such a batch at the append (LogValidator.validateBatch).
     """
     miscounted = replicas.where("miscounted").select("replica", "compacted")
     offsets = F.col("last_offset") - F.col("base_offset") + 1

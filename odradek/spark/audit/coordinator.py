@@ -1,8 +1,8 @@
 """The records of the transaction coordinators: the states of each transactional id, its decisions, and its producer ids.
 
-A decision is a record with the state PrepareCommit or PrepareAbort. It lists the partitions; the Complete* record after it
-has an empty list. ``__transaction_state`` is compacted: of each id at least the last record is there, and of the records
-before it the newest ones.
+A decision is a record with the state PrepareCommit or PrepareAbort. A decision lists the partitions; the Complete* record
+after it has an empty list. ``__transaction_state`` is compacted: the log has at least the last record of each id, and of the
+earlier records the newest ones.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ VALID_PREDECESSORS: Final = {
 
 
 def history(transaction_state: DataFrame) -> DataFrame:
-    """The records of all replicas: offsets, to see whether records are missing, and the producer ids that were allocated."""
+    """The records of all replicas, as ``incomplete`` and ``given`` need them.
+
+    The offsets show whether records are missing; the producer ids are those that coordinators have allocated.
+    """
     return transaction_state.where(F.col("error").isNull() & F.col("offset").isNotNull()).select(
         replica_of(F.col("log_dir"), F.lit(TRANSACTION_STATE), F.col("partition")).alias("replica"),
         "offset",
@@ -63,7 +66,10 @@ def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
-    """The records of the chosen replicas, times in milliseconds, each with the states before and after it of the same id."""
+    """The records of the chosen replicas, each with the states before and after it of the same id.
+
+    Times are in milliseconds.
+    """
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "first_offset", "compacted"
     )
@@ -112,7 +118,10 @@ def _is_legal(state: Column, before: Column) -> Column:
 
 
 def transition_findings(steps_found: DataFrame) -> DataFrame:
-    """Invalid transitions of a state. Compaction removes only the oldest records of an id, so neighbours stay neighbours."""
+    """Findings for invalid transitions of a state.
+
+    Compaction removes only the oldest records of an id, so consecutive records stay consecutive.
+    """
     first = F.col("state_before").isNull()
     # The first record of an id, or the first after its tombstone, must be Empty, unless compaction removed earlier ones.
     begins = first & (F.col("tombstone_before") | ((F.col("first_offset") == 0) & ~F.col("compacted")))
@@ -136,8 +145,8 @@ def transition_findings(steps_found: DataFrame) -> DataFrame:
 def decisions(steps_found: DataFrame) -> DataFrame:
     """One row per decision. ``bumped``: the epoch of the decision and its markers is higher than that of the data.
 
-    That is so with transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while markers
-    are outstanding.
+    The epoch is higher with transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while
+    markers are outstanding.
     """
     known = F.col("state_before") == "Ongoing"
     bumped = F.when(known, F.col("producer_epoch") > F.col("epoch_before")).otherwise(
@@ -159,12 +168,12 @@ def decisions(steps_found: DataFrame) -> DataFrame:
 
 
 def current(steps_found: DataFrame) -> DataFrame:
-    """The last record of each id, unless it is a tombstone."""
+    """The last record of each transactional id, unless it is a tombstone."""
     return steps_found.where(F.col("latest") & ~F.coalesce("tombstone", F.lit(False)))
 
 
 def ids(steps_found: DataFrame) -> DataFrame:
-    """Map ``producer_id`` to ``transactional_id``. A producer id is never allocated to a second transactional id."""
+    """The ``transactional_id`` of each ``producer_id``. A producer id is never allocated to a second transactional id."""
     return (
         steps_found.where("producer_id >= 0")
         .groupBy("producer_id")

@@ -1,9 +1,9 @@
 """Count each transaction once, however many partitions it wrote to.
 
-A transaction is what one decision of its coordinator ended. In a partition its marker's epoch identifies it if no other
-transaction has that epoch (KIP-890, or the coordinator has fenced the producer), else the decision before the marker does.
-Where epochs are shared and compaction has removed the decisions, the n-th markers of a kind in all partitions are counted
-as one transaction. That never counts too many, but may count too few.
+A transaction ends with one decision of its coordinator. In a partition, the epoch of the marker identifies the transaction
+if no other transaction has that epoch (KIP-890, or the coordinator has fenced the producer). Otherwise, the decision before
+the marker identifies it. Where epochs are shared and compaction has removed the decisions, the n-th markers of a kind in all
+partitions are counted as one transaction. This count is never too high, but may be too low.
 """
 
 from __future__ import annotations
@@ -17,7 +17,10 @@ OUTCOMES: Final = (("commit", "committed"), ("abort", "aborted"), ("open", "open
 
 
 def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
-    """One row for each transaction and partition with data; ``transaction`` is the same number in all of its partitions."""
+    """One row for each transaction and partition with data.
+
+    ``transaction`` is a number, equal in all partitions of a transaction.
+    """
     alike = Window.partitionBy("replica", "producer_id", "marker_epoch", "outcome").orderBy("marker_offset")
     key = (
         F.when(F.col("bumped"), F.xxhash64("producer_id", "marker_epoch"))
@@ -37,7 +40,7 @@ def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
 
 
 def totals(transactions: DataFrame) -> DataFrame:
-    """One row: ``committed_transactions``, ``aborted_transactions``, ``open_transactions``."""
+    """One row with ``committed_transactions``, ``aborted_transactions``, ``open_transactions``."""
     return transactions.agg(
         *(
             F.count_distinct(F.when(F.col("outcome") == outcome, F.col("transaction"))).alias(
@@ -49,7 +52,7 @@ def totals(transactions: DataFrame) -> DataFrame:
 
 
 def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Committed, aborted and open transactions by transactional id and topic, with the aborted share of the bytes."""
+    """Numbers of committed, aborted and open transactions by transactional id and topic, and the aborted bytes' share."""
 
     def of(outcome: str, column: str) -> Column:
         return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
@@ -76,7 +79,7 @@ def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def by_time(transactions: DataFrame, step: Column) -> DataFrame:
-    """Ended transactions, their records and bytes, by outcome and by ``step`` of the time of their last marker."""
+    """Ended transactions by outcome and ``step`` of the time of their last marker: their number, records and bytes."""
     return (
         transactions.where("outcome != 'open'")
         .groupBy("transaction", "outcome")

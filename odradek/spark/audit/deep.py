@@ -46,7 +46,10 @@ _DIRECTORIES_PER_TASK: Final = 64
 
 
 def decoded(records: DataFrame) -> DataFrame:
-    """One row per batch, by ``replica``, ``file`` and ``position``, with ``newest_ms`` of its records, or with ``error``."""
+    """One row per batch (``replica``, ``file``, ``position``).
+
+    ``newest_ms`` is the newest timestamp of the batch's records; ``error`` is set if they cannot be decoded.
+    """
     return (
         records.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
         .groupBy("replica", "file", "position")
@@ -59,10 +62,10 @@ def decoded(records: DataFrame) -> DataFrame:
 
 
 def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
-    """Batches whose header and checksum are right, and whose records cannot be decoded.
+    """Findings for batches whose header and checksum are right, but whose records cannot be decoded.
 
-    While a broker runs (``looks``), it may have been writing a batch when the records were read. So only batches count
-    that were already complete when the headers were read.
+    While a broker runs, it may have been writing a batch when the records were read. So only batches that were already
+    complete when the headers were read (``looks``) count.
     """
     known = rows.where("error is not null").select("replica", "file", "position")
     wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
@@ -75,10 +78,10 @@ def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | No
 
 
 def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
-    """Batches whose maximum timestamp is not that of their newest record.
+    """Findings for batches whose maximum timestamp is not that of their newest record.
 
-    Not checked with ``LogAppendTime``, where the header's time is the time of all records, nor where compaction may have
-    removed the record with the maximum timestamp.
+    Batches with ``LogAppendTime`` are not checked, as the header's time is the time of all records. Neither are batches from
+    which compaction may have removed the record with the maximum timestamp.
     """
     newest = decoded_ones.where("error is null and timestamp_type = 'CreateTime'").drop("error")
     whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1
@@ -110,7 +113,7 @@ def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | 
 
 
 def index_entries(spark: SparkSession, places: list[Place]) -> DataFrame:
-    """The segments and all entries of their index files (``index_files.Entry``), with ``replica``."""
+    """The segments and all entries of their index files (``index_files.Entry``), with their ``replica``."""
     tasks = max(1, len(places) // _DIRECTORIES_PER_TASK)
     found = spark.createDataFrame(places, _PLACES).repartition(tasks).mapInPandas(_entries_of, ENTRIES)
     return found.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
@@ -133,10 +136,10 @@ def index_findings(
     replicas: DataFrame,
     looks: Looks | None = None,
 ) -> Iterator[DataFrame]:
-    """Index entries that point to wrong bytes, and aborted transactions without an entry. Damaged replicas are skipped.
+    """Findings for index entries that point to wrong bytes, and for aborted transactions without an entry.
 
-    A wrong entry above the recovery point is a warning, because the next start of the broker rebuilds the index there. While
-    a broker runs, ``looks`` select which of the entries ``found`` are checked.
+    Damaged replicas are skipped. A wrong entry above the recovery point is a warning, because the next start of the broker
+    rebuilds the index there. While a broker runs, ``looks`` select which of the entries ``found`` are checked.
     """
     readable = replicas.where("damaged = 0").select("replica", "compacted", "indexed_below")
     judged = found if looks is None else looks.entries()
@@ -189,7 +192,7 @@ def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
 def _unlisted_findings(
     aborted: DataFrame, listed: DataFrame, rows: DataFrame, looks: Looks | None
 ) -> DataFrame:
-    """Aborted transactions whose records a consumer would read as if they were committed."""
+    """Findings for aborted transactions whose records a consumer would read as if they were committed."""
     named = listed.select(
         "replica", "producer_id", F.col("second").alias("marker_offset"), F.col("first").alias("listed_from")
     )

@@ -1,7 +1,7 @@
 """The small files of a log directory: checkpoints, ``meta.properties``, and the lock of a running broker.
 
-The driver reads them. A file that is missing, empty or malformed is treated as absent (a partition directory that was copied
-alone has none of them).
+The driver reads these files. A file that is missing, empty or malformed is treated as absent (a partition directory that was
+copied alone has none of them).
 """
 
 from __future__ import annotations
@@ -32,27 +32,30 @@ OFFSET_MAX: Final = (1 << 63) - 1
 
 @dataclass(frozen=True)
 class LogDirectory:
-    """What the small files of a log directory say; offsets are by (topic, partition)."""
+    """The contents of the small files of a log directory. Offsets are by (topic, partition)."""
 
     path: str
     live: bool = False
     """Whether a broker holds the lock."""
     stopped_cleanly: bool = False
     whole: bool = True
-    """Whether this is a broker's log directory with its checkpoint files, and not only copied partition directories."""
+    """Whether the directory is a broker's log directory with checkpoint files, not only copied partition directories."""
     log_starts: dict[Key, int] = field(default_factory=dict)
     high_watermarks: dict[Key, int] = field(default_factory=dict)
     cleaned_up_to: dict[Key, int] = field(default_factory=dict)
     recovery_points: dict[Key, int] = field(default_factory=dict)
     node_id: int | None = None
-    """From ``meta.properties``, as is ``id``."""
+    """The broker's id from ``meta.properties``; None if unknown."""
     id: uuid.UUID | None = None
-    """``directory.id``, which a broker's directories have since Kafka 3.7."""
+    """The directory's id (``directory.id`` in ``meta.properties``), which a broker's directories have since Kafka 3.7."""
     coordinator_partitions: frozenset[int] = frozenset()
     """Partitions of ``__transaction_state`` that have a directory here."""
 
     def indexed_below(self, topic: str, partition: int) -> int:
-        """End of the offsets for which the index files must be right; the next start rebuilds those above it (LogLoader)."""
+        """End of the offsets for which the index files must be right.
+
+        The next start rebuilds the indexes above it (LogLoader).
+        """
         if self.stopped_cleanly:
             return OFFSET_MAX
         return self.recovery_points.get((topic, partition), 0)
@@ -79,7 +82,7 @@ def look_at(path: str) -> LogDirectory:
 
 
 def _offsets(path: Path) -> dict[Key, int]:
-    """Read a checkpoint file: a version, a count, then lines of ``topic partition offset`` (CheckpointFile)."""
+    """Read a checkpoint file. It contains a version, a count, then lines of ``topic partition offset`` (CheckpointFile)."""
     try:
         lines = path.read_text("utf-8").splitlines()[2:]
         rows = [line.rsplit(" ", 2) for line in lines]
@@ -110,7 +113,7 @@ def _partitions(here: Path, topic: str) -> frozenset[int]:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether another process holds the lock. The check does not take it, so no broker fails to start because of it."""
+    """Whether another process holds the lock. The check does not take the lock, so it cannot prevent a broker's start."""
     try:
         with lock.open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -1,6 +1,6 @@
 """Figures of the report that no rule depends on: shares, counts, latencies, and the data of the plots.
 
-All of them use only the chosen replica of each partition (``speaks``), so the replication factor does not change them.
+All figures use only the chosen replica of each partition (``speaks``), so the replication factor does not change them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ POINTS_MAX: Final = 120
 
 
 def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Add the log directory, topic, partition, ``speaks`` and end offset of their replica to ``transactions``."""
+    """Add to ``transactions`` the log directory, topic, partition, ``speaks`` and end offset of their replica."""
     names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
     return transactions.join(F.broadcast(names), "replica")
 
@@ -38,7 +38,7 @@ def topics(spoken: DataFrame) -> DataFrame:
 
 
 def empty_markers(spoken: DataFrame) -> DataFrame:
-    """Markers without data: the partition was added to the transaction and never written. That is legal."""
+    """Markers without data: the partition was added to the transaction and never written, which is legal."""
     return (
         spoken.where("marker_offset is not null and first_offset is null")
         .groupBy("topic", "partition", "outcome")
@@ -55,7 +55,7 @@ class Span:
     to_ms: int
 
     def step(self, column: str) -> Column:
-        """The time at which the step begins that contains the time in ``column``, in milliseconds."""
+        """The beginning of the step that contains the time in ``column``, in milliseconds."""
         width = max((self.to_ms - self.from_ms) // POINTS_MAX + 1, 1)
         steps = F.floor((F.col(column) - self.from_ms) / width)
         return (steps * width + self.from_ms).cast("long")
@@ -70,7 +70,7 @@ def _ended(spoken: DataFrame, span: Span) -> DataFrame:
 def stable_offset_lag(spoken: DataFrame, span: Span) -> DataFrame:
     """Lag of the last stable offset that transactions caused in each partition, by the time of their markers.
 
-    The lag is the number of offsets from the first batch of a transaction to its marker: a read_committed reader could not
+    The lag is the number of offsets from the first batch of a transaction to its marker: a read_committed consumer could not
     read them before the marker was written.
     """
     return (
@@ -126,10 +126,10 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def commit_latency(assigned_ones: DataFrame) -> DataFrame:
-    """Percentiles of the milliseconds from the decision, from the beginning and from the first batch to the last marker.
+    """Percentiles of the milliseconds until the last marker, from the decision, the beginning, and the first batch.
 
-    One row per decision (commit, abort) and coordinator partition, and one per decision for all coordinator partitions
-    (``coordinator_partition`` is null). The first batch has the client's timestamp, all others are the brokers'.
+    One row per decision (commit, abort) and coordinator partition, and one row per decision for all coordinator partitions
+    (``coordinator_partition`` is null). The first batch has the client's timestamp; all other timestamps are the brokers'.
     """
     each = (
         assigned_ones.where("its is not null")
@@ -166,7 +166,10 @@ def commit_latency(assigned_ones: DataFrame) -> DataFrame:
 
 
 def totals(replicas: DataFrame) -> DataFrame:
-    """One row: numbers of replicas, partitions, batches and records, and of replicas that rules must look at again."""
+    """One row of sums over all replicas.
+
+    They are the numbers of replicas, partitions, batches, records and bytes, and numbers that show which rules have work.
+    """
     spoken = F.col("speaks")
 
     def of_speaking(column: str) -> Column:
@@ -189,7 +192,7 @@ def totals(replicas: DataFrame) -> DataFrame:
 
 
 def transaction_totals(transactions: DataFrame) -> DataFrame:
-    """One row: records and bytes of transactions by outcome, and the records that producers wrote outside transactions."""
+    """One row with the records and bytes of transactions by outcome, and the records outside transactions."""
     inside = F.col("first_offset").isNotNull()
     spoken = F.col("speaks")
 

@@ -36,7 +36,8 @@ NAMES: Final = {
 }
 """Names of findings in the order in which the report shows them, with their headings.
 
-Where the certifier (``odradek certify``) has a word for it, the name has that word: lost, duplicated, torn, unexpected.
+If the certifier (``odradek certify``) has a word for a finding, the name contains that word: lost, duplicated, torn,
+unexpected.
 """
 
 OLD_NAMES: Final = {
@@ -76,7 +77,7 @@ ABOUT: Final = {
     "duplicated_key": "Two committed records have the same business key.",
     "offsets_apart": "A group's offsets and the records written in the same transaction have different outcomes.",
 }
-"""One sentence of explanation for each name."""
+"""One sentence of explanation for each name of findings."""
 
 # Columns of a finding before ``located`` adds its log directory, segment file and position.
 COLUMNS: Final[tuple[tuple[str, str], ...]] = (
@@ -113,7 +114,7 @@ def finding(
 
 
 def _old_name() -> Column:
-    """The name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
+    """The finding's name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
     old = F.create_map(*(F.lit(each) for pair in OLD_NAMES.items() for each in pair))
     return F.coalesce(old[F.col("name")], F.col("name"))
 

@@ -21,12 +21,12 @@ _TRANSACTION_VERSION: Final = 0
 
 
 class Entry(NamedTuple):
-    """One entry of ``file``. Offsets are absolute; ``position`` is the byte in the index file.
+    """One entry of the index file ``file``. Offsets are absolute; ``position`` is the entry's byte in the file.
 
     The meaning of the fields depends on ``kind``. ``offset``: ``first`` is the offset, ``second`` the position in the
     segment. ``transaction``: ``first`` and ``second`` are the first offset and the marker's offset of ``producer_id``'s
-    transaction. ``flaw``: ``text`` says what is wrong. ``segment``: ``position`` is the size of the segment, ``first`` its
-    inode, and ``second`` is 1 for the last segment, else 0.
+    transaction. ``flaw``: ``text`` describes an error in the file. ``segment``: ``position`` is the size of the segment,
+    ``first`` its inode, and ``second`` is 1 for the last segment, else 0.
     """
 
     file: str
@@ -48,7 +48,7 @@ def entries(partition: Partition) -> Iterator[Entry]:
 
 
 def looked_at(partition: Partition) -> Iterator[Entry]:
-    """The segments as they are before their index files are read, followed by ``entries``."""
+    """The segments with their sizes from before their index files are read, followed by ``entries``."""
     for segment in segments(partition):
         is_last = int(segment.next_offset is None)
         yield Entry(segment.file, segment.file, SEGMENT, segment.size, segment.inode, is_last)

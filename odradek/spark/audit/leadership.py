@@ -14,7 +14,7 @@ from odradek.spark.audit.findings import finding
 
 
 def epoch_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """The first batch of each leader epoch that comes after a batch of a higher epoch."""
+    """Findings for the first batch of each leader epoch that comes after a batch of a higher epoch."""
     several = replicas.where("first_leader_epoch < leader_epoch").select("replica")
     here = sound(rows).where("leader_epoch >= 0").join(F.broadcast(several), "replica", "left_semi")
     higher = (

@@ -19,7 +19,7 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
     """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
 
     The markers of a transaction are matched by its epoch if the epoch is its own (``bumped`` in ``assigned``), else by the
-    decision before them. If compaction has removed the decision too, the transaction's outputs cannot be identified and
+    decision before them. If compaction has removed that decision, the transaction's outputs cannot be identified and
     ``output_partitions`` is null. Open transactions are not included.
     """
     of_its_own, decided = F.lit(-1) - F.col("marker_epoch"), F.col("its.offset")
@@ -70,7 +70,7 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
 
 
 def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
-    """Offsets whose outputs have another outcome; transactions that ``blamed`` already reports as mixed are skipped."""
+    """Findings for offsets with another outcome than the outputs, except for producers with a finding in ``blamed``."""
     for known in blamed:
         apart = apart.join(F.broadcast(known.select("producer_id").distinct()), "producer_id", "left_anti")
     return apart.select(

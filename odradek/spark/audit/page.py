@@ -30,7 +30,7 @@ TABLE_ROWS_MAX: Final = 50
 """Largest number of rows of a table on the page; a line below the table has the number of the others."""
 CELL_CHARS_MAX: Final = 300
 PAGE_BYTES_MAX: Final = 1_000_000
-"""Largest size of the page: the tables are halved until the page is not larger."""
+"""Largest size of the page, in bytes. The tables are halved until the page is small enough."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def _visible(value: object) -> object:
 
 
 def render(report: Report) -> str:
-    """Render the page. Everything that comes from files is escaped as text; the page has at most ``PAGE_BYTES_MAX``."""
+    """Render the page. Text from the audited files is escaped. The page has at most ``PAGE_BYTES_MAX`` bytes."""
     environment = Environment(
         loader=PackageLoader("odradek.spark.audit", "templates"),
         autoescape=True,
@@ -111,14 +111,14 @@ def _not_checked(report: Report) -> list[str]:
 
 
 def _open_first(report: Report) -> list[Any]:
-    """Transactions without a marker; hanging ones come first."""
+    """Rows for transactions without a marker; hanging transactions come first."""
     order = ("hanging", "blamed", "unknown", "ending", "open")
     rows = report.tables["open_transactions"]
     return sorted(rows, key=lambda row: (order.index(row["status"]), -(row["held_bytes"] or 0)))
 
 
 def _short(text: str) -> str:
-    """Cut a long text: ids and error messages may have any length, and the Parquet tables have all of it."""
+    """Cut a long text: ids and error messages may have any length. The Parquet tables contain the complete text."""
     return text if len(text) <= CELL_CHARS_MAX else f"{text[:CELL_CHARS_MAX]}… ({len(text):,} characters)"
 
 

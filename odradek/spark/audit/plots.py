@@ -1,7 +1,7 @@
 """The plots of the page as SVG: matplotlib draws them, and the page's theme colours them.
 
 Colours are drawn as placeholders and written as CSS variables, so that the browser's light or dark theme applies. Texts are
-drawn as shapes: their extent is known here, so no font of a browser moves a label beyond the edge.
+drawn as shapes of known size, so no font of a browser moves a label beyond the edge.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from odradek.printable import printable
 from odradek.spark.audit.store import Rows
 
 SERIES_MAX: Final = 6
-"""Largest number of lines or bars in one plot; the table below has the rest."""
+"""Largest number of lines or bars in one plot; the table below the plot contains all."""
 LABEL_COLUMNS: Final = 34
 """Largest number of characters in a line of a label. A longer name continues in the next line."""
 _WIDTH_INCHES: Final = 6.4
@@ -65,7 +65,7 @@ def label(name: object) -> str:
 
 
 def plots(tables: Mapping[str, Rows]) -> list[Plot]:
-    """The plots that have data to show."""
+    """The plots for which there are data."""
     drawn = (
         transactions(tables["timeline"]),
         commit_latency(tables["commit_latency"]),
@@ -106,7 +106,10 @@ def transactions(rows: Rows) -> Plot | None:
 
 
 def commit_latency(rows: Rows) -> Plot | None:
-    """Percentiles over all coordinator partitions; the page's table has those of each partition."""
+    """Plot of the percentiles over all coordinator partitions; None without data.
+
+    The page's table has those of each partition.
+    """
     overall = {row["decision"]: row for row in rows if row["coordinator_partition"] is None}
     spans = (
         ("prepare_to_marker", "decision to\nlast marker"),
@@ -199,7 +202,7 @@ def _times(axes: Axes, rows: Rows) -> None:
     if first == last:
         # Around a single point in time, matplotlib would show four years.
         axes.set_xlim(_moment(first - _AROUND_MS), _moment(last + _AROUND_MS))
-    # Within these bounds there is an interval for every time span; otherwise matplotlib warns and chooses one.
+    # Within these bounds there is an interval for each time span; otherwise matplotlib warns and chooses an interval.
     locator = AutoDateLocator(tz=UTC, minticks=3, maxticks=8)  # type: ignore[no-untyped-call]
     axes.xaxis.set_major_locator(locator)
     axes.xaxis.set_major_formatter(ConciseDateFormatter(locator, tz=UTC))  # type: ignore[no-untyped-call]

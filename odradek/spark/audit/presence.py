@@ -36,10 +36,10 @@ def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDir
     """Whether these directories contain everything that was ever written to ``__transaction_state``.
 
     A broker creates a partition's directory at the first append, or a moment after the topic: while it runs, most partitions
-    have none. A partition without a directory has no records, provided that it cannot be elsewhere. That is known if all log
-    directories of all brokers are here (brokers before Kafka 3.7 do not register theirs). Otherwise each partition of the
-    topic must have a directory; if the metadata do not have the number of partitions, the numbers of the directories must
-    have no gap.
+    have none. A partition without a directory has no records, provided that its directory cannot be elsewhere. It cannot if
+    all log directories of all brokers are here (brokers before Kafka 3.7 do not register theirs). Otherwise each partition
+    of the topic must have a directory; if the metadata do not have the number of partitions, the numbers of the directories
+    must have no gap.
     """
     found = set().union(*(directory.coordinator_partitions for directory in directories))
     existing = {partition for topic, partition in metadata.created_ms if topic == TRANSACTION_STATE}

@@ -14,7 +14,7 @@ from odradek.spark.audit.findings import finding
 
 
 def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Batches without the transactional bit, of producers with transactional batches, markers or a transactional id."""
+    """Findings for batches without the transactional bit, of producers with a transactional id, batch or marker."""
     transactional = (
         transactions.where("first_offset is not null or marker_offset is not null")
         .select("producer_id")
@@ -58,11 +58,12 @@ def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def unknown_findings(strangers_found: DataFrame, given: DataFrame, since_ms: int) -> DataFrame:
-    """Findings for ``strangers`` whose producer id no transactional id ever had; the coordinators' logs must be complete.
+    """Findings for ``strangers`` whose producer id no transactional id ever had.
 
-    The coordinator writes a producer id to its log before its client gets it. ``given`` is read after the markers, so it has
-    the ids of all of them, even if the id was allocated while the audit was reading. ``since_ms`` is the time at which
-    ``__transaction_state`` was created: a topic that was deleted and created again lacks the earlier producers.
+    The coordinators' logs must be complete. The coordinator writes a producer id to its log before its client gets the id.
+    ``given`` is read after the markers, so it has the ids of all of them, even if the id was allocated while the audit was
+    reading. ``since_ms`` is the time at which ``__transaction_state`` was created: a topic that was deleted and created
+    again lacks the earlier producers.
     """
     return (
         strangers_found.where(F.col("marker_ms") >= since_ms)

@@ -20,7 +20,7 @@ from rich.progress import (
 
 POLL_S: Final = 0.5
 LINE_EVERY_S: Final = 10.0
-"""Interval at which a line shows the progress of a long step, if stderr is not a terminal."""
+"""Interval between progress lines of a long step, in seconds, if stderr is not a terminal."""
 
 Tasks = tuple[int, int]
 """Number of tasks that are done, and of all tasks, in the stages that Spark is running."""
@@ -50,7 +50,7 @@ class Bars:
 
 
 class Lines:
-    """Progress where stderr is not a terminal: a line for each step, and more lines for a step that takes long."""
+    """Progress if stderr is not a terminal: a line for each step, and more lines for a step that takes long."""
 
     def __init__(self, console: Console, clock: Callable[[], float]) -> None:
         self._console, self._clock = console, clock

@@ -1,7 +1,7 @@
 """The table of replicas with their start and end offsets, and the choice of one replica for each partition.
 
-Sums (exclusive or of hashes) show first whether offsets follow each other without gaps, and whether replicas are equal.
-That takes one pass without sorting; batches are compared one by one only where a sum is wrong.
+First, sums (exclusive or of hashes) show whether offsets follow each other without gaps, and whether replicas are equal, in
+one pass without sorting. Batches are compared one by one only where a sum is wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from odradek.spark.audit.batch_headers import BUCKET_BITS, CONSUMER_OFFSETS, TRA
 from odradek.spark.audit.directories import LogDirectory
 
 Place = tuple[str, str, int]
-"""log_dir, topic, partition"""
+"""A replica as (log_dir, topic, partition)."""
 KNOWN = StructType(
     [
         StructField("log_dir", StringType()),
@@ -37,7 +37,10 @@ def bucket() -> Column:
 
 
 def content() -> Column:
-    """A hash of the header fields that all replicas of a batch must have. The size is left out: each cleaner rewrites it."""
+    """A hash of the header fields that all replicas of a batch must have.
+
+    The size is left out, because each cleaner rewrites it.
+    """
     return F.xxhash64(
         "base_offset",
         "last_offset",
@@ -50,7 +53,7 @@ def content() -> Column:
 
 
 def buckets(rows: DataFrame, compared: bool) -> DataFrame:
-    """One row for each replica and range of 2^``BUCKET_BITS`` offsets; damaged ranges have a null bucket.
+    """One row for each replica and bucket (a range of 2^``BUCKET_BITS`` offsets). Damaged ranges have a null bucket.
 
     ``digest`` is only computed if replicas are to be ``compared``.
     """
@@ -104,7 +107,7 @@ def known(
 def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
     """One row per replica that has batches, from its buckets and the rows of ``known``.
 
-    ``contiguous``: each batch begins where the one before it ended. ``compacted``: the log may be compacted, so gaps are
+    ``contiguous``: each batch begins where the previous batch ended. ``compacted``: the log may be compacted, so gaps are
     legal. ``speaks``: true for the chosen replica, the one of the partition's last leader (the highest leader epoch, then
     the highest end offset). A replica that was stopped earlier lacks later batches, which is no error.
     """

@@ -37,7 +37,7 @@ class Finding:
     transactional_id: str | None
     detail: str
     kind: str = field(init=False)
-    """The name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
+    """The finding's name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "kind", OLD_NAMES.get(self.name, self.name))
@@ -61,7 +61,7 @@ class Finding:
 
     @property
     def where(self) -> str:
-        """The place as text: ``orders-3 at 17``."""
+        """The place of the finding as text: ``orders-3 at 17``."""
         place = "?" if self.topic is None else f"{self.topic}-{self.partition}"
         return place if self.offset is None else f"{place} at {self.offset}"
 
@@ -76,7 +76,7 @@ class Counts(dict[tuple[str, str], int]):
 
 @dataclass(frozen=True)
 class Report:
-    """The number of findings by name, the first findings of each name, and the figures of the page.
+    """The result of an audit: numbers of findings by name, the first findings of each name, and the figures of the page.
 
     ``counts`` has the keys (name, severity). ``findings`` has at most a few hundred of each name; ``OUT/findings`` has
     all of them. ``tables`` are the result tables that the page shows, as rows.

@@ -47,7 +47,7 @@ ROWS_MAX: Final = 5_000
 """Largest number of rows of one result that the page reads."""
 _EPOCH: Final = ("replica", "producer_id", "producer_epoch")
 _AT_A_TIME: Final = 3
-"""Number of results written at the same time: each is small, and most of the time goes into planning."""
+"""Number of results that are written at the same time. Each is small, and most of the time is spent on planning."""
 _DOUBTFUL_WHILE_LIVE: Final = (
     "hanging_transaction",
     "missing_marker",
@@ -108,7 +108,7 @@ class Options(NamedTuple):
 
 
 class Audit:
-    """One audit. Intermediate tables are in ``scratch``, results in ``out``."""
+    """One audit in progress. Intermediate tables are in ``scratch``, results in ``out``."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Audit:
         return self.scratch.keep("index_before", deep_queries.index_entries(self.spark, places), files=None)
 
     def _read(self) -> None:
-        """Read the tables that all rules need."""
+        """Read the tables that all rules use."""
         self.say("comparing replicas")
         self.parts, self.replicas = tables.read_replicas(self.source, self.scratch, self.rows)
         self.say("following transactions")
@@ -162,7 +162,7 @@ class Audit:
         self.counted = self.scratch.keep("counted", counting.counted(self.assigned, self.spoken), files=None)
 
     def _totals(self) -> dict[str, Any]:
-        """Figures of the whole audit, some of which show that a rule need not be checked."""
+        """Figures of the whole audit, some of which show that a rule cannot have findings."""
         self.scratch.keep("totals", figures.totals(self.replicas))
         self.scratch.keep("transaction_totals", figures.transaction_totals(self.transactions))
         self.scratch.keep("counts", counting.totals(self.counted))
@@ -242,7 +242,10 @@ class Audit:
         yield from self._of_offsets([undecided] if blamed is None else [undecided, blamed])
 
     def _of_neighbours(self, said: DataFrame) -> Iterator[DataFrame]:
-        """Consecutive markers that contradict each other, except in producer epochs with another finding (``said``)."""
+        """Findings for consecutive markers that contradict each other.
+
+        ``said`` are findings whose producer epochs are skipped.
+        """
         pairs = self.scratch.keep("neighbours", atomicity.neighbours(self.spoken))
         if self.scratch.count("neighbours") and self.all_is_decided:
             found = atomicity.neighbour_findings(pairs, self.decisions, self.ids)
@@ -250,7 +253,7 @@ class Audit:
 
     @cached_property
     def history(self) -> DataFrame:
-        """The coordinators' records, read after all else: they contain every producer id that the other tables have."""
+        """The coordinators' records. They are read last, so they contain every producer id that the other tables have."""
         state = tables.load(self.spark, self.source, "transaction_state")
         return self.scratch.keep("history", coordinator.history(state))
 

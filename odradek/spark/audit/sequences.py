@@ -41,10 +41,10 @@ def suspects(transactions: DataFrame) -> DataFrame:
 
 
 def judged(rows: DataFrame, suspected: DataFrame, expiration_ms: int) -> DataFrame:
-    """All batches of the suspected producers, each compared with the epochs that its leader had seen before it.
+    """All batches of the suspected producers, each compared with the producer's epochs that the leader remembered.
 
-    ``life`` counts how often the leader has forgotten the producer. ``fallen``: the epoch is below an epoch seen in this
-    life. ``late``: only a marker had raised the epoch, so the batch belongs to a transaction that had already ended.
+    ``life`` is the number of times that the leader has forgotten the producer. ``fallen``: the epoch is below an epoch seen
+    in this life. ``late``: only a marker had raised the epoch, so the batch belongs to a transaction that had already ended.
     """
     producer = Window.partitionBy("replica", "producer_id").orderBy("base_offset")
     life = Window.partitionBy("replica", "producer_id", "life").orderBy("base_offset")
@@ -72,7 +72,7 @@ def judged(rows: DataFrame, suspected: DataFrame, expiration_ms: int) -> DataFra
 
 
 def epoch_findings(judged_rows: DataFrame) -> DataFrame:
-    """Findings for late batches, and for other batches and markers with a lower epoch than one before them."""
+    """Findings for late batches, and for other batches and markers with a lower epoch than an earlier one."""
     fallen = judged_rows.where("fallen")
     late = fallen.where("late").select(
         finding(
@@ -99,7 +99,7 @@ def epoch_findings(judged_rows: DataFrame) -> DataFrame:
 
 
 def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Batches with sequences, and ``ahead``: how far each begins above the highest sequence before it.
+    """Batches with sequences, and ``ahead``: how far each batch begins above the end of the highest sequence before it.
 
     0 is correct, more is a gap, less a repetition. A ``run`` is a series of batches in one epoch, in which sequences are
     counted on beyond 2^31. The first batch in the log may begin at any sequence, because batches before it may be deleted.
@@ -135,7 +135,10 @@ def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def sequence_findings(steps: DataFrame, holes: DataFrame) -> DataFrame:
-    """Duplicated sequences and gaps. A gap that missing offsets explain is skipped: they have a finding, or are legal."""
+    """Findings for duplicated sequences and gaps.
+
+    A gap that missing offsets explain is skipped, because the missing offsets have a finding, or are legal.
+    """
     again = F.when(
         F.col("earlier") < F.col("base_offset"), F.format_string(", as in the batch at offset %d", "earlier")
     )

@@ -1,4 +1,4 @@
-"""Tables as directories of Parquet files: Spark writes them, the driver reads small results without a Spark job."""
+"""Tables as directories of Parquet files. Spark writes the tables; the driver reads small results without a Spark job."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 SMALL_ROWS: Final = 200_000
-"""Up to this number of batches, planning and compiling a query takes as long as running it."""
+"""Maximum number of batches for which planning and compiling a query takes as long as running it."""
 ROWS_PER_TASK: Final = 400_000
 
 Rows = list[dict[str, Any]]
@@ -35,7 +35,7 @@ class Store:
     def keep(self, name: str, frame: DataFrame, files: int | None = 1) -> DataFrame:
         """Write a table and return it as read from its files.
 
-        It is written as ``files`` files, or with None as one file per task.
+        The table is written as ``files`` files; None for one file per task.
         """
         path = self._emptied(name)
         (frame if files is None else frame.coalesce(files)).write.parquet(path.as_posix())
@@ -50,7 +50,7 @@ class Store:
         return self.frame(name, schema)
 
     def count(self, name: str) -> int:
-        """Number of rows, from the footers of the Parquet files."""
+        """Number of rows of the table, from the footers of its Parquet files."""
         return sum(pq.read_metadata(file).num_rows for file in self.path(name).glob("*.parquet"))
 
     def holds(self, name: str, column: str) -> bool:

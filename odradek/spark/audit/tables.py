@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """The contents of the data directories as far as their names and small files show, before any segment is read."""
+    """The contents of the data directories as far as file names and small files show them, before any segment is read."""
 
     paths: str
     partitions: tuple[replicas.Place, ...]
@@ -76,7 +76,10 @@ def find(paths: str) -> Source:
 
 
 def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
-    """A table of ``odradek.segments``. The table ``batches`` includes the internal topics, which must be named for that."""
+    """A table of ``odradek.segments``.
+
+    The table ``batches`` includes the internal topics, because their topics are named explicitly.
+    """
     if table == "batches":
         options = {"topics": ",".join(source.topics), "columns": _COLUMNS, **options}
     reader = spark.read.format(FORMAT).options(table=table, pushdown="false", **options)
@@ -84,7 +87,10 @@ def load(spark: SparkSession, source: Source, table: str, **options: str) -> Dat
 
 
 def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame | None]:
-    """The batches and damaged ranges, and the zeros behind batches (``zero_tails``), which are None if there are none."""
+    """Return the rows of batches and damaged ranges, and the rows of zeros behind batches as ``zero_tails`` returns them.
+
+    The second is None if there are no such zeros.
+    """
     everything = scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
     rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)
     known = scratch.put("known", rows_known, replicas.KNOWN)
@@ -96,7 +102,7 @@ def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame |
 
 
 def read_replicas(source: Source, scratch: Store, rows: DataFrame) -> tuple[DataFrame, DataFrame]:
-    """The tables of buckets (``replicas.buckets``) and replicas."""
+    """Compute the tables of buckets (``replicas.buckets``) and of replicas."""
     parts = scratch.keep("buckets", replicas.buckets(rows, source.has_copies))
     known = scratch.frame("known", replicas.KNOWN)
     return parts, scratch.keep("replicas", replicas.replicas(parts, known))

@@ -1,7 +1,7 @@
 """Index files of a running broker, which are read twice: before the batches and again after them.
 
-A broker writes a batch first and its index entries then, appends to both, and meanwhile deletes, compacts and truncates
-segments. So the audit checks in a live directory only what a correct broker cannot have produced between the two reads:
+A broker writes a batch before its index entries, appends to both files, and deletes, compacts and truncates segments between
+the two reads. So the audit checks in a live directory only what a correct broker cannot have produced between the two reads:
 
 - an entry that both reads found, in a segment that is the same file and has not become shorter: the bytes that it points to
   were in the log before the batches were read, and afterwards;
@@ -28,14 +28,14 @@ _OF_SEGMENT = ["replica", "log_file"]
 
 
 class Looks(NamedTuple):
-    """Index entries (``deep.index_entries``) of both reads. ``before`` has only those of the ``live`` log directories."""
+    """Index entries (``deep.index_entries``) of both reads. ``before`` has only entries of the ``live`` log directories."""
 
     before: DataFrame
     after: DataFrame
     live: Collection[str]
 
     def entries(self) -> DataFrame:
-        """The entries that must agree with the log."""
+        """The index entries that must agree with the log."""
         key = _key()
         seen_before = self.before.select(key.alias("key")).distinct()
         of_closed = (F.col("kind") == "transaction") | F.col("file").endswith(".txnindex") | ~F.col("last")

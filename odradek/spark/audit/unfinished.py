@@ -9,7 +9,10 @@ from odradek.spark.audit.findings import finding
 
 
 def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Transactions without a marker in the chosen replica; ``held_offsets`` counts the offsets behind their beginning."""
+    """Transactions without a marker in the chosen replica.
+
+    ``held_offsets`` is the number of offsets from their first batch on.
+    """
     damage = replicas.select("replica", F.col("damaged").alias("damage"))
     return (
         spoken.where("outcome = 'open'")
@@ -35,7 +38,7 @@ def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def held_bytes(rows: DataFrame, unfinished: DataFrame) -> DataFrame:
-    """Add ``held_bytes``: the bytes that a read_committed reader does not get because of the transaction."""
+    """Add ``held_bytes``: the bytes that a read_committed consumer does not get because of the transaction."""
     wanted = unfinished.select("replica", "producer_id", "first_offset")
     behind = (
         rows.select("replica", "base_offset", "size_bytes")
@@ -65,7 +68,7 @@ def classified(
     all_coordinators: bool,
     given: DataFrame | None = None,
 ) -> DataFrame:
-    """``unfinished`` with ``status``, ``transactional_id``, ``state``, ``start_ms`` and ``timeout_ms``.
+    """Add ``status``, ``transactional_id``, ``state``, ``start_ms`` and ``timeout_ms`` to the ``unfinished`` transactions.
 
     The statuses: open (its coordinator has it as ongoing), ending (decided, its marker is not written yet), hanging (no
     coordinator will end it), blamed (another finding explains it: ``blamed`` has replica and producer_id), unknown (the
@@ -151,9 +154,10 @@ def hanging_findings(classified_ones: DataFrame) -> DataFrame:
 
 
 def overtaken_findings(spoken: DataFrame, replicas: DataFrame, fallen: DataFrame | None) -> DataFrame:
-    """Data of two epochs that one marker ended: the marker between them is missing, as a new epoch begins after a marker.
+    """Findings for data of two epochs that one marker ended.
 
-    ``fallen`` are batches with a wrong epoch. Transactions that contain one of them are left out.
+    The marker between them is missing, as a new epoch begins after a marker. ``fallen`` are batches with a wrong epoch.
+    Transactions that contain one of them are left out.
     """
     whole = replicas.where((F.col("damaged") == 0) & ~F.col("compacted")).select("replica")
     inside = (

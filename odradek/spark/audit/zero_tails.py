@@ -72,7 +72,7 @@ def as_damage(tails: DataFrame) -> DataFrame:
 def tail_findings(tails: DataFrame, holes: DataFrame) -> DataFrame:
     """Warnings for zeros within the log above the recovery point: a power failure leaves them, the next start removes them.
 
-    Where offsets are missing as well, the finding for those is enough.
+    If offsets are missing too, they have a finding of their own, and the zeros get no warning.
     """
     hole = holes.where("to_offset > from_offset and not cleaned").select(
         "replica", F.col("from_offset").alias("end_offset")

@@ -2,8 +2,8 @@
 
     connector_jars(java(), cache_directory() / "jars")  # for the installed version of pyspark
 
-It needs only Java and pyspark, and no network after the first time. ``ivy.xml`` lists what is downloaded. The connector's
-token provider was not always published with it: its own version is tried first, then the last published one.
+The download needs only Java and pyspark, and no network after the first time. ``ivy.xml`` lists the jars. The connector's
+token provider was not always published with the connector: the same version is tried first, then the last published version.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ TOKEN_PROVIDER_FALLBACK: Final = "4.0.0"
 # Path of an ivysettings.xml, for machines that reach Maven Central only through a mirror.
 SETTINGS_VARIABLE: Final = "ODRADEK_IVY_SETTINGS"
 _FETCH_TIMEOUT_S: Final = stretched(600.0)
-# Written last: a directory without it is an incomplete download.
+# This file is written last: a directory without it is an incomplete download.
 _COMPLETE: Final = "complete"
 
 
 class JarsMissing(OdradekError):
-    """The connector's jars are not there and could not be downloaded."""
+    """The connector's jars are not in the cache and could not be downloaded."""
 
 
 def connector_jars(java: Path, cache: Path) -> list[Path]:
@@ -46,7 +46,7 @@ def connector_jars(java: Path, cache: Path) -> list[Path]:
     folder = cache / f"spark-kafka-{spark}_{scala}"
     if not (folder / _COMPLETE).exists():
         with locked(folder.with_name(f"{folder.name}.lock")):
-            # Another process may have downloaded them while this one waited for the lock.
+            # Another process may have downloaded the jars while this one waited for the lock.
             if not (folder / _COMPLETE).exists():
                 _fetch(java, ivy, spark, scala, folder)
     return sorted(folder.glob("*.jar"))
@@ -96,7 +96,7 @@ def _fetch(java: Path, ivy: Path, spark: str, scala: str, folder: Path) -> None:
 
 
 def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> str:
-    """Run Ivy with a cache of its own, so that an incomplete cache of the user does no harm; return its output."""
+    """Run Ivy with a cache of its own, so that an incomplete cache of the user has no effect; return Ivy's output."""
     settings = os.environ.get(SETTINGS_VARIABLE) or str(_HERE / "ivysettings.xml")
     command = [str(java), "-Xmx256m", *(f"-D{name}={version}" for name, version in versions.items())]
     command += ["-cp", str(ivy), "org.apache.ivy.Main", "-settings", settings, "-cache", str(work / "ivy")]
@@ -125,7 +125,7 @@ def _reason(output: str) -> str:
 
 
 def _check(jars: list[Path]) -> None:
-    """Compare the jars of the pinned version with known digests. Ivy only compares with those of the repository."""
+    """Compare the jars of the pinned version with known digests: Ivy only compares them with the repository's digests."""
     known: dict[str, str] = json.loads((_HERE / "sha256.json").read_text("utf-8"))
     for jar in jars:
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()

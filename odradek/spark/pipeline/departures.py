@@ -1,8 +1,8 @@
 """The input records: each flight is written when it departs, and counts for the hour in which it was scheduled.
 
 So the records are out of order in event time, as real data are: a flight that departs 21 hours late is written after 21
-hours of other flights. ``WATERMARK_DELAY`` is longer than that. Because every partition has its flights in the order of
-departure, no flight is late for the watermark of its partition (``job.py``).
+hours of other flights. ``WATERMARK_DELAY`` is longer than the largest such delay. Because every partition has its flights in
+the order of departure, no flight is late for the watermark of its partition (``job.py``).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Departure(NamedTuple):
     """Time of departure in minutes since 1970, UTC; for a cancelled flight the scheduled time."""
     scheduled: int
     key: str
-    """The aircraft: its flights are in one partition, in order."""
+    """The aircraft. Its flights are in one partition, in order."""
     value: str
     """The record's value as JSON, without the opening brace and the number of the row, which ``in_order`` prepends."""
 
@@ -59,7 +59,7 @@ def in_order(lines: Iterable[str], count: int | None = None) -> list[Departure]:
 
 
 def disorder(departures: Iterable[Departure]) -> timedelta:
-    """The largest distance of a departure behind the latest scheduled time of those before it."""
+    """The longest time by which a scheduled time is behind the latest scheduled time of the earlier departures."""
     most, latest = 0, None
     for each in departures:
         latest = each.scheduled if latest is None else max(latest, each.scheduled)

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 from odradek.demo.flights import UNKNOWN
 
 LATE_MINUTES: Final = 15
-"""A flight that departs more than this after its scheduled time counts as delayed, as in official statistics."""
+"""A flight that departs more than this number of minutes after its scheduled time is delayed, as in official statistics."""
 NEW_YORK: Final = ZoneInfo("America/New_York")
 
 Row = Mapping[str, object]

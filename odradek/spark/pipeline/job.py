@@ -4,15 +4,15 @@ It is a separate program that runs on any cluster (``spark-submit odradek/spark/
 gets the address of Kafka. It ends when the last window is closed, if its checkpoint is on this machine; otherwise it runs
 like any other stream.
 
-**No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less
-the delay. For a whole topic that is not enough: when the job has much to catch up with, a micro-batch takes a share of each
-partition, and equal shares of two partitions need not end at the same event time. Spark would silently drop flights of the
-partition that is behind. So each partition is a stream with its own watermark, and Spark takes the least watermark of a
-union. Within a partition the flights are in the order of departure, at most 21:40 hours out of order; the delay is 24.
+**No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less the
+delay. One watermark for the whole topic is not enough: when the job has much to catch up with, a micro-batch takes a share
+of each partition, and equal shares of two partitions need not end at the same event time. Spark would silently drop flights
+of the partition that is behind. So each partition is a stream with its own watermark, and Spark takes the least watermark of
+a union. Within a partition the flights are in the order of departure, at most 21:40 hours out of order; the delay is 24.
 
 **The last hours are written.** A window is written when the watermark has passed it, and the watermark follows the data. So
-the producer ends each partition with a record of a distant time. A filter after ``withWatermark`` removes it when it has
-moved the watermark. Only a condition on the event time is not pushed down below ``withWatermark``.
+the producer ends each partition with a record of a distant time. A filter after ``withWatermark`` removes this record when
+it has moved the watermark. Only a condition on the event time is not pushed down below ``withWatermark``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ JVM_END_S = stretched(5.0)
 
 
 def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, per_batch: int) -> DataFrame:
-    """The flights as a stream with a watermark on ``scheduled`` that is right for each partition, without closing records.
+    """The flights as a stream with a watermark on ``scheduled`` that is correct for each partition, without closing records.
 
     A micro-batch has at most ``per_batch`` offsets.
     """
@@ -112,7 +112,7 @@ def is_over(checkpoint: Path) -> bool:
 
 
 class Reporter:
-    """A printer of finished micro-batches, each once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
+    """Prints each finished micro-batch once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query

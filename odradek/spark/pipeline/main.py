@@ -17,9 +17,12 @@ CLEAN, WRONG, NOTHING_SHOWN = 0, 1, 2
 
 
 def run(settings: Settings, keep: bool) -> int:
-    """Return 0 if every row was written once and right and the audit found no violation, 1 if not, 2 if the run failed."""
+    """Run the pipeline.
+
+    Return 0 if the result is correct and the audit found no violation, 1 if not, 2 if the run failed.
+    """
     try:
-        # Checked here first, so that missing Java or jars are reported once and not by every driver.
+        # Check here first, so that missing Java or jars are reported once and not by every driver.
         connector_jars()
         in_file = len(flights.lines(flights.data_file()))
     except (OdradekError, flights.NoData) as failure:

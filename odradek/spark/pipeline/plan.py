@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 EARLIEST, LATEST = 0.08, 0.75
-"""Share of the flights before and after which nothing is killed: too early there is nothing to lose, too late nothing to
-do any more."""
+"""Share of the flights before and after which no process is killed.
+
+Earlier, there is nothing to lose; later, there may be nothing left to do.
+"""
 BROKER_POINTS: Final[Mapping[str, str]] = {
     "txn.marker.after": "between the markers and Complete",
     "txn.prepare.after": "between Prepare and the markers",

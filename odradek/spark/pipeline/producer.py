@@ -2,8 +2,8 @@
 
 It is a separate program that only needs confluent-kafka, as a user would write it. Its position in the file is the offset of
 a group, committed in the same transaction as the flights, so a restarted producer continues exactly there. It prints its
-actions on standard output, a word and a number per line. It reads from standard input how far it may go, so that there is
-still something to do when the job is killed.
+actions on standard output, a word and a number per line. It reads the row up to which it may write from standard input, so
+that flights are left when the job is killed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ from odradek.demo.worker import PATIENCE, TIMEOUT_S, insist, say
 from odradek.spark.pipeline.departures import Departure, closing_value, in_order
 
 GROUP = "flights-file"
-"""The group's offset in partition 0 of the topic is the number of the next flight; one more after the closing records."""
+"""The group's offset in partition 0 of the topic is the number of the next flight.
+
+After the closing records it is one higher.
+"""
 TRANSACTION_FLIGHTS = 1000
 ABORT_EVERY = 7
 """Every seventh transaction is aborted at its first attempt."""
@@ -60,7 +63,7 @@ class FlightProducer:
                 "transaction.timeout.ms": TRANSACTION_TIMEOUT_MS,
                 "retry.backoff.ms": 20,
                 "linger.ms": 5,
-                # The same partition that the Java client would choose for the key.
+                # the partition that the Java client would choose for the key
                 "partitioner": "murmur2_random",
             }
         )

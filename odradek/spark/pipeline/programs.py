@@ -48,7 +48,7 @@ class Program:
         return None if self._child is None else self._child.exit_code
 
     def tell(self, line: object) -> None:
-        """Write a line to the program's standard input. If it has ended, nothing happens."""
+        """Write a line to the program's standard input. Ignored if the program has ended."""
         self._started.tell(line)
 
     def kill(self) -> None:
@@ -57,5 +57,5 @@ class Program:
             self._child.kill()
 
     def complaint(self) -> str:
-        """The last line of its error output that is not part of a Java stack trace."""
+        """The last line of the program's error output that is not part of a Java stack trace."""
         return self._started.complaint()

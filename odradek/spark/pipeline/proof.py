@@ -33,5 +33,5 @@ def audited(data_dir: Path, out: Path, source: str, sink: str, say: Callable[[st
 
 
 def evidence(report: Report) -> list[str]:
-    """The first findings, one line each."""
+    """The first findings of the report, one line each."""
     return [f"{each.name}: {each.where}: {each.detail}" for each in report.findings[:FINDINGS_SHOWN]]

@@ -37,7 +37,7 @@ POLL_S = 0.1
 
 
 class PipelineFailed(OdradekError):
-    """The run did not finish, or could not carry out what it needs to prove something."""
+    """The run did not finish, or a step that its proof needs (such as a planned kill) did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +84,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Toll:
-    """The processes that were killed, with the places."""
+    """The processes that were killed, with the place of each kill."""
 
     driver: list[str] = field(default_factory=list)
     broker: list[str] = field(default_factory=list)

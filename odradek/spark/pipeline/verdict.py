@@ -1,5 +1,7 @@
-"""Compare the rows that were written with the expected ones, by airport and hour, with the comparison of
-``odradek certify`` and in its words: lost, duplicated, changed, unexpected."""
+"""Compare the written rows with the expected rows, by airport and hour.
+
+The comparison and its words (lost, duplicated, changed, unexpected) are those of ``odradek certify``.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ _TOPIC: Final = "delays"
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The difference between the expected and the observed rows, and the audit's report (None if there were no files)."""
+    """The difference between the expected and the observed rows, and the audit's report (None without segment files)."""
 
     difference: Difference
     report: Report | None

@@ -32,7 +32,7 @@ class Undecodable(ValueError):
 
 
 class PlainBuffer:
-    """A growing buffer of decompressed bodies. ``data[:used]`` are those added since the last ``clear``."""
+    """A growing buffer of decompressed bodies. ``data[:used]`` are the bodies added since the last ``clear``."""
 
     def __init__(self, body_bytes_max: int) -> None:
         self.data: Bytes = np.empty(1 << 20, np.uint8)
@@ -57,8 +57,10 @@ class PlainBuffer:
         return start, self.used
 
     def _room(self, size: int, before: int = 0) -> Bytes:
-        """Writable space of ``size`` bytes behind the used ones, and behind ``before`` bytes of a body that is being
-        written. If the buffer is too small, it is replaced by a larger one and the used bytes are copied."""
+        """Return writable space of ``size`` bytes, behind the used bytes and ``before`` bytes of a body in progress.
+
+        If the buffer is too small, it is replaced by a larger one, and the used bytes are copied.
+        """
         start = self.used + before
         if start + size > len(self.data):
             larger = np.empty(max(2 * len(self.data), start + size), np.uint8)

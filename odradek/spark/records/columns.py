@@ -21,7 +21,7 @@ class Bytes(NamedTuple):
 
 
 class Headers(NamedTuple):
-    """Headers of rows: row i has those from ``starts[i]`` to before ``starts[i] + counts[i]``."""
+    """Headers of rows: row i has the headers from ``starts[i]`` to before ``starts[i] + counts[i]``."""
 
     starts: np.ndarray[Any, np.dtype[np.int64]]
     counts: np.ndarray[Any, np.dtype[np.int64]]
@@ -152,7 +152,7 @@ def _has_null_key(headers: Headers) -> bool:
 
 
 def int_column(column: Column | None, rows: int, otherwise: int) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """Integers, or timestamps as milliseconds; ``otherwise`` for nulls and for a missing column."""
+    """A column of integers, or of timestamps as milliseconds. Nulls, and all rows of a missing column, are ``otherwise``."""
     if column is None:
         return np.full(rows, otherwise, np.int64)
     array = one_piece(column)

@@ -1,8 +1,8 @@
 """Decorators for numba, with a cache of compiled code on the disk.
 
-Compiling takes 4 CPU seconds, and each new Python worker of Spark would compile again without the cache. The cache is where
-numba itself puts it (``NUMBA_CACHE_DIR``, beside the module, or in the user's cache). If none of these is writable, as for
-an executor's user in a container, it is in a private directory of the user under the one for temporary files.
+Compiling takes 4 CPU seconds, and without the cache each new Python worker of Spark would compile again. numba chooses the
+place of the cache (``NUMBA_CACHE_DIR``, beside the module, or in the user's cache). If none of these is writable, as for an
+executor's user in a container, the cache is in a private directory of the user below the directory for temporary files.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
 
 @contextlib.contextmanager
 def _caching_in(directory: Path | None) -> Iterator[None]:
-    """Within the context, numba caches newly declared functions in ``directory``; with None nothing changes."""
+    """Context manager in which numba caches newly declared functions in ``directory``; None changes nothing."""
     config: Any = numba.config
     before = config.CACHE_DIR
     if directory is not None:

@@ -19,7 +19,7 @@ _XERIAL_HEADER = b"\x82SNAPPY\0" + b"\0\0\0\1\0\0\0\1"
 _XERIAL_BLOCK_BYTES = 32 * 1024
 _XERIAL_LENGTH = Struct(">I")
 
-# Magic; version 1, independent blocks, no checksums; blocks of 64 KiB; the header checksum of those two bytes.
+# Magic; version 1, independent blocks, no checksums; blocks of 64 KiB; the header checksum of the two bytes before.
 _LZ4_HEADER = bytes.fromhex("04224d18 6040 82")
 _LZ4_BLOCK_BYTES = 64 * 1024
 _LZ4_LENGTH = Struct("<I")

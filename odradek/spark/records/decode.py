@@ -1,7 +1,7 @@
-"""Decode the records of batches to columns: one compiled pass finds the fields, then one per column copies the bytes.
+"""Decode the records of batches to columns: one compiled pass finds the fields, then one pass per column copies the bytes.
 
 The format is that of Kafka's ``DefaultRecord``: lengths, timestamps and offsets are zig-zag varints; timestamps and offsets
-are relative to the batch. If a record is malformed, the batch gives no records at all, and ``FLAWS`` has the reason.
+are relative to the batch. If a record is malformed, the batch yields no records at all, and ``FLAWS`` has the reason.
 """
 
 from __future__ import annotations
@@ -73,9 +73,10 @@ class Fields(NamedTuple):
 def find_fields(
     data: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, spans: Int64s
 ) -> tuple[Fields, NDArray[np.int8]]:
-    """Find the records of batches whose plain bodies are ``data[starts:ends]``; also return an index into ``FLAWS`` each.
+    """Find the records of batches whose plain bodies are ``data[starts:ends]``.
 
-    ``counts`` are the headers' numbers of records, ``spans`` the headers' last offset deltas.
+    Return the fields, and for each batch an index into ``FLAWS``. ``counts`` are the headers' numbers of records, ``spans``
+    the headers' last offset deltas.
     """
     flaws = np.zeros(len(starts), np.int8)
     room = (ends - starts) // RECORD_BYTES_MIN
@@ -99,8 +100,10 @@ def find_fields(
 
 @inlined
 def _varint(data, p, end):  # type: ignore[no-untyped-def]
-    """Read a zig-zag varint of at most five bytes: the number, and the position after it. A position below 0 is a flaw; all
-    later reads return it unchanged."""
+    """Read a zig-zag varint of at most five bytes. Return the number, and the position after it.
+
+    A position below 0 is a flaw; all later reads return it unchanged.
+    """
     if p < 0:
         return np.int64(0), p
     if p >= end:
@@ -127,7 +130,7 @@ def _varint(data, p, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _varlong(data, p, end):  # type: ignore[no-untyped-def]
-    """Read a zig-zag varint of at most ten bytes, as ``_varint``."""
+    """Read a zig-zag varint of at most ten bytes. The result is that of ``_varint``."""
     if p >= end:
         return np.int64(0), np.int64(-LONG_FIELD)
     raw = np.uint64(0)
@@ -148,7 +151,10 @@ def _varlong(data, p, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _nullable(data, p, end):  # type: ignore[no-untyped-def]
-    """Read bytes with their length: the length (-1 for null), the position of the bytes, the position after them."""
+    """Read bytes with their length.
+
+    Return the length (-1 for null), the position of the bytes, and the position after them.
+    """
     size, p = _varint(data, p, end)
     if p < 0 or size > end - p:
         return np.int64(-1), p, p if p < 0 else np.int64(-LONG_FIELD)
@@ -159,7 +165,7 @@ def _nullable(data, p, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
-    """The position after ``count`` headers, or a flaw."""
+    """Return the position after ``count`` headers, or a flaw."""
     if count < 0 or count > end - p:
         return np.int64(-MANY_HEADERS)
     for _ in range(count):
@@ -174,7 +180,7 @@ def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def _record(data, p, limit):  # type: ignore[no-untyped-def]
-    """Read a record: its fields in the order of ``Fields``, and the position after it, or a flaw."""
+    """Read a record. Return its fields in the order of ``Fields``, and the position after it, or a flaw."""
     nothing = np.int64(0)
     size, p = _varint(data, p, limit)
     end = p + size
@@ -279,8 +285,10 @@ def _offsets(sizes, offsets):  # type: ignore[no-untyped-def]
 
 @intrinsic
 def _copy(typing_context, out, at, data, start, size):  # type: ignore[no-untyped-def]
-    """``memcpy(out + at, data + start, size)``. It is twenty times as fast as a loop over bytes, which the compiler does not
-    turn into a memcpy here."""
+    """``memcpy(out + at, data + start, size)``.
+
+    It is twenty times as fast as a loop over bytes, which the compiler does not turn into a memcpy here.
+    """
 
     def generate(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         to, position, source, first, count = arguments
@@ -307,7 +315,7 @@ def _gather(data, starts, sizes, offsets, out):  # type: ignore[no-untyped-def]
 def binary(data: Bytes, starts: Int32s, sizes: Int32s, kind: pa.DataType | None = None) -> pa.Array:
     """The values ``data[start : start + size]`` as an array of Arrow's ``binary`` (or of ``kind``); size -1 is null.
 
-    The caller makes sure that they have fewer than 2^31 bytes together.
+    The caller makes sure that all values together have fewer than 2^31 bytes.
     """
     count = len(starts)
     offsets = np.empty(count + 1, np.int32)
@@ -391,8 +399,10 @@ def _markers(data, key_starts, key_sizes, value_starts, value_sizes, asked, kind
 
 
 def markers(data: Bytes, fields: Fields, control: NDArray[np.bool_]) -> tuple[Int32s, Int32s]:
-    """The transaction marker of each record (-1: none, 0: abort, 1: commit), and the coordinator's epoch. Only records of
-    control batches (``control``, per record) are markers."""
+    """The transaction marker of each record (-1: none, 0: abort, 1: commit), and the coordinator's epoch.
+
+    Only records of control batches (``control``, per record) are markers.
+    """
     kinds, epochs = np.empty(len(fields.batch), np.int32), np.empty(len(fields.batch), np.int32)
     _markers(
         data,

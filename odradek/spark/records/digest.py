@@ -1,8 +1,8 @@
 """A 64-bit digest of a set of rows, independent of their order and partitioning, in compiled code.
 
-It is the sum of a hash per row, modulo 2^64, so a row that occurs twice counts twice. The hash covers topic, explicit
-partition, key, value and headers; nulls differ from empty values. It is not a cryptographic hash: it finds errors, not
-forgeries.
+The digest is the sum of a hash per row, modulo 2^64, so a row that occurs twice counts twice. The hash covers topic,
+explicit partition, key, value and headers; nulls differ from empty values. It is not a cryptographic hash: it finds errors,
+not forgeries.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def _sizes_bytes(keys: Bytes, values: Bytes, headers: Headers) -> Numbers:
 
 
 class Batch(NamedTuple):
-    """An encoded record batch. ``data``: bytes, or a view of them. ``halves`` encodes its rows again, as two batches."""
+    """An encoded record batch. ``data``: its bytes, or a view of them. ``halves`` encodes its rows again as two batches."""
 
     data: bytes | memoryview
     records: int
@@ -171,9 +171,12 @@ def _sealed(
 def _fill_batches(
     rows: Rows, select: Numbers, batch_size_bytes: int
 ) -> tuple[Any, Numbers, Numbers, Numbers, Numbers]:
-    """Encode the records, with space for a header before each batch. By batch: end, records, first and max timestamp."""
+    """Encode the records, with space for a header before each batch.
+
+    Return the buffer, and four arrays with a value per batch: end, records, first and max timestamp.
+    """
     total = int(rows.sizes_bytes[select].sum())
-    # Two consecutive batches are together larger than the limit, or they would be one batch.
+    # Two consecutive batches together are larger than the limit, or they would be one batch.
     batches_max = min(len(select), 2 * (total // max(batch_size_bytes - HEADER_BYTES, 1)) + 2)
     out = np.empty(total + HEADER_BYTES * batches_max, np.uint8)
     about = np.empty((4, batches_max), np.int64)
@@ -209,7 +212,7 @@ def _put_varint(out: Any, position: int, value: Any) -> int:  # pragma: no cover
 
 @inlined
 def _put(out: Any, position: int, data: Any, start: int, length: int) -> int:  # pragma: no cover - compiled
-    """Write a length and that many bytes; a negative length has no bytes."""
+    """Write a length and that many bytes, or no bytes for a negative length. Return the position after them."""
     position = _put_varint(out, position, length)
     for index in range(length):
         out[position + index] = data[start + index]

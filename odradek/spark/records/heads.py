@@ -51,14 +51,17 @@ HEAD = np.dtype([(name, np.int64) for name in FIELDS])
 
 # The reason why a scan stopped.
 DONE, SHORT, CUT, LENGTH, LOST = range(5)
-"""The end was reached; too few bytes for a header; the batch is longer than the buffer; an impossible length; no batch."""
+"""Reasons: end reached; too few bytes for a header; batch longer than the buffer; impossible length; no batch."""
 
 _CRC_START = 21
 _COMPILED_CRC_BYTES_MAX = 1024
 
 
 class Scan(NamedTuple):
-    """The batches in a buffer. ``stop`` is the end of the last one, ``size`` that of the next one by its length field."""
+    """The batches in a buffer.
+
+    ``stop`` is the end of the last batch, ``size`` the size of the next batch by its length field.
+    """
 
     heads: NDArray[Any]
     stop: int
@@ -67,8 +70,11 @@ class Scan(NamedTuple):
 
 
 def scan(buffer: Bytes, start: int, end: int, final: bool) -> Scan:
-    """The batches that are completely in ``buffer[start:end]``. ``final``: nothing follows ``end``. Then a batch of an
-    unknown format is skipped if its length leads to another batch or to the end."""
+    """The batches that are completely in ``buffer[start:end]``.
+
+    ``final``: nothing follows ``end``. Then a batch of an unknown format is skipped if its length leads to another batch or
+    to the end.
+    """
     heads = np.empty(max((end - start) // HEADER_BYTES, 1) + 1, HEAD)
     table = heads.view(np.int64).reshape(len(heads), len(FIELDS))
     count, stop, reason, size = _scan(buffer, start, end, final, table)
@@ -254,7 +260,7 @@ def _out_of_order(heads, good, before, following, result):  # type: ignore[no-un
         while j < n and not good[j]:
             j += 1
         following_base = heads[j, 3] if j < n else following
-        # This batch is wrong, and not the next one, if it leaves a gap into which the next one fits.
+        # This batch is wrong, and not the next, if it leaves a gap into which the next batch fits.
         if base > last + 1 and last + (end - base) + 1 < following_base <= end:
             result[i] = True
             continue
@@ -265,11 +271,11 @@ def _out_of_order(heads, good, before, following, result):  # type: ignore[no-un
 def out_of_order(
     heads: NDArray[Any], good: NDArray[np.bool_], before: int, following: int = -1
 ) -> tuple[NDArray[np.bool_], int]:
-    """Find the batches whose offsets do not increase; return also the last offset of the others.
+    """Find the batches whose offsets do not increase, and the last offset of the other batches.
 
-    The CRC does not cover the base offset, so a wrong one can only be found by comparing it with its neighbours. ``before``
-    is the last offset so far, ``following`` the base offset of the batch after the last one (-1 if unknown). Batches that
-    are not ``good`` are ignored.
+    The CRC does not cover the base offset, so a wrong base offset can only be found by comparing it with its neighbours.
+    ``before`` is the last offset so far, ``following`` the base offset of the batch after the last one (-1 if unknown).
+    Batches that are not ``good`` are ignored.
     """
     result = np.zeros(len(heads), np.bool_)
     last = _out_of_order(

@@ -72,9 +72,11 @@ def partition_by_key(
 def partition_sticky(
     sizes_bytes: np.ndarray[Any, np.dtype[np.int64]], partition_count: int, batch_size_bytes: int, first: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-    """Partitions for rows without a key, which stay with one partition until a batch is full (KIP-480). Also returns the
-    value of ``first`` for the next call: the number of bytes assigned so far, whose whole batches determine the
-    partition."""
+    """Partitions for rows without a key, which stay with one partition until a batch is full (KIP-480).
+
+    Also returns the value of ``first`` for the next call: the number of bytes assigned so far, whose whole batches determine
+    the partition.
+    """
     ends = np.cumsum(sizes_bytes) + first
     turns = (ends - sizes_bytes) // batch_size_bytes
     return turns % partition_count, int(ends[-1]) if len(ends) else first

@@ -1,4 +1,4 @@
-"""The table ``batches``: the headers of batches. Of the records, only the marker of a control batch is read."""
+"""The table ``batches``: the headers of batches. Records are not read, except the marker of a control batch."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ _TIME_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999
 
 
 def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Kafka's timestamps as Spark's; ``NO_TIME`` for those that have no equivalent."""
+    """Convert Kafka's timestamps (ms) to Spark's (us). ``NO_TIME`` stands for those that have no equivalent."""
     known = (milliseconds >= 0) & (milliseconds <= _TIME_MS_MAX)
     if known.all():
         return milliseconds * 1000
@@ -69,7 +69,7 @@ def int32(values: NDArray[np.int64]) -> pa.Array:
 
 
 def place(piece: Piece) -> dict[str, Any]:
-    """The columns that are the same in all rows of a piece."""
+    """The columns of a table that are the same in all rows of a piece."""
     partition = piece.segment.partition
     return {
         "log_dir": partition.log_dir,

@@ -26,7 +26,10 @@ _KEYS_KEPT = 1 << 14
 
 
 class Decoded(NamedTuple):
-    """A record's kind, its key's fields (shared: do not modify), its value's version and fields (None for a tombstone)."""
+    """A decoded record: its kind, the fields of its key, and the version and fields of its value (None for a tombstone).
+
+    The key's fields are shared between records, so do not modify them.
+    """
 
     kind: str
     key: dict[str, Any]
@@ -52,7 +55,7 @@ def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
 
 @lru_cache(maxsize=_KEYS_KEPT)
 def _key(topic: str, key: bytes) -> tuple[RecordSchema, dict[str, Any]]:
-    """Decode a key. The same keys occur again and again, so each is decoded once and cached."""
+    """Decode a key. Few keys occur very often, so each key is decoded once and cached."""
     reader = _Reader(key)
     with _plainly_said():
         kind = reader.number("int16")
@@ -133,7 +136,7 @@ class _Reader:
         return [self._single(element, version, flexible) for _ in range(count)]
 
     def _is_there(self, one: Field) -> bool:
-        """Read whether a nullable structure is there. In tagged fields Kafka writes that differently."""
+        """Read whether a nullable structure is present. In tagged fields Kafka encodes the presence differently."""
         return self.number("int8") >= 0 if one.tag is None else self._varint() > 0
 
     def _single(self, one: Field, version: int, flexible: bool) -> Any:

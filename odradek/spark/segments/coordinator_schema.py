@@ -1,4 +1,4 @@
-"""The types in which the tables of the coordinators' records are written: a field, a value, a record."""
+"""The types with which the tables of the coordinators' records are written: a field, a value, a record."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 class Field(NamedTuple):
     """One field of a structure, in the order of the wire format.
 
-    ``kind``: ``int8`` to ``int64``, ``uint16``, ``uuid``, ``string`` or ``bytes``, or the fields of a structure.
-    ``array``: whether it is an array of them. ``since``/``until``: the versions that have the field. ``tag``: number of a
+    ``kind``: ``int8`` to ``int64``, ``uint16``, ``uuid``, ``string`` or ``bytes``, or the fields of a structure. ``array``:
+    whether the field is an array of that kind. ``since``/``until``: the versions that have the field. ``tag``: number of a
     tagged field, which has the value ``default`` if it is missing.
     """
 

@@ -1,7 +1,8 @@
 """Conditions on segments, batches and rows, made from the filters that Spark pushes down.
 
-A filter that is accepted is applied exactly, so Spark need not apply it again; all others go back to Spark. As in SQL a
-condition on a null column is false, so a condition on anything but the place of a row excludes rows with an ``error``.
+A filter that is accepted is applied exactly, so Spark need not apply it again. All other filters are returned to Spark. As
+in SQL a condition on a null column is false, so a condition on anything but the place of a row excludes rows with an
+``error``.
 """
 
 from __future__ import annotations
@@ -72,8 +73,10 @@ _TESTS: dict[type[spark.Filter], str] = {
 
 
 class Condition(NamedTuple):
-    """A condition ``column test value``: the test is one of ``= < <= > >= in known``, or its negation; times are
-    microseconds since 1970."""
+    """A condition ``column test value``. Times are microseconds since 1970.
+
+    The test is one of ``= < <= > >= in known``, or its negation.
+    """
 
     column: str
     test: str
@@ -81,7 +84,7 @@ class Condition(NamedTuple):
     negated: bool = False
 
     def holds(self, values: Any) -> Any:
-        """Whether the condition is true for each of ``values``, which has no nulls."""
+        """Whether the condition is true for each of ``values``, which contain no nulls."""
         found = _holds(self.test, values, self.value)
         return ~found if self.negated else found
 
@@ -90,7 +93,7 @@ class Condition(NamedTuple):
         return bool(np.atleast_1d(self.holds(np.array([value], dtype=object)))[0])
 
     def may_hold(self, lowest: NDArray[np.int64], highest: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether any number between ``lowest`` and ``highest``, inclusive, can make the condition true, per range."""
+        """For each range ``lowest`` to ``highest``, inclusive: whether any number in it can make the condition true."""
         value = self.value
         if self.negated or self.test == "known":
             return np.ones(len(lowest), np.bool_)
@@ -133,7 +136,7 @@ class Conditions(NamedTuple):
 
 
 def take(table: str, filters: Iterable[spark.Filter]) -> tuple[Conditions, list[spark.Filter]]:
-    """The filters as conditions, and the filters that Spark must apply itself."""
+    """The accepted filters as conditions, and the filters that Spark must apply itself."""
     place: list[Condition] = []
     batch: list[Condition] = []
     row: list[Condition] = []

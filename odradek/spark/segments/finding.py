@@ -39,7 +39,7 @@ class Partition(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One ``.log`` file. ``next_offset`` is the base offset of the segment after it, None for the last one."""
+    """One segment, a ``.log`` file. ``next_offset`` is the base offset of the next segment, None for the last one."""
 
     partition: Partition
     file: str
@@ -123,7 +123,7 @@ def _names(path: str) -> list[str]:
 
 
 def chosen(found: Iterable[Partition], topics: Iterable[str] | None) -> list[Partition]:
-    """The partitions of ``topics``; with None those of all topics except Kafka's internal ones."""
+    """The partitions of ``topics``; if ``topics`` is None, those of all topics except Kafka's internal topics."""
     if topics is None:
         return [one for one in found if one.asked_for or one.topic not in INTERNAL_TOPICS]
     wanted = frozenset(topics)
@@ -131,7 +131,7 @@ def chosen(found: Iterable[Partition], topics: Iterable[str] | None) -> list[Par
 
 
 def segments(partition: Partition) -> list[Segment]:
-    """The segments of a partition by offset, without those that are deleted meanwhile."""
+    """The segments of a partition by offset, without those that are deleted during the search."""
     files = sorted(name for name in _names(partition.directory) if _SEGMENT.fullmatch(name))
     bases = [int(name[:20]) for name in files]
     result = []

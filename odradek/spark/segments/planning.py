@@ -17,15 +17,18 @@ from odradek.spark.segments.finding import Segment
 
 MIB = 1 << 20
 OPEN_COST_BYTES = 1 * MIB
-"""Cost of opening a file, in bytes: a task with many small segments is full before its bytes are."""
+"""Cost of opening a file, in bytes. With it, a task with many small segments counts as full earlier."""
 _TASK_BYTES_MIN = 4 * MIB
 _SCAN_BYTES = 8 * MIB
 _INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 
 
 class Piece(NamedTuple):
-    """A part of a segment: the bytes from ``start`` to ``end``, with the offsets from ``first_offset`` to before
-    ``end_offset`` (None: no bound). ``last``: it ends with the segment."""
+    """A part of a segment: the bytes from ``start`` to ``end``.
+
+    It has the offsets from ``first_offset`` to before ``end_offset`` (None: no bound). ``last``: the piece ends with the
+    segment.
+    """
 
     segment: Segment
     start: int
@@ -36,7 +39,7 @@ class Piece(NamedTuple):
 
 
 def plan(segments: Sequence[Segment], split_bytes: int, tasks_min: int) -> list[list[Piece]]:
-    """The pieces of each task. With little to read the tasks become smaller, so that ``tasks_min`` tasks have something."""
+    """The pieces of each task. If there is little to read, the tasks are smaller, so that ``tasks_min`` tasks have work."""
     total = sum(segment.size for segment in segments)
     wanted = min(split_bytes, max(total // max(tasks_min, 1), _TASK_BYTES_MIN))
     tasks: list[list[Piece]] = []

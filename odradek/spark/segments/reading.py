@@ -21,11 +21,11 @@ from odradek.spark.segments.planning import Piece
 
 CHUNK_BYTES = 8 << 20
 _FOLLOWING_BYTES = 17
-"""Size read of the batch after a chunk: enough for its offset, and to check that it is a batch."""
+"""Number of bytes read of the batch after a chunk: enough for its offset, and to check that it is a batch."""
 
 _DISTANCE_MAX = (1 << 31) - 1
 ZERO_TAIL = "zero bytes follow the last batch"
-"""Part of the error message for zeros, which ``log.preallocate`` may explain, to tell them from damage."""
+"""Part of the error message for zeros, which ``log.preallocate`` may explain. It distinguishes them from damage."""
 
 
 class Flaw(NamedTuple):
@@ -36,8 +36,11 @@ class Flaw(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some batches of a file. Positions in ``sound`` count from the start of ``buffer``, which begins at ``position`` of
-    the file and is reused for the next chunk."""
+    """Some batches of a file.
+
+    Positions in ``sound`` count from the start of ``buffer``, which begins at ``position`` of the file and is reused for the
+    next chunk.
+    """
 
     buffer: Bytes
     position: int
@@ -46,8 +49,11 @@ class Chunk(NamedTuple):
 
 
 def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
-    """Read all of a piece. If compaction or retention has replaced the segment since it was planned, read the piece's
-    offsets from the segments that are there now."""
+    """Read a piece in chunks.
+
+    If compaction or retention has replaced the segment since it was planned, the piece's offsets are read from the segments
+    that exist now.
+    """
     opened = _open(piece)
     if opened is None:
         return
@@ -59,7 +65,10 @@ def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
 
 
 def _open(piece: Piece) -> tuple[Piece, int] | None:
-    """Open the file; return the piece as it can be read now, and the descriptor."""
+    """Open the piece's file; return the piece as it can be read now, and the descriptor.
+
+    None if its offsets do not exist now.
+    """
     segment = piece.segment
     try:
         descriptor = os.open(segment.path, os.O_RDONLY)
@@ -146,7 +155,7 @@ class Reading:
 
     @staticmethod
     def _following(data: Bytes, found: heads.Scan) -> int | None:
-        """The base offset of the batch after the last complete one; -1 if there is none, None if it is not read yet."""
+        """The base offset of the batch after the last complete one; -1 if no batch follows, None if it is not read yet."""
         if found.reason == heads.DONE and found.stop == len(data):
             return None
         if len(data) - found.stop < _FOLLOWING_BYTES:
@@ -201,7 +210,10 @@ class Reading:
             )
 
     def _strays(self, position: int, table: NDArray[Any]) -> list[Flaw]:
-        """Errors for offsets of another segment. No error if compaction has merged that segment into this."""
+        """Errors for batches with offsets of the next segment.
+
+        There are none if compaction has merged that segment into this one.
+        """
         if not len(table) or self._piece.segment.next_offset is None:
             return []
         table = table[table["last_offset"] >= self._piece.segment.next_offset]
@@ -220,7 +232,7 @@ class Reading:
         ]
 
     def _grown(self, position: int, size: int) -> bool:
-        """Whether the incomplete batch is complete now: its broker was writing it when the file was read."""
+        """Whether the incomplete batch is complete now: the broker was writing it when the file was read."""
         there = os.fstat(self._descriptor).st_size
         if not self._piece.last or there <= self._end or not 0 < size <= there - position:
             return False

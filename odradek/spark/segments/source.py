@@ -68,7 +68,7 @@ def _projection(table: str, names: Iterable[str]) -> StructType:
 
 
 class Reader(DataSourceReader):
-    """A reader that plans on the driver and reads in tasks. Only the columns in ``schema`` are built."""
+    """The reader of a table: it plans on the driver and reads in tasks. Only the columns in ``schema`` are built."""
 
     def __init__(self, asked: options.Options, schema: StructType) -> None:
         self.options = asked
@@ -130,8 +130,8 @@ class Reader(DataSourceReader):
 class PushingReader(Reader):
     """A reader that accepts filters from Spark, if the option ``pushdown`` is set.
 
-    It is off by default, because Spark 4.2 keeps what one query of a loaded DataFrame has pushed down for all later ones,
-    and applies it to every other scan of the same DataFrame that pushes nothing (``PythonScanBuilder.pushFilters`` calls
+    The option is off by default, because Spark 4.2 keeps the filters that one query of a loaded DataFrame has pushed down,
+    and applies them to every later scan of the same DataFrame that pushes none (``PythonScanBuilder.pushFilters`` calls
     ``setReadInfo`` on the source that they share). Such a DataFrame is right for one query only.
     """
 

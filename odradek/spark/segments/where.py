@@ -103,7 +103,7 @@ class _Parser:
         yield spark.Not(one) if negated != opposite else one
 
     def _one(self, column: str) -> tuple[spark.Filter, bool]:
-        """A condition, and whether it is negated."""
+        """Parse a condition. Return it, and whether it is negated."""
         if self._is("IS", "NOT", "NULL"):
             return spark.IsNotNull((column,)), False
         if self._is("NOT", "IN"):

@@ -1,6 +1,6 @@
 """``format("odradek.exactly_once")``: a Spark sink that commits each micro-batch exactly once (docs/spark/sink.md).
 
-Names are imported when they are first used, because a batch is planned by a process that runs for about a second.
+Names are imported when they are first used, because the process that plans a batch runs for only about a second.
 """
 
 from __future__ import annotations

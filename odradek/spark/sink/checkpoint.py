@@ -1,7 +1,7 @@
 """Read from the query's checkpoint which file of ``offsets`` a batch has, and which sink has planned its batches before.
 
-The cluster forgets: a decision record and transactional ids expire after seven days without a batch. The checkpoint does
-not expire, and it moves with the query. So the driver writes a file of its own to it, next to Spark's. This only works with
+In the cluster, a decision record and transactional ids expire after seven days without a batch. The checkpoint does not
+expire, and it moves with the query. So the driver writes a file of its own into it, next to Spark's. This only works with
 checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``); otherwise only the cluster is asked.
 """
 
@@ -25,22 +25,29 @@ _COMMITS = "commits"
 
 
 class BatchOffsets(NamedTuple):
-    """A file in the checkpoint's ``offsets``: its batch, and a hash of its content (the offsets of each source, the
-    watermark, the time of the batch)."""
+    """The content of a file in the checkpoint's ``offsets``: its batch, and a hash.
+
+    The hash covers the offsets of each source, the watermark, and the time of the batch.
+    """
 
     batch: int
     digest: int
 
 
 class Checkpoint:
-    """The checkpoint at ``location``, the value of Spark's option. If it cannot be read, all methods return None."""
+    """The checkpoint at ``location``, the value of Spark's option.
+
+    If the checkpoint cannot be read, all methods return None.
+    """
 
     def __init__(self, location: str | None) -> None:
         self.directory = _local(location) if location else None
 
     def _readable(self) -> Path | None:
-        """The directory, if it is on this machine. A path without a scheme may be in HDFS; then the local directory has none
-        of Spark's files."""
+        """The checkpoint's directory; None if it is not on this machine.
+
+        A path without a scheme may be in HDFS. The local directory of that name then has none of Spark's files.
+        """
         return self.directory if self.directory and (self.directory / _OFFSETS).is_dir() else None
 
     def offsets(self, batch: int) -> BatchOffsets | None:
@@ -55,7 +62,7 @@ class Checkpoint:
         return BatchOffsets(batch, int.from_bytes(hashlib.blake2b(content, digest_size=8).digest(), "big"))
 
     def last_offsets(self) -> BatchOffsets | None:
-        """The newest ``offsets`` file. Spark writes it before it plans the batch, so it is that of the planned batch."""
+        """The newest ``offsets`` file. Spark writes it before it plans the batch, so it belongs to the planned batch."""
         directory = self._readable()
         if directory is None:
             return None
@@ -66,10 +73,11 @@ class Checkpoint:
         return self.offsets(last) if last >= 0 else None
 
     def has_unwritten_batch(self) -> bool | None:
-        """Whether Spark has recorded a batch in ``offsets`` that is not in ``commits`` yet; None if they cannot be read.
+        """Whether Spark has recorded a batch in ``offsets`` that is not in ``commits`` yet; None if this cannot be read.
 
         False while a batch is planned is the only sign of a continuous trigger: Spark then plans once, before the first
-        epoch, and does not pass the trigger of a query to any Python process."""
+        epoch, and does not pass the trigger of a query to any Python process.
+        """
         directory = self._readable()
         if directory is None:
             return None
@@ -79,7 +87,7 @@ class Checkpoint:
             return None
 
     def mark(self) -> SinkPlace | None:
-        """The sink that has planned a batch of this checkpoint before; None if there is none, or it cannot be read."""
+        """The sink that has planned a batch of this checkpoint before; None if there is none or the mark cannot be read."""
         directory = self._readable()
         if directory is None:
             return None

@@ -1,4 +1,4 @@
-"""The columns of the sink. They and their rules are those of Spark's own Kafka sink."""
+"""The columns of the sink. Names and rules are those of Spark's own Kafka sink."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = {
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Raise ``SinkError`` if rows with these columns cannot be written. It is called before any task runs."""
+    """Raise ``SinkError`` if rows with these columns cannot be written. Called before any task runs."""
     given = {field.name: field.dataType.simpleString() for field in schema.fields}
     if "value" not in given:
         raise SinkError(

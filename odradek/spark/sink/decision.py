@@ -1,4 +1,4 @@
-"""Decide a batch, or abort it: what the driver does after its tasks have ended."""
+"""Decide a batch, or abort it: the driver's work after its tasks have ended."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
 
 
 def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
-    """The plan and the batch that all reports have in common. Only task 0 reports the plan with its pool."""
+    """The plan and the batch that all reports have in common. The plan is that of task 0, which reports it with its pool."""
     if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
         raise SinkError(
             "The tasks of the batch report different plans: this is an error in the sink. The batch is not decided."
@@ -74,8 +74,10 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
 
 
 def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
-    """The rows that the tasks have read, and the batch's file in the checkpoint. The file is left out if it has changed
-    since the batch was planned: another driver may have replaced it."""
+    """The content of the batch: the rows that the tasks have read, and the batch's file in the checkpoint.
+
+    The file is left out if it has changed since the batch was planned: another driver may have replaced it.
+    """
     digests = [report.digest for report in reports]
     whole = None if None in digests else sum(each for each in digests if each is not None) % DIGEST_MODULUS
     now = Checkpoint(plan.settings.checkpoint).offsets(batch)
@@ -93,7 +95,7 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
     answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} continues without it."
     aimed_at = {topic for report in reports for topic in report.aimed_at}
-    # A record that was too long without its topics has none.
+    # A decision record that was too long without its topics has no topics.
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
             f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
@@ -101,7 +103,7 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
             f"query has another topic now: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
-    # If Spark had planned the batch again, the file would at least have another time in it.
+    # If Spark had planned the batch again, at least the time in the file would differ.
     located = None not in (decided.offsets, now.offsets)
     same_sum = summed and decided.digest == now.digest
     same_offsets = located and decided.offsets == now.offsets
@@ -157,7 +159,7 @@ def _record(
 
 
 def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
-    """Raise ``NotDecided`` if too little of the transaction timeout is left to commit them after a crash."""
+    """Raise ``NotDecided`` if too little of the transaction timeout is left to commit the transactions after a crash."""
     timeout_ms = plan.settings.transaction_timeout_ms
     if now_ms - plan.planned_at_ms > timeout_ms * TIME_SHARE_MAX:
         raise NotDecided(
@@ -167,8 +169,11 @@ def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
 
 
 def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None:
-    """Raise ``NotDecided`` unless each transaction is open and its producer is not fenced. AddPartitionsToTxn is sent with
-    partitions that the transaction already has: that changes nothing and fails if the transaction has been aborted."""
+    """Raise ``NotDecided`` unless each transaction is open and its producer is not fenced.
+
+    AddPartitionsToTxn is sent with partitions that the transaction already has. The request then changes nothing, and fails
+    if the transaction has been aborted.
+    """
     asked = [
         (report.transactional_id, report.producer, sorted(report.partitions))
         for report in written
@@ -185,9 +190,11 @@ def _check(cluster: Coordination, written: Iterable[Report], batch: int) -> None
 
 
 def _check_topics(cluster: Coordination, written: Iterable[Report], batch: int) -> Mapping[str, bytes]:
-    """Return the topic ids by name; raise ``NotDecided`` if a topic is not the one that the tasks wrote to. EndTxn succeeds
-    even if partitions of the transaction were deleted (TransactionMarkerChannelManager skips partitions without a leader),
-    so their rows would be lost silently."""
+    """Return the topic ids by name; raise ``NotDecided`` if a topic is not the one that the tasks wrote to.
+
+    EndTxn succeeds even if partitions of the transaction were deleted (TransactionMarkerChannelManager skips partitions
+    without a leader), so their rows would be lost silently.
+    """
     known: dict[str, bytes] = {}
     other = {
         topic
@@ -226,8 +233,11 @@ def _decide(
 
 
 def _read_back(store: Store, record: SinkState) -> None:
-    """Read the record again: only then it is certain. A late copy of the plan's EndTxn may have ended the driver's
-    transaction before the record was written in it."""
+    """Read the record again, because only a record that was read back is certain to be stored.
+
+    A late copy of the plan's EndTxn may have ended the driver's transaction before the record was written in it. Raises
+    ``NotDecided`` if the record was not stored.
+    """
     found = store.read()
     if found == record:
         return
@@ -242,7 +252,7 @@ def _read_back(store: Store, record: SinkState) -> None:
 
 
 def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> None:
-    """Commit the transactions of a decided batch. Until all are committed, a reader may see a part of the batch."""
+    """Commit the transactions of a decided batch. Until all are committed, a consumer may see a part of the batch."""
     refused: dict[str, WireError] = {}
     for point, some in _portions(transactions):
         outcomes = cluster.end_transactions(some, commit=True)
@@ -264,8 +274,11 @@ def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> N
 
 
 def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batch: int) -> None:
-    """Raise ``MayBeLost`` if a topic has changed while its transactions were committed, so that Spark does not record the
-    batch; the replay then asks the user. ``topics`` are all topics that were written, even if the record has only a part."""
+    """Raise ``MayBeLost`` if a topic has changed while its transactions were committed.
+
+    Spark then does not record the batch, and the replay asks the user. ``topics`` are all topics that were written, even if
+    the record has only a part.
+    """
     other = changed_topics(cluster, topics)
     if other:
         raise MayBeLost(
@@ -275,7 +288,7 @@ def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batc
 
 
 def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
-    """All transactions in one portion; three portions while a kill point is armed, so that a test can kill in between."""
+    """The transactions in one portion, or in three while a kill point is armed, so that a test can kill in between."""
     if not armed():
         return [("", transactions)]
     half = max(1, len(transactions) // 2)
@@ -285,9 +298,10 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
     """Abort the transactions that losing attempts have left open. Best effort: a later plan looks for them again.
 
-    A copy of a winning attempt has an id of its own and no report mentions it, so the cluster is asked after each batch.
+    A second copy of a winning attempt has an id of its own that is in no report, so the cluster is asked after each batch.
     Transactions of the pool are ended by epoch, because a newer driver may have handed the same ids out again. An attempt's
-    own id is never handed out again, so its producer can be fenced."""
+    own id is never handed out again, so its producer can be fenced.
+    """
     name = plan.settings.name
     won = {report.transactional_id for report in written}
     lost = [
@@ -312,11 +326,12 @@ def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
 
 
 def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
-    """Abort the transactions that the tasks left open; return False if the next plan has to do it.
+    """Abort the transactions that the tasks left open; return False if the next plan has to end them.
 
     Spark calls this when a task has failed, and when ``commit_batch`` has raised. In the second case the batch may be
     decided, and its transactions may only be committed. So the driver's own open transaction is aborted first, after which
-    no decision can follow, and then the record is read."""
+    no decision can follow, and then the record is read.
+    """
     if not reports:
         return False
     plan, batch = min(reports, key=lambda each: each.label).plan, reports[0].batch
@@ -341,7 +356,7 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
 
 
 def _rule_out(store: Store, plan: Plan) -> SinkState | None:
-    """The record, after which this plan cannot change it any more; None if a newer driver has taken over."""
+    """Make sure that this plan cannot change the record any more, and return it; None if a newer driver has taken over."""
     try:
         # No transaction is open if the driver's last one was committed: the plan's or the decision.
         with contextlib.suppress(InvalidTransaction):

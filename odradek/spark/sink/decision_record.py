@@ -47,16 +47,23 @@ class TooManyTasks(OdradekError):
 
 
 class Phase(enum.IntEnum):
-    """The state of a sink's next batch. ``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``:
-    batch ``next_batch - 1`` is decided, and its transactions may still be open."""
+    """The state of a sink's next batch.
+
+    ``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``: batch ``next_batch - 1`` is decided, and
+    its transactions may still be open.
+    """
 
     PLANNING = 1
     DECIDED = 2
 
 
 class Entry(NamedTuple):
-    """A transaction that is part of a decision. ``pooled``: its id is of the pool (``label`` is then that of attempt 0).
-    ``partitions``: those that it wrote to, empty if the record had no space for them."""
+    """A transaction that is part of a decision.
+
+    ``pooled``: its id belongs to the pool (``label`` is then that of attempt 0).
+
+    ``partitions``: the partitions that it wrote to, empty if the record had no space for them.
+    """
 
     label: Label
     pooled: bool
@@ -65,9 +72,11 @@ class Entry(NamedTuple):
 
 
 class Content(NamedTuple):
-    """What distinguishes two batches with the same number. ``rows``: the number of rows. ``digest``: the sum of their hashes
-    (`records.digest`), None if it was not computed. ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``,
-    None if the file could not be read."""
+    """The values that distinguish two batches with the same number.
+
+    ``rows``: the number of rows. ``digest``: the sum of their hashes (`records.digest`), None if it was not computed.
+    ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``, None if the file could not be read.
+    """
 
     rows: int = 0
     digest: int | None = None
@@ -80,7 +89,8 @@ NO_CONTENT = Content()
 class Answer(NamedTuple):
     """The option ``firstBatch``, ``<batch>@<plan>``: the next batch to write, valid while ``plan`` made the last decision.
 
-    It resolves one error of the sink and no later one, because the next decision has another plan."""
+    The option resolves one error of the sink and no later error, because the next decision has another plan.
+    """
 
     batch: int
     plan: int
@@ -91,8 +101,11 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Decided:
-    """The transactions of a decided batch. While a later batch is planned, only those that could not be committed: the
-    record has them until the user has decided how to continue."""
+    """The transactions of a decided batch.
+
+    While a later batch is planned, they are only those that could not be committed: the record contains them until the user
+    has decided how to continue.
+    """
 
     run: int
     plan: int
@@ -115,13 +128,14 @@ class Decided:
 class SinkState:
     """The state of a sink.
 
-    ``plan``: the number of the plan, one more than that of the plan before. ``run``: the number of the plan that named the
-    pool's ids; a plan that finds another one unfinished takes new names, because the other's processes may still run.
+    ``plan``: the number of the plan, one more than that of the previous plan. ``run``: the number of the plan that named the
+    pool's ids; a plan that finds an unfinished plan takes new names, because the processes of that plan may still run.
     ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``: the number of the
     plan that led to the last decision, 0 if there is none. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when a plan
     last looked for open transactions of lost attempts. ``topics``: the ids by name of the topics that the last decided batch
-    was written to, empty if the record had no space. ``content`` and ``decided_at_ms`` (for display) are of that batch too.
-    ``doubt``: why the sink may have had an earlier record that is lost; "" without evidence, and after the first decision.
+    was written to, empty if the record had no space. ``content`` and ``decided_at_ms`` (for display) describe that batch
+    too. ``doubt``: why the sink may have had an earlier record that is lost; "" without evidence, and after the first
+    decision.
     """
 
     run: int
@@ -151,10 +165,11 @@ class SinkState:
 
 
 def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
-    """The pool after a batch: the tasks in ``used``, which wrote rows, get age 0, and the others are a batch older.
+    """The pool after a batch: the tasks in ``used``, which wrote rows, get age 0, and the other tasks get one batch older.
 
     If the pool had only the last batch's tasks, a query that alternates between many and few tasks would need new ids for
-    the tasks of each wide batch, and Kafka keeps a transactional id for seven days."""
+    the tasks of each wide batch, and Kafka keeps a transactional id for seven days.
+    """
     young = dict.fromkeys(used, 0)
     old = {task: age + 1 for task, age in pool.items() if task not in young and age < POOL_AGE_MAX}
     best = sorted((age, task) for task, age in {**old, **young}.items())[:POOL_MAX]
@@ -330,7 +345,10 @@ def unpack(data: bytes) -> SinkState:
 
 
 def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | None:
-    """``topics`` is in the order of the partitions' topic numbers; None if the format has no partitions."""
+    """Decode the transactions; None if none are stored.
+
+    ``topics`` is in the order of the partitions' topic numbers, or None.
+    """
     count = reader.varint()
     if count == 0:
         return None
@@ -350,8 +368,11 @@ def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | 
 
 
 def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
-    """The record, without parts that are only for display if it is too long: the partitions of its transactions, then its
-    topics. Raises ``TooManyTasks`` if it is still too long."""
+    """The record, shortened if it is too long.
+
+    First the partitions of its transactions are left out, then its topics, because both are only for display. Raises
+    ``TooManyTasks`` if the record is still too long.
+    """
     for slimmer in (record, record.without_partitions()):
         with contextlib.suppress(TooManyTasks):
             to_chunks(slimmer, chunks_max)
@@ -365,7 +386,7 @@ def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
 
 
 def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
-    """Encode the record as strings that fit into offset metadata. Raises ``TooManyTasks`` if there are too many."""
+    """Encode the record as strings that fit into offset metadata. Raises ``TooManyTasks`` if there are too many strings."""
     packed = pack(record)
     packed += zlib.crc32(packed).to_bytes(4, "big")
     text = base64.b64encode(packed).decode()

@@ -1,4 +1,4 @@
-"""Evidence that a sink has had batches although its decision record shows none, so that it is not taken for a new one.
+"""Evidence that a sink has had batches although it has no decision record, so that it is not taken for a new sink.
 
 From batch 1 on, Spark's batch number is evidence enough. At batch 0 a missing record means a new query or a lost record: the
 group was deleted or has expired, or the query's name or its option decisionTopic has changed.
@@ -28,8 +28,11 @@ def doubt(
     mark: SinkPlace | None,
     known: Mapping[str, str],
 ) -> str:
-    """The reason why the sink's record may be lost, as the end of a sentence; "" if there is none. ``found`` is the record,
-    ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional ids."""
+    """The reason why the sink's record may be lost, as the end of a sentence; "" if there is none.
+
+    ``found`` is the record, ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional
+    ids.
+    """
     if found is not None and (found.query_id or found.doubt):
         return found.doubt
     if mark is not None and mark != store.place:

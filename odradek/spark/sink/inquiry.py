@@ -24,10 +24,11 @@ class Decision:
     """The last decision of a sink.
 
     ``batch``: the last decided batch, -1 if there is none; it has ``rows`` rows and was decided at ``decided_at`` (UTC).
-    ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` counts plans;
-    ``run`` is the plan since which none has failed; ``decision`` is the plan of the last decision, for the option
-    ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while ``phase`` is
-    ``"planning"``, of those that could not be committed (normally none)."""
+    ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` is the number
+    of the last plan; ``run`` is the plan since which none has failed; ``decision`` is the plan of the last decision, for the
+    option ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while
+    ``phase`` is ``"planning"``, of those that could not be committed (normally none).
+    """
 
     name: str
     batch: int
@@ -71,7 +72,9 @@ def _decision(name: str, record: SinkState) -> Decision:
 @dataclass(frozen=True)
 class SinkTransaction:
     """A transaction of a sink. ``state``: ``"open"``, ``"aborted"``, or ``"expired"`` if its coordinator has removed the id.
-    ``partitions``: the partitions that it wrote to, as far as known. ``since``: its start (UTC), if it is open."""
+
+    ``partitions``: the partitions that the transaction wrote to, as far as known. ``since``: its start (UTC), if it is open.
+    """
 
     transactional_id: str
     state: str
@@ -96,8 +99,11 @@ class Status:
 
 
 def status(options: Mapping[str, str]) -> Status:
-    """Return the state of the sink with these options (those of the query). The call changes nothing, and may be made at any
-    time. While a decision is being committed, it waits for up to ``kafka.delivery.timeout.ms``."""
+    """Return the state of the sink with these options (those of the query).
+
+    The call changes nothing, and may be made at any time. While a decision is being committed, the call waits for up to
+    ``kafka.delivery.timeout.ms``.
+    """
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         return _status(cluster, read.protocol)
@@ -171,9 +177,12 @@ def _time(ms: int) -> datetime | None:
 
 @dataclass(frozen=True)
 class Resolution:
-    """The result of ``resolve``. ``aborted``: the open transactions that belonged to no decided batch; ``still_open``: those
-    of them that could not be aborted. ``lost``: the transactions of the last decided batch that could not be committed (the
-    restarted query raises an error that asks for ``firstBatch``)."""
+    """The result of ``resolve``.
+
+    ``aborted``: the open transactions that belonged to no decided batch; ``still_open``: those of them that could not be
+    aborted. ``lost``: the transactions of the last decided batch that could not be committed (the restarted query raises an
+    error that asks for ``firstBatch``).
+    """
 
     decision: Decision
     aborted: tuple[SinkTransaction, ...]
@@ -182,8 +191,11 @@ class Resolution:
 
 
 def resolve(options: Mapping[str, str]) -> Resolution | None:
-    """End the open transactions of a stopped query: commit those of a decided batch, abort all others. None if no batch was
-    ever planned under that name. A query that still runs is fenced, and writes its batch again when it is restarted."""
+    """End the open transactions of a stopped query: commit those of a decided batch, abort all others.
+
+    Returns None if no batch was ever planned under that name. A query that still runs is fenced, and writes its batch again
+    when it is restarted.
+    """
     read = SinkOptions.of(options)
     name = read.protocol.name
     with Cluster(read.client) as cluster:

@@ -42,8 +42,9 @@ class ExactlyOnceListener(StreamingQueryListener):
 
     Register it by ``spark.streams.addListener(ExactlyOnceListener())``.
 
-    Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without it, the
-    listener takes all queries with a sink in Python."""
+    Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without
+    ``names``, it listens to all queries with a sink in Python.
+    """
 
     def __init__(self, names: Collection[str] | None = None, batches_kept: int = BATCHES_KEPT) -> None:
         self._names = names
@@ -91,7 +92,7 @@ class ExactlyOnceListener(StreamingQueryListener):
         return any(each in progress.sink.description for each in (FORMAT, _PYTHON_SINK))
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        """Nothing was done, so there is nothing to report."""
+        """Do nothing, because an idle query has finished no batch."""
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
         if event.exception is not None:

@@ -10,8 +10,10 @@ NAME_LENGTH_MAX = 200
 
 
 class Label(NamedTuple):
-    """One attempt of one task. ``attempt_id``: Spark's task attempt id, unique within a driver. ``renewals``: the number of
-    transactional ids that the attempt has abandoned because their epoch was uncertain."""
+    """One attempt of one task. ``attempt_id``: Spark's task attempt id, unique within a driver.
+
+    ``renewals``: the number of transactional ids that the attempt has abandoned because their epoch was uncertain.
+    """
 
     task: int
     attempt_id: int
@@ -44,15 +46,19 @@ def ticket_id(name: str, run: int, task: int) -> str:
 
 
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
-    """An attempt's own id. Only this attempt initialises it: each plan has its own number, and one driver uses it. So no
-    late attempt can fence it by mistake."""
+    """The transactional id of an attempt's own, which only this attempt initialises.
+
+    Each plan has its own number, and one driver uses it. So no late attempt can fence the producer by mistake.
+    """
     more = f".{label.renewals}" if label.renewals else ""
     return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"
 
 
 def query_group(query_id: str) -> str:
-    """The consumer group whose offset names the sink that has decided the first batch of a streaming query. Spark's query id
-    is in the checkpoint: it does not change when the query gets another name or its checkpoint moves."""
+    """The consumer group whose offset names the sink that has decided the first batch of a streaming query.
+
+    Spark's query id is in the checkpoint: it does not change when the query gets another name or its checkpoint moves.
+    """
     return f"odradek-query-{query_id}"
 
 
@@ -65,8 +71,11 @@ class TaskId(NamedTuple):
 
 
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
-    """Parse an id; None if it is not a task's id of this sink. (``a-1-2`` is not an id of the sink ``a-1``, nor the other
-    way round: the third part of an attempt's own id contains a dot.)"""
+    """Parse a transactional id; None if it is not a task's id of this sink.
+
+    ``a-1-2`` is not an id of the sink ``a-1``, nor the other way round: the third part of an attempt's own id contains a
+    dot.
+    """
     match = re.fullmatch(
         re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII
     )

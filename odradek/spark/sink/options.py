@@ -13,7 +13,7 @@ from odradek.spark.sink.names import NAME_LENGTH_MAX, from_checkpoint
 from odradek.spark.sink.plan import Settings
 from odradek.spark.wire import ClientSettings
 
-# Every cluster creates it when a client first looks up a group, and it is not deleted with the data. See README.md.
+# Every cluster creates this topic when a client first looks up a group, and it is not deleted with the data. See README.md.
 DECISION_TOPIC = "__consumer_offsets"
 # The default of the broker's transaction.max.timeout.ms.
 TRANSACTION_TIMEOUT_MS = 900_000
@@ -29,8 +29,10 @@ _OURS = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The parsed options. ``topic``: the option, which takes precedence over the column. ``batch``: the option
-    ``batchId`` of a batch write."""
+    """The parsed options. ``topic``: the option of that name, which takes precedence over the column.
+
+    ``batch``: the option ``batchId`` of a batch write.
+    """
 
     client: ClientSettings
     protocol: Settings

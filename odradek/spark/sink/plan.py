@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 # A plan is repeated if the epoch of an id of its pool is uncertain.
 PLANS_MAX = 3
-# Open transactions of lost attempts are looked for at most once in this interval; until then they hold back readers.
+# Open transactions of lost attempts are looked for at most once in this interval. Until then they hold back consumers.
 SWEEP_INTERVAL_MS = 10_000
 
 
@@ -55,12 +55,12 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """What the driver passes to the tasks of a batch, and the tasks return to the driver.
+    """The message that the driver passes to the tasks of a batch, and the tasks return to the driver.
 
-    ``number``: of this plan; ``run``: number of the plan that named the pool. ``driver``: the driver's producer in this
-    plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in the record. ``unended``: the
-    number of transactions of the last decided batch that could not be committed. ``pool``: the initialised ids by task;
-    ``ages``: as in the record. ``offsets``: the batch's file in the checkpoint when the batch was planned.
+    ``number``: the number of this plan; ``run``: the number of the plan that named the pool. ``driver``: the driver's
+    producer in this plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in the record.
+    ``unended``: the number of transactions of the last decided batch that could not be committed. ``pool``: the initialised
+    ids by task; ``ages``: as in the record. ``offsets``: the batch's file in the checkpoint when the batch was planned.
     """
 
     settings: Settings
@@ -109,10 +109,12 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
 
 
 def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState | None:
-    """End the transactions that a query has left open: commit the decided ones, abort all others. Return the record
-    afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch is replayed.
+    """End the transactions that a query has left open: commit the decided ones, abort all others.
 
-    This is a plan that hands out no ids. So it may run at any time, even late: it touches no id of a later plan."""
+    Returns the record afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch is
+    replayed. The function is a plan that hands out no ids. So it may run at any time, even late: it uses no id of a later
+    plan.
+    """
     left = ongoing(cluster, settings.name)
     # There is no such sink: return before InitProducerId would create a transactional id.
     if not left and Store(cluster, settings.name, settings.topic).read() is None:
@@ -121,7 +123,7 @@ def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState
 
 
 class _Taken(NamedTuple):
-    """The state after a takeover: from then on only this driver can decide."""
+    """The state after a takeover, after which only this driver can decide."""
 
     driver: ProducerId
     record: SinkState
@@ -129,7 +131,9 @@ class _Taken(NamedTuple):
 
 def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, new_ids: bool = False) -> _Taken:
     """Fence older drivers, finish the last decided batch, record that a batch is planned, and abort other open transactions.
-    ``new_ids``: take new pool ids, and look for open transactions of lost attempts, in any case."""
+
+    ``new_ids``: take new pool ids, and look for open transactions of lost attempts, in any case.
+    """
     name = settings.name
     reached("plan.started")
     mine = driver_id(name)
@@ -199,16 +203,17 @@ def _pool(
         return {}, ()
     given = cluster.init_producer_ids([*ids.values(), *tickets.values()], settings.transaction_timeout_ms)
     places = {task: Place(given[ids[task]], given[tickets[task]]) for task in record.ages}
-    # An uncertain ticket does no harm: no attempt gets the expected epoch.
+    # An uncertain ticket has no bad effect: no attempt gets the expected epoch.
     return places, given.uncertain & set(ids.values())
 
 
 def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided | None:
-    """Commit the transactions of the last decided batch again, which changes nothing if it was done. Return those that fail.
+    """Commit the transactions of the last decided batch again, which changes nothing if they are committed.
 
-    While the record says ``DECIDED``, no task has used these ids again. So a refused EndTxn means that the transaction was
-    aborted (its timeout has passed), or that its id has expired since. The plan cannot tell the two apart, but the task can:
-    its batch number shows whether Spark has recorded that all transactions were committed."""
+    Return those that fail. While the record says ``DECIDED``, no task has used these ids again. So a refused EndTxn means
+    that the transaction was aborted (its timeout has passed), or that its id has expired since. The plan cannot tell the two
+    apart, but the task can: its batch number shows whether Spark has recorded that all transactions were committed.
+    """
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
         return found.decided if found is not None else None
     transactions = found.decided.transactions(name)
@@ -231,9 +236,11 @@ def _planning(
     new_ids: bool,
     known: Mapping[str, str],
 ) -> SinkState:
-    """The record of a new plan. The run stays the same as long as each of its plans led to a decision. ``known``: states of
-    the sink's transactional ids, as far as they were listed: all ids if there is no record, else those with open
-    transactions."""
+    """The record of a new plan. The run stays the same as long as each of its plans led to a decision.
+
+    ``known``: states of the sink's transactional ids, as far as they were listed: all ids if there is no record, else those
+    with open transactions.
+    """
     ids = [each for each in (read_task_id(settings.name, one) for one in known) if each is not None]
     if found is None:
         # Use no name again, so that the transactions committed under it stay visible as evidence.
@@ -255,7 +262,10 @@ def _planning(
 def _sweep(
     cluster: Coordination, settings: Settings, record: SinkState, found: SinkState | None, left: Iterable[str]
 ) -> None:
-    """Abort the transactions that earlier plans left open, as they hold back readers until they time out. Best effort."""
+    """Abort the transactions that earlier plans left open, because they hold back consumers until they time out.
+
+    Best effort.
+    """
     old: set[str] = set()
     if found is not None and record.run != found.run:
         # This also fences their late attempts, which may not have begun yet.
@@ -264,7 +274,7 @@ def _sweep(
 
 
 def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
-    """Those of the ids that no task of this or a later plan uses, even if it runs late."""
+    """The transactional ids among ``left`` that no task of this or a later plan uses, even if it runs late."""
     names = []
     for transactional_id in left:
         parsed = read_task_id(name, transactional_id)
@@ -304,7 +314,10 @@ def _listed(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str
 
 
 def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:
-    """Fence the producers of these ids, which aborts their open transactions. On an error they end by their timeout."""
+    """Fence the producers of these ids, which aborts their open transactions.
+
+    If that fails, the transactions end by their timeout.
+    """
     ids = sorted({each for some in names for each in some})
     if not ids:
         return

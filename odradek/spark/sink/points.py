@@ -1,9 +1,9 @@
 """The steps of the protocol by name, and a way to kill a process at one of them in crash tests.
 
 ``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark passes its
-own environment to them) sends SIGKILL when batch 3 reaches ``decision.written`` for the second time. Separate several with
-commas. The batch is not known while planning: use ``nth`` with ``plan.*``, and not ``batch``. Without the variable a step
-costs one comparison.
+own environment to them) sends SIGKILL when batch 3 reaches ``decision.written`` for the second time. Separate several kills
+with commas. The batch is not known while planning: use ``nth`` with ``plan.*``, and not ``batch``. Without the variable a
+step costs one comparison.
 """
 
 from __future__ import annotations
@@ -56,7 +56,8 @@ class Kill:
     """An armed kill at ``point`` of batch ``batch`` (any if None), the ``nth`` time that it is reached.
 
     ``target``: ``worker`` is the Python process that reached the point; ``driver`` is the JVM above it, and also the process
-    if it belongs to the driver (a task does not: it lives on as a zombie); ``both`` is both."""
+    if it belongs to the driver (a task's process does not: it continues without its JVM); ``both`` is both.
+    """
 
     point: str
     batch: int | None
@@ -68,7 +69,10 @@ class Kill:
 
 
 def parse(text: str) -> tuple[Kill, ...]:
-    """Parse ``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, several separated by commas. Raises ``ValueError``."""
+    """Parse ``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, or several kills separated by commas.
+
+    Raises ``ValueError``.
+    """
     kills = []
     for each in filter(None, (part.strip() for part in text.split(","))):
         match = _FORM.fullmatch(each)

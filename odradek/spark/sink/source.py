@@ -51,7 +51,7 @@ class Message(WriterCommitMessage):
     report: Report
 
 
-# In processes that Spark uses again, connections stay open for later tasks and plans; nothing else does. A broker closes
+# In processes that Spark uses again, only connections are kept for later tasks and plans. A broker closes
 # idle ones (connections.max.idle.ms, 10 minutes), and a request to a closed connection looks like a lost response.
 IDLE_SECONDS_MAX = 60.0
 _idle: dict[ClientSettings, tuple[Cluster, float]] = {}
@@ -77,15 +77,17 @@ def _now_ms() -> int:
 
 
 class _Planned:
-    """A writer that plans its batch when it is pickled for the tasks, which only the planning process does. The process that
-    commits makes a writer too, and must not fence the driver whose batch it decides."""
+    """A writer that plans its batch when it is pickled for the tasks, which only the planning process does.
+
+    The process that commits makes a writer too, and must not fence the driver whose batch it decides.
+    """
 
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
         self.plan: Plan | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # Spark pickles the writer twice: with the function for the tasks, and alone.
+        # Spark pickles the writer twice: once with the function for the tasks, and once alone.
         if self.plan is None:
             self.plan = self._plan()
         return self.__dict__

@@ -28,8 +28,10 @@ BARRIER = 1
 
 
 class Producers(Protocol):
-    """The result of ``init_producer_ids``: producers by transactional id. ``uncertain`` are the ids whose epoch may be
-    raised again by a request that is still under way."""
+    """The result of ``init_producer_ids``: producers by transactional id.
+
+    ``uncertain`` are the ids whose epoch may be raised again by a request that is still under way.
+    """
 
     uncertain: set[str]
 
@@ -78,8 +80,10 @@ def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[st
 
 @contextlib.contextmanager
 def _warned_of_rights(query_id: str) -> Iterator[None]:
-    """Log instead of raising if the sink may not read or write the group of its query. It works without that group, but a
-    changed name is then not noticed at the first batch."""
+    """Log instead of raising if the sink may not read or write the group of its query.
+
+    The sink works without that group, but a changed name is then not noticed at the first batch.
+    """
     try:
         yield
     except Authorization as error:
@@ -117,17 +121,20 @@ class Store:
         return [index for index in range(min(self._count, CHUNKS_MAX + 1)) if index != BARRIER]
 
     def read(self) -> SinkState | None:
-        """Read the record from the group's coordinator, None if there is none. Waits until open transactions have ended."""
+        """Read the record from the group's coordinator; None if there is no record.
+
+        Waits until open transactions have ended.
+        """
         offsets = self.cluster.fetch_offsets(self.name, [(self.topic, place) for place in self._places])
         return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])
 
     def read_as(self, driver: ProducerId) -> SinkState | None:
-        """Read the record, certainly not an old one; the driver's transaction stays open. Raises ``wire.Fenced`` if there is
-        a newer driver.
+        """Read the latest record; the driver's transaction stays open. Raises ``wire.Fenced`` if there is a newer driver.
 
-        A broker that has lost its partitions and has not noticed it yet responds to OffsetFetch from its memory. It cannot
-        acknowledge a commit, so a commit comes first, to a partition that is never read. If the topic has only one
-        partition, the commit is to the record's own partition, and is aborted before the record is read."""
+        A broker that has lost its partitions and has not noticed it yet responds to OffsetFetch from its memory. Such a
+        broker cannot acknowledge a commit, so a commit comes first, to a partition that is never read. If the topic has only
+        one partition, the commit is to the record's own partition, and is aborted before the record is read.
+        """
         apart = self._count > BARRIER
         place = BARRIER if apart else 0
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, {(self.topic, place): (0, "")})
@@ -136,8 +143,10 @@ class Store:
         return self.read()
 
     def anywhere(self, driver: ProducerId) -> list[Partition]:
-        """The partitions of all topics that have chunks of a record of this sink. The driver's transaction is ended first,
-        because OffsetFetch would wait for its offsets."""
+        """The partitions of all topics that have chunks of a record of this sink.
+
+        The driver's transaction is aborted first, because OffsetFetch would wait for its offsets.
+        """
         self.end(driver, commit=False)
         offsets = self.cluster.fetch_offsets(self.name, None)
         return sorted(
@@ -145,8 +154,10 @@ class Store:
         )
 
     def bound(self, query_id: str) -> SinkPlace | None:
-        """The sink that has decided the first batch of this query; None if there is none (or more than seven days ago), or
-        if the group may not be read."""
+        """The sink that has decided the first batch of this query.
+
+        None if there is none (or more than seven days ago), or if the group may not be read.
+        """
         with _warned_of_rights(query_id):
             return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
         return None

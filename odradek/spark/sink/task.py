@@ -39,8 +39,11 @@ class Writer(Protocol[RowsOf]):
 
 
 class RowSum(Protocol[RowsOf]):
-    """A summary of all rows of a task. ``digest``: the sum of their hashes (`records.digest`), None if it is not computed;
-    ``topics``: the names of the topics that the rows are for."""
+    """A summary of all rows of a task.
+
+    ``digest``: the sum of their hashes (`records.digest`), None if it is not computed; ``topics``: the names of the topics
+    that the rows are for.
+    """
 
     @property
     def rows(self) -> int: ...
@@ -56,9 +59,12 @@ class RowSum(Protocol[RowsOf]):
 
 @dataclass(frozen=True)
 class Report:
-    """A task's report to the driver. ``producer`` is None if the task had no rows, or nothing to write (``skipped``: the
-    batch is already decided). ``plan``: complete from task 0, without the pool from the others. ``rows``, ``digest`` and
-    ``aimed_at`` summarise the rows that the task has read (`RowSum`). ``topics``: ids of the topics that it wrote to."""
+    """A task's report to the driver.
+
+    ``producer`` is None if the task had no rows, or nothing to write (``skipped``: the batch is already decided). ``plan``
+    is complete from task 0, and without the pool from the other tasks. ``rows``, ``digest`` and ``aimed_at`` summarise the
+    rows that the task has read (`RowSum`). ``topics``: ids of the topics that the task wrote to.
+    """
 
     plan: Plan
     label: Label
@@ -121,7 +127,7 @@ def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bo
 
 
 def _answer(plan: Plan, batch: int) -> Answer:
-    """The value of the option ``firstBatch`` that begins with this batch."""
+    """The value of the option ``firstBatch`` with which the sink continues at this batch."""
     return Answer(batch, plan.decision)
 
 
@@ -146,7 +152,7 @@ def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
 
 
 def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
-    """Raise ``MayBeLost`` unless all rows of a decided batch, which is skipped, are where they were written."""
+    """Raise ``MayBeLost`` if rows of a decided batch, which is skipped, may be lost: uncommitted, or in a deleted topic."""
     if plan.unended:
         lost = (
             f"{plan.unended} of its transactions could not be committed any more: their transaction.timeout.ms passed "
@@ -185,13 +191,16 @@ def _answered(cluster: Coordination, plan: Plan, answer: Answer, batch: int, que
 
 
 def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
-    """Get an id for the attempt: transactional id, producer, whether it is of the pool, and the label for the report.
+    """Get a transactional id for the attempt.
 
-    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt of
-    the stage, speculation), some of which Spark has already given up, and a Python worker cannot find out which it is. So
-    each attempt sends InitProducerId for the ticket's id. It returns the next epoch each time, and exactly one attempt gets
-    the epoch after the driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its
-    producer has an old epoch and is fenced. Every other attempt initialises an id of its own."""
+    Returns the transactional id, its producer, whether it belongs to the pool, and the label for the report.
+
+    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt of the
+    stage, speculation), some of which Spark has already given up, and a Python worker cannot find out which it is. So each
+    attempt sends InitProducerId for the ticket's id. Each response contains the next epoch, and exactly one attempt gets the
+    epoch after the driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its producer
+    has an old epoch and is fenced. Every other attempt initialises an id of its own.
+    """
     settings = plan.settings
     place = plan.pool.get(label.task)
     if place is not None and _draws(cluster, plan, label.task, place):
@@ -215,8 +224,10 @@ def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
 
 @contextlib.contextmanager
 def aborting(cluster: Coordination, transactional_id: str, producer: ProducerId) -> Iterator[None]:
-    """Abort the transaction if the task fails while it writes, because it will not report. (If the failure is one of the
-    cluster, no request is sent.)"""
+    """Context manager: abort the transaction if the task fails while it writes, because it will not report.
+
+    If the failure is one of the cluster, no request is sent.
+    """
     try:
         yield
     except WireError:
@@ -237,10 +248,11 @@ def run_task(
     row_sum: RowSum[Rows],
     writer: Callable[[str, ProducerId], Writer[Rows]],
 ) -> Report:
-    """Write all rows into one transaction and leave it open; return what the driver needs to end it.
+    """Write all rows into one transaction and leave it open; return the report with which the driver ends it.
 
-    The rows of a decided batch are read as well: the driver compares them with what was decided, and stateful operators
-    before the sink need them."""
+    The rows of a decided batch are read as well: the driver compares them with the decided batch, and stateful operators
+    before the sink need them.
+    """
     write = to_write(cluster, plan, batch, query_id)
     carried = plan if label.task == 0 else plan.head()
     report = Report(carried, label, batch, query_id, skipped=not write)

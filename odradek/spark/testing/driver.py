@@ -26,7 +26,7 @@ SHORT_LIVED: Final = {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSeria
 
 
 class DriverFailed(OdradekError):
-    """A driver did not end as expected; the message has the end of its output."""
+    """A driver did not end as expected; the message contains the end of its output."""
 
 
 class Driver:
@@ -38,7 +38,7 @@ class Driver:
     def __init__(
         self, command: Sequence[str | os.PathLike[str]], environment: Mapping[str, str] = {}
     ) -> None:
-        # The driver's TMPDIR: the sink counts in it how often a step was reached, for this driver alone.
+        # The driver's TMPDIR: there the sink counts how often a step was reached, for this driver alone.
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
         inherited = {**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name}
@@ -57,7 +57,7 @@ class Driver:
             raise DriverFailed(f"the driver has not ended after {timeout_s:g} s:\n{self.tail()}") from None
 
     def kill(self) -> None:
-        """Send SIGKILL to the driver and all processes that it has started, as if the machine died."""
+        """Send SIGKILL to the driver and all processes that it has started, as after a crash of the machine."""
         for each in processes.of_session(self.process.pid):
             processes.kill(each)
         self.process.kill()

@@ -40,7 +40,7 @@ def spark_conf() -> dict[str, str]:
 
 
 def require_spark() -> None:
-    """Skip the test, with the reason, if Java or the connector's jars are missing; in CI fail it."""
+    """Skip the test, with the reason, if Java or the connector's jars are missing; in CI, fail the test."""
     try:
         connector_jars()
     except (JavaMissing, JarsMissing) as missing:
@@ -51,7 +51,7 @@ def require_spark() -> None:
 
 @pytest.fixture(scope="session")
 def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
-    """One Spark session for all tests. Without Java the tests are skipped, and fail in CI."""
+    """One Spark session for all tests. Without Java, the tests are skipped; in CI, they fail."""
     require_spark()
     from odradek.spark.environment import session
 
@@ -62,7 +62,10 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka_options() -> dict[str, Any]:
-    """The arguments of ``kafka_broker``, an ``odradek.Broker``; override it in a conftest.py, a module or a class."""
+    """The arguments of ``kafka_broker``, an ``odradek.Broker``.
+
+    Override this fixture in a conftest.py, a module or a class.
+    """
     return {}
 
 

@@ -28,7 +28,7 @@ _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
 
 
 class NotInTime(OdradekError):
-    """A condition that a test waits for was not true in time."""
+    """A condition that a test waits for was not true before the timeout."""
 
 
 class Record(NamedTuple):
@@ -52,7 +52,7 @@ Row: TypeAlias = "str | bytes | tuple[str | bytes | None, str | bytes | None] | 
 
 
 class OpenTransaction:
-    """An open transaction with records. It is aborted at the end of the test."""
+    """An open transaction with records. The transaction is aborted at the end of the test."""
 
     def __init__(self, kafka: Kafka, transactional_id: str) -> None:
         self._producer: Producer | None = kafka.producer({"transactional.id": transactional_id})
@@ -143,7 +143,7 @@ class Kafka:
     def begin(
         self, topic: str, rows: Iterable[Row] = (), transactional_id: str | None = None
     ) -> OpenTransaction:
-        """Begin a transaction with these records; it stays open until the test ends it."""
+        """Begin a transaction with these records; the transaction stays open until the test ends it."""
         opened = OpenTransaction(self, transactional_id or self.name())
         self._leaving.callback(opened.abort)
         opened.produce(topic, rows)

@@ -17,8 +17,8 @@ TIMEOUT_S = stretched(60.0)
 def process_all(query: StreamingQuery, timeout_s: float = TIMEOUT_S) -> None:
     """Wait until a query has processed all data that its sources have now. Raises the error of a query that fails.
 
-    Like ``StreamingQuery.processAllAvailable``, with a timeout: then the query is stopped, and ``NotInTime`` has its last
-    progress.
+    The function is ``StreamingQuery.processAllAvailable`` with a timeout. After the timeout it stops the query and raises
+    ``NotInTime`` with the query's last progress.
     """
     failed: list[BaseException] = []
 

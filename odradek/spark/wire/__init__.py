@@ -1,4 +1,4 @@
-"""A client of a Kafka cluster (3.0 or newer) that can hand over an open transaction to another process. It blocks.
+"""A blocking client of a Kafka cluster (3.0 or newer) that can hand over an open transaction to another process.
 
 The client and the writer are imported when they are first used. The writer needs a compiler, and a process that only
 begins and ends transactions runs for a second. The commands of `odradek` import only logins and TLS from here.

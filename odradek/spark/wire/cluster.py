@@ -30,20 +30,27 @@ class Cluster:
         self.metadata = Metadata(settings, self.network, self._exchanges)
 
     def partitions_of(self, topic: str, *, refresh: bool = False) -> int:
-        """Number of partitions of a topic. Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms`` and the
-        broker does not create it. ``refresh``: send a Metadata request even if the number is cached."""
+        """Number of partitions of a topic. ``refresh``: send a Metadata request even if the number is cached.
+
+        Raises ``UnknownTopic`` if the topic does not exist for ``max.block.ms`` and the broker does not create it.
+        """
         return self.metadata.partitions_of(topic, refresh=refresh)
 
     def topic_ids(self, topics: Iterable[str]) -> dict[str, bytes]:
-        """The 16 bytes of each topic's id, zeros if the broker has no ids (KIP-516). A topic that does not exist for
-        ``max.block.ms`` is left out. No topic is created."""
+        """The 16 bytes of each topic's id, zeros if the broker has no ids (KIP-516).
+
+        A topic that does not exist for ``max.block.ms`` is left out. No topic is created.
+        """
         return self.metadata.topic_ids(topics)
 
     def init_producer_ids(
         self, transactional_ids: Sequence[str], transaction_timeout_ms: int
     ) -> InitializedProducers:
-        """Send InitProducerId for all ids at once. The earlier producer of each id is fenced, and its open transaction has
-        been aborted when this returns (CONCURRENT_TRANSACTIONS is retried). Raises the first error."""
+        """Send InitProducerId for all ids at once. Raises the first error.
+
+        The earlier producer of each id is fenced, and its open transaction has been aborted when the call returns
+        (CONCURRENT_TRANSACTIONS is retried).
+        """
         exchanges = {
             each: transactions.init_producer_id(each, transaction_timeout_ms) for each in transactional_ids
         }
@@ -58,8 +65,11 @@ class Cluster:
     def add_partitions(
         self, transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]
     ) -> None:
-        """Send AddPartitionsToTxn. With partitions that the transaction already has it changes nothing, but raises
-        ``Fenced`` if a newer epoch owns the id or the transaction was aborted by its timeout."""
+        """Send AddPartitionsToTxn.
+
+        With partitions that the transaction already has, the request changes nothing, but the call raises ``Fenced`` if a
+        newer epoch owns the id or the transaction was aborted by its timeout.
+        """
         exchange = transactions.add_partitions(transactional_id, producer, partitions)
         self._exchanges.run([exchange])
         exchange.value()
@@ -67,7 +77,10 @@ class Cluster:
     def check_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId, Iterable[Partition]]]
     ) -> dict[str, WireError | None]:
-        """Check open transactions by ``add_partitions``, all at once: None or its error, by transactional id."""
+        """Check by ``add_partitions`` that transactions are open, all at once.
+
+        Returns by transactional id None, or the error that ``add_partitions`` would raise.
+        """
         exchanges = {
             transactional_id: transactions.add_partitions(transactional_id, producer, partitions)
             for transactional_id, producer, partitions in open_ones
@@ -75,11 +88,12 @@ class Cluster:
         return self._outcomes(exchanges)
 
     def list_transactions(self, prefix: str, states: Sequence[str] = ()) -> dict[str, str]:
-        """States of the transactional ids with this prefix that are in one of ``states`` (empty: any), as far as this client
-        may describe them.
+        """States of the transactional ids with this prefix that are in one of ``states`` (empty: any).
 
-        Each broker gets one request. A broker that cannot be reached is skipped, because others coordinate its transactions
-        now or will soon. Raises ``Retriable`` while a broker loads transactions, ``UnsupportedVersion`` before Kafka 3.0."""
+        Ids that this client may not describe are left out. Each broker gets one request. A broker that cannot be reached is
+        skipped, because others coordinate its transactions now or will soon. Raises ``Retriable`` while a broker loads
+        transactions, ``UnsupportedVersion`` before Kafka 3.0.
+        """
         found: dict[str, str] = {}
         for node_id in self.metadata.nodes():
             with contextlib.suppress(ConnectionLost, TimedOut):
@@ -95,10 +109,11 @@ class Cluster:
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
     ) -> dict[str, WireError | None]:
-        """Send EndTxn for each (transactional id, producer), all at once; return None or the error by transactional id.
+        """Send EndTxn for each (transactional id, producer), all at once. Returns by transactional id None, or the error.
 
         ``Retriable`` means that the outcome is unknown: the transaction may have ended, or may still end.
-        A second EndTxn with the same outcome succeeds as long as no new transaction of that id has begun."""
+        A second EndTxn with the same outcome succeeds as long as no new transaction of that id has begun.
+        """
         exchanges = {
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)
             for transactional_id, producer in open_ones
@@ -112,8 +127,11 @@ class Cluster:
     def fetch_offsets(
         self, group: str, partitions: Iterable[Partition] | None
     ) -> dict[Partition, tuple[int, str]]:
-        """Committed offset and metadata of each partition, (-1, "") if there is none. ``partitions`` None: all partitions
-        with an offset of the group. Waits for the end of transactions with offsets (``require_stable``, KIP-447)."""
+        """Committed offset and metadata of each partition, (-1, "") if there is none.
+
+        ``partitions`` None: all partitions with an offset of the group. Waits for the end of transactions with offsets
+        (``require_stable``, KIP-447).
+        """
         exchange = transactions.fetch_offsets(group, partitions)
         self._exchanges.run([exchange])
         committed: dict[Partition, tuple[int, str]] = exchange.value()
@@ -137,7 +155,7 @@ class Cluster:
             exchange.value()
 
     def close(self) -> None:
-        """Close all connections. May be called again."""
+        """Close all connections. May be called several times."""
         self.network.close()
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""One connection to one broker, with pipelined requests: the responses come in the order of the requests."""
+"""One connection to one broker, with pipelined requests: the broker responds in the order of the requests."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Connection:
         try:
             call.answer = decode_answer(call.api, call.version, frame, self.address)
         except MalformedAnswer as error:
-            # The frame was complete, so the connection is usable; the same request would get the same response.
+            # The frame was complete, so the connection is usable, and the same request would get the same response.
             call.error = error
         self._calls.popleft()
         self.answered = True

@@ -1,4 +1,4 @@
-"""Open a connection: TCP, TLS, ApiVersions and SASL in this order, within one timeout for all."""
+"""Open a connection: TCP, TLS, ApiVersions and SASL in this order, within one timeout for all steps."""
 
 from __future__ import annotations
 
@@ -40,9 +40,11 @@ def _software_version() -> str:
 
 
 def dial(settings: ClientSettings, tls: ssl.SSLContext | None, host: str, port: int) -> Connection:
-    """Open a connection that is ready for requests. Raises ``ConnectionLost`` if no broker listens, ``Authentication`` if
-    TLS or SASL fails, ``UnsupportedVersion`` if the broker is too old, and ``MalformedAnswer`` if a response cannot be
-    parsed."""
+    """Open a connection that is ready for requests.
+
+    Raises ``ConnectionLost`` if no broker listens, ``Authentication`` if TLS or SASL fails, ``UnsupportedVersion`` if the
+    broker is too old, and ``MalformedAnswer`` if a response cannot be parsed.
+    """
     address = f"{host}:{port}"
     deadline = time.monotonic() + settings.socket_connection_setup_timeout_ms / 1000
     sock: socket.socket | None = None

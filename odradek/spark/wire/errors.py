@@ -1,7 +1,7 @@
 """The errors between a client and a cluster, each with Kafka's name and one sentence.
 
-Requests are retried after errors that a retry can cure until ``delivery.timeout.ms`` has passed. So a caller gets
-``Retriable`` only then, and may try the same call again later. All other errors are final for the call that raised them.
+After errors that a retry can cure, requests are retried until ``delivery.timeout.ms`` has passed. Only then a caller gets
+``Retriable``, and may try the same call again later. All other errors are final for the call that raised them.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from odradek.errors import OdradekError
 
 
 class WireError(OdradekError):
-    """A cluster rejected a request, or could not be reached. ``code`` is Kafka's name of the error (``"PRODUCER_FENCED"``),
-    or ``"NETWORK_EXCEPTION"`` and the like if the client itself gave up."""
+    """A cluster rejected a request, or could not be reached.
+
+    ``code`` is Kafka's name of the error (``"PRODUCER_FENCED"``), or ``"NETWORK_EXCEPTION"`` and the like if the client
+    itself gave up.
+    """
 
     def __init__(self, code: str, sentence: str) -> None:
         super().__init__(code, sentence)
@@ -44,7 +47,10 @@ class Fenced(WireError):
 
 
 class InvalidTransaction(WireError):
-    """Not allowed in the transaction's state (INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE)."""
+    """The request is not allowed in the transaction's state.
+
+    INVALID_TXN_STATE, INVALID_PRODUCER_ID_MAPPING, TRANSACTION_ABORTABLE.
+    """
 
 
 class Authentication(WireError):
@@ -72,8 +78,10 @@ class UnsupportedVersion(WireError):
 
 
 class MalformedAnswer(WireError):
-    """A broker's response cannot be parsed (INVALID_RESPONSE). The request is not retried, as it would get the same
-    response. Whether the request had an effect is not known."""
+    """A broker's response cannot be parsed (INVALID_RESPONSE). The request is not retried: it would get the same response.
+
+    Whether the request had an effect is not known.
+    """
 
     def __init__(self, sentence: str) -> None:
         super().__init__("INVALID_RESPONSE", sentence)
@@ -87,7 +95,7 @@ class Fatal(WireError):
     """Any other error of the broker, named by ``code``."""
 
 
-# Errors that a later attempt can cure, and what must be looked up again before it (Kafka's RetriableException and
+# Errors that a later attempt can cure, and what the client must look up again before (Kafka's RetriableException and
 # RefreshRetriableException, with the table of TransactionManager.java).
 COORDINATOR_MOVED = frozenset({15, 16})
 LEADER_MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 100})
@@ -134,13 +142,16 @@ def name_of(code: int) -> str:
 
 
 def refused(code: int, subject: str, said: str | None = None) -> WireError:
-    """The error for a code that no retry cures. ``subject`` begins its sentence; ``said`` is the broker's error message."""
+    """The error for a code that no retry cures.
+
+    ``subject`` begins the error's sentence; ``said`` is the broker's error message.
+    """
     kind, predicate = _FINAL.get(code, (Fatal, "was refused by the broker"))
     return kind(name_of(code), f"{subject} {predicate}{f': {said}' if said else ''}")
 
 
 def gave_up(code: int, subject: str, timeout_ms: int, why: str = "") -> WireError:
-    """The error for a retriable code after the timeout. ``why`` says why the last attempt failed."""
+    """The error for a retriable code after the timeout. ``why`` is the reason why the last attempt failed."""
     kind = UnknownTopic if code == UNKNOWN_TOPIC_OR_PARTITION else TimedOut
     last = f"; last error: {why}" if why and why != name_of(code) else ""
     return kind(name_of(code), f"{subject} did not work within {timeout_ms} ms{last}")

@@ -50,11 +50,14 @@ class Malformed(Exception):
 
 
 class Exchange:
-    """A request with its result. ``subject`` begins the sentences of its errors; None as ``coordinator`` means any broker.
+    """A request with its result.
+
+    ``subject`` begins the sentences of its errors; with ``coordinator`` None, any broker is asked.
 
     ``read`` takes the response and its version, and returns the result. It raises ``Refusal`` for an error code, and
-    ``Malformed`` if the response lacks what was requested. At the end there is either a ``result`` or an ``error``.
-    ``uncertain``: a response was lost, so the request may have been handled more than once."""
+    ``Malformed`` if the response lacks what was requested. A settled exchange has either a ``result`` or an ``error``.
+    ``uncertain``: a response was lost, so the request may have been handled more than once.
+    """
 
     def __init__(
         self,
@@ -102,7 +105,10 @@ class Exchanges:
         self._coordinators: dict[Coordinator, int] = {}
 
     def run(self, exchanges: Sequence[Exchange], timeout_ms: int | None = None) -> None:
-        """Run until all are settled. Errors stay in the exchanges. ``timeout_ms`` replaces ``delivery.timeout.ms``."""
+        """Run the exchanges until all are settled. Errors stay in the exchanges.
+
+        ``timeout_ms`` replaces ``delivery.timeout.ms``.
+        """
         timeout_ms = timeout_ms or self._settings.delivery_timeout_ms
         deadline = time.monotonic() + timeout_ms / 1000
         while open_ones := [each for each in exchanges if not each.settled]:
@@ -172,7 +178,7 @@ class Exchanges:
         return failures
 
     def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
-        """Look up the first keys, and return their number: all, or one with brokers before Kafka 3.0 (KIP-699)."""
+        """Look up the first of the keys, and return how many: all, or one with brokers before Kafka 3.0 (KIP-699)."""
         request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
         peer = self._network.anyone()
         answer, version = self.ask_once(peer, FIND_COORDINATOR, request)
@@ -223,7 +229,7 @@ class Exchanges:
         self._again(exchange, code, name_of(code))
 
     def _again(self, exchange: Exchange, code: int, why: str) -> None:
-        """Schedule the next attempt, after a back-off."""
+        """Schedule the next attempt of the exchange, after a back-off."""
         exchange.attempts += 1
         exchange.failure = (code, why)
         settings = self._settings

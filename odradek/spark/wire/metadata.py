@@ -67,14 +67,14 @@ class Metadata:
         )
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Node id of the partition's leader, None if it has none or is not cached."""
+        """Node id of the partition's leader, None if the partition has no leader or is not cached."""
         leaders = self._leaders[topic]
         # A topic that was deleted and created again may have fewer partitions.
         leader = leaders[partition] if partition < len(leaders) else _NO_LEADER
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Request the leaders once. Raises ``Retriable`` if no broker responded; the cached leaders then stay."""
+        """Request the leaders once. Raises ``Retriable`` if no broker responded; the cached leaders then remain valid."""
         self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:
@@ -118,6 +118,9 @@ class Metadata:
 
 
 def _request(topics: list[str], *, creating: bool) -> Any:
-    """A Metadata request. As with Kafka's producer, the broker may create missing topics (auto.create.topics.enable)."""
+    """A Metadata request.
+
+    With ``creating``, the broker may create missing topics (auto.create.topics.enable), as for Kafka's producer.
+    """
     asked = [MetadataRequestTopic(name=topic) for topic in topics]
     return MetadataRequest(topics=asked, allow_auto_topic_creation=creating)

@@ -1,4 +1,4 @@
-"""All connections of a client: they are opened when needed, polled together, and opened again after a back-off when lost."""
+"""All connections of a client: opened when needed, polled together, and opened again after a back-off when lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _JITTER = 0.2
 
 
 def backoff_seconds(first_ms: int, max_ms: int, failures: int) -> float:
-    """Back-off after this number of consecutive failures: doubled each time, with a jitter of 20 %."""
+    """Back-off in seconds after this number of consecutive failures. It doubles each time, with a jitter of 20 %."""
     exact = min(first_ms << min(max(failures - 1, 0), 30), max_ms) / 1000
     return exact * random.uniform(1 - _JITTER, 1 + _JITTER)
 
@@ -91,7 +91,7 @@ class Network:
         return self._brokers[node_id].outstanding
 
     def anyone(self) -> Peer:
-        """A broker for requests that any broker can handle. Raises ``ConnectionLost`` if all are in back-off."""
+        """A broker for requests that any broker can handle. Raises ``ConnectionLost`` if all brokers are in back-off."""
         everyone = [*self._brokers.values(), *self._bootstrap]
         connected = [peer for peer in everyone if peer.connection is not None]
         if connected:

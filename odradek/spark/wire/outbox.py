@@ -1,4 +1,4 @@
-"""The outgoing batches of one partition, in order, each until it is acknowledged. No sockets.
+"""The outgoing batches of one partition, in order, each until it is acknowledged. The module uses no sockets.
 
 A broker has metadata of a producer's last five batches in a partition (ProducerStateEntry.java), and accepts a batch only
 after its predecessor. So only the first five unacknowledged batches may be in flight. After a failure all batches in flight
@@ -24,10 +24,11 @@ WINDOW_BATCHES = 5
 
 
 class OutgoingBatch:
-    """A record batch. ``deadline``: monotonic time in seconds after which it is not sent again.
+    """A record batch. ``deadline``: monotonic time in seconds after which the batch is not sent again.
 
-    ``attempts``: number of times it was sent; ``code``: Kafka's error of the last attempt, 0 if there is none; ``why``: the
-    reason why its connection was lost, if that was the error."""
+    ``attempts``: number of times that the batch was sent; ``code``: Kafka's error of the last attempt, 0 if there is none;
+    ``why``: the reason why its connection was lost, if the error was a lost connection.
+    """
 
     __slots__ = ("attempts", "code", "data", "deadline", "halves", "records", "sent", "why")
 
@@ -41,7 +42,10 @@ class OutgoingBatch:
 
 
 class Outbox:
-    """Batches in the order of their sequences. ``due``: monotonic time at which the next one may be sent."""
+    """The unacknowledged batches of a partition in the order of their sequences.
+
+    ``due``: monotonic time at which the next batch may be sent.
+    """
 
     def __init__(self) -> None:
         self._batches: deque[OutgoingBatch] = deque()
@@ -101,7 +105,7 @@ class Outbox:
         batch.attempts += 1
 
     def acknowledged(self, batch: OutgoingBatch) -> None:
-        """The batch is in the log, and so are all batches before it."""
+        """Remove the acknowledged batch, and all batches before it: they are in the log too."""
         assert batch.sent
         while True:
             first = self._batches.popleft()
@@ -121,8 +125,10 @@ class Outbox:
         self._recovering = True
 
     def is_broken(self) -> bool:
-        """Whether records are lost: every batch that was ever sent is out of order. If the log had any of them, the broker
-        would recognise at least the last one."""
+        """Whether records are lost: every batch that was ever sent is out of order.
+
+        If the log had any of the batches, the broker would recognise at least the last one.
+        """
         sent_once = [batch for batch in self._window() if batch.attempts]
         return bool(sent_once) and all(
             not batch.sent and batch.code == OUT_OF_ORDER_SEQUENCE_NUMBER for batch in sent_once

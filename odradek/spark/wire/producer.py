@@ -15,8 +15,11 @@ class ProducerId(NamedTuple):
 
 
 class InitializedProducers(dict[str, ProducerId]):
-    """Producers by transactional id. ``uncertain`` are ids for which a response was lost and the request repeated: the epoch
-    may have been raised more than once, and a request that is still under way may raise it again."""
+    """The result of InitProducerId requests: producers by transactional id.
+
+    ``uncertain`` are ids for which a response was lost and the request repeated: the epoch may have been raised more than
+    once, and a request that is still under way may raise it again.
+    """
 
     uncertain: set[str]
 
@@ -26,8 +29,11 @@ class InitializedProducers(dict[str, ProducerId]):
 
 
 class TransactionState(NamedTuple):
-    """A transactional id as its coordinator describes it: ``state`` in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``,
-    …), the start of its open transaction (ms since 1970, -1 if there is none), and the transaction's partitions."""
+    """A transactional id as its coordinator describes it.
+
+    ``state`` is in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``, …). The other fields are the start of its open
+    transaction (ms since 1970, -1 if there is none), and the transaction's partitions.
+    """
 
     producer: ProducerId
     state: str

@@ -74,7 +74,7 @@ def _scram(digest: str) -> Callable[[ClientSettings], Conversation]:
 
 
 def scram(digest: str, username: str, password: str, nonce: str) -> Conversation:
-    """A SCRAM exchange. Raises ``Authentication`` unless the server proves that it has the password, too."""
+    """A SCRAM exchange. Raises ``Authentication`` unless the server proves that it knows the password too."""
     name = username.replace("=", "=3D").replace(",", "=2C")
     bare = f"n={name},r={nonce}"
     server_first = (yield f"n,,{bare}".encode()).decode()

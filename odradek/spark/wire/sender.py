@@ -1,4 +1,4 @@
-"""Send batches to the leaders of their partitions, again and again until each is acknowledged."""
+"""Send batches to the leaders of their partitions, repeatedly until each batch is acknowledged."""
 
 from __future__ import annotations
 
@@ -51,9 +51,10 @@ class Sender:
         self._metadata = metadata
         self._transactional_id = transactional_id
         self._outboxes: dict[Partition, Outbox] = {}
-        # By topic: the largest batch to try, after the broker has rejected a larger one.
+        # By topic: the largest batch to send, after the broker has rejected a larger batch.
         self.batch_sizes_bytes: dict[str, int] = {}
-        # By partition: the node to which its batches were sent. A new leader gets none before the old one has responded.
+        # By partition: the node to which its batches were sent. A new leader gets no batch before the old leader has
+        # responded.
         self._nodes: dict[Partition, int] = {}
         self._requests: list[_Request] = []
         self._stale: set[str] = set()
@@ -66,16 +67,17 @@ class Sender:
         return sum(outbox.bytes for outbox in self._outboxes.values())
 
     def append(self, partition: Partition, batches: Iterable[Batch]) -> None:
-        """Queue batches behind those of earlier calls."""
+        """Queue batches of a partition behind those of earlier calls."""
         outbox = self._outboxes.setdefault(partition, Outbox())
         deadline = time.monotonic() + self._settings.delivery_timeout_ms / 1000
         for batch in batches:
             outbox.append(OutgoingBatch(batch, deadline))
 
     def work(self, *, wait: bool) -> None:
-        """Send and receive what is possible now; with ``wait`` block until something has happened, for at most a second.
+        """Send and receive what is possible now. With ``wait``, block until a response, a timer, or for at most a second.
 
-        Raises the first final error, after which nothing more can be sent."""
+        Raises the first final error, after which nothing more can be sent.
+        """
         now = time.monotonic()
         self._check_deadlines(now)
         self._refresh(now)
@@ -142,7 +144,7 @@ class Sender:
         return ready
 
     def _gather(self, partitions: list[Partition]) -> dict[Partition, OutgoingBatch]:
-        """One batch of each partition, as many as fit into a request; those that have waited longest come first."""
+        """One batch of each partition, as many as fit into a request; the partitions that have waited longest come first."""
         room = self._settings.max_request_size_bytes
         batches: dict[Partition, OutgoingBatch] = {}
         for partition in partitions:
@@ -152,7 +154,7 @@ class Sender:
                 break
             room -= len(batch.data)
             batches[partition] = batch
-        # Move them to the end of the order, so that other partitions come first next time.
+        # Move these partitions to the end of the order, so that other partitions come first next time.
         for partition in batches:
             self._outboxes[partition] = self._outboxes.pop(partition)
         return batches
@@ -213,7 +215,7 @@ class Sender:
             return
         too_large = code == MESSAGE_TOO_LARGE and batch.records > 1
         if too_large:
-            # Later batches are made smaller at once: half the size is a bound even with compression.
+            # Make later batches smaller at once: half the size is a bound even with compression.
             known = self.batch_sizes_bytes.get(partition[0], len(batch.data))
             self.batch_sizes_bytes[partition[0]] = min(known, len(batch.data) // 2)
         if code in RETRIABLE or code == OUT_OF_ORDER_SEQUENCE_NUMBER or too_large:

@@ -22,15 +22,17 @@ def _setting(name: str, default: Any, *, secret: bool = False, choices: tuple[st
 
 @dataclass(frozen=True)
 class ClientSettings:
-    """The address of a cluster and the client's settings, with Kafka's defaults unless a comment gives a reason. Instances
-    are pickled for executors; their repr has no secrets."""
+    """The address of a cluster and the client's settings, with Kafka's defaults unless a comment gives a reason.
+
+    Instances are pickled for executors. Their repr contains no secrets.
+    """
 
     bootstrap_servers: str = _setting("bootstrap.servers", "")
     client_id: str = _setting("client.id", "odradek-spark")
     security_protocol: str = _setting("security.protocol", "PLAINTEXT", choices=PROTOCOLS)
     sasl_mechanism: str = _setting("sasl.mechanism", "GSSAPI", choices=("GSSAPI", *MECHANISMS))
     sasl_jaas_config: str = _setting("sasl.jaas.config", "", secret=True)
-    # Not a name of Kafka's: its clients get tokens from a callback class.
+    # Kafka has no such name: its clients get tokens from a callback class.
     sasl_oauthbearer_token: str = _setting("sasl.oauthbearer.token", "", secret=True)
     ssl_truststore_type: str = _setting("ssl.truststore.type", "JKS", choices=("JKS", "PKCS12", "PEM"))
     ssl_truststore_location: str = _setting("ssl.truststore.location", "")
@@ -53,7 +55,7 @@ class ClientSettings:
     retry_backoff_ms: int = _setting("retry.backoff.ms", 100)
     retry_backoff_max_ms: int = _setting("retry.backoff.max.ms", 1_000)
     compression_type: str = _setting("compression.type", "none", choices=COMPRESSIONS)
-    # Kafka's 16 KiB is for single records that arrive one after the other; here thousands of rows arrive at once.
+    # Kafka's default of 16 KiB is for single records that arrive one after the other; here thousands of rows arrive at once.
     batch_size_bytes: int = _setting("batch.size", 256 * 1024)
     max_request_size_bytes: int = _setting("max.request.size", 1024 * 1024)
     buffer_memory_bytes: int = _setting("buffer.memory", 32 * 1024 * 1024)

@@ -56,7 +56,7 @@ def _identify(context: ssl.SSLContext, settings: ClientSettings) -> None:
             context.load_cert_chain(location, password=_password(settings))
             return
         with tempfile.TemporaryDirectory(prefix="odradek-") as directory:
-            # The ssl module only reads files; this one is private and deleted at once.
+            # The ssl module reads only files, so the PEM text is written to a private file that is deleted at once.
             file = Path(directory) / "keystore.pem"
             file.touch(mode=0o600)
             file.write_text(f"{_unfold(key)}\n{_unfold(chain)}\n")

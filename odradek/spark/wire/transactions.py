@@ -47,7 +47,7 @@ from odradek.spark.wire.producer import Partition, ProducerId, TransactionState
 
 
 def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exchange:
-    """InitProducerId; the result is a ``ProducerId``."""
+    """An exchange with InitProducerId; its result is a ``ProducerId``."""
     request = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=transaction_timeout_ms
     )
@@ -61,7 +61,7 @@ def init_producer_id(transactional_id: str, transaction_timeout_ms: int) -> Exch
 
 
 def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iterable[Partition]) -> Exchange:
-    """AddPartitionsToTxn; the result is None."""
+    """An exchange with AddPartitionsToTxn; its result is None."""
     topics = by_topic(partitions)
     request = AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
@@ -85,7 +85,7 @@ def add_partitions(transactional_id: str, producer: ProducerId, partitions: Iter
 
 
 def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -> Exchange:
-    """EndTxn; the result is None."""
+    """An exchange with EndTxn; its result is None."""
     request = EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -97,10 +97,13 @@ def end_transaction(transactional_id: str, producer: ProducerId, commit: bool) -
 
 
 def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchange:
-    """OffsetFetch; the result is (offset, metadata) by partition. ``partitions`` None: all with an offset of the group."""
+    """An exchange with OffsetFetch; its result is (offset, metadata) by partition.
+
+    ``partitions`` None: all partitions with an offset of the group.
+    """
     topics = None if partitions is None else by_topic(partitions)
     request = OffsetFetchRequest(
-        # Up to version 7 the request is for one group, since version 8 for several.
+        # Up to version 7 the request is for one group, since version 8 for several groups.
         group_id=group,
         topics=_each(OffsetFetchRequestTopic, topics),
         groups=[OffsetFetchRequestGroup(group_id=group, topics=_each(OffsetFetchRequestTopics, topics))],
@@ -131,7 +134,7 @@ def _each(message: Any, topics: Mapping[str, list[int]] | None) -> list[Any] | N
 
 
 def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exchange:
-    """AddOffsetsToTxn; the result is None."""
+    """An exchange with AddOffsetsToTxn; its result is None."""
     request = AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=producer.producer_id,
@@ -145,7 +148,7 @@ def add_offsets(transactional_id: str, producer: ProducerId, group: str) -> Exch
 def commit_offsets(
     transactional_id: str, producer: ProducerId, group: str, offsets: Mapping[Partition, tuple[int, str]]
 ) -> Exchange:
-    """TxnOffsetCommit; the result is None."""
+    """An exchange with TxnOffsetCommit; its result is None."""
     topics = by_topic(offsets)
 
     def partition(topic: str, index: int) -> Any:
@@ -178,9 +181,11 @@ def commit_offsets(
 
 
 def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str]) -> dict[str, str]:
-    """Send ListTransactions once to a broker: the states of the transactional ids in one of ``states`` (empty: any) that it
-    coordinates and this client may describe. Raises ``WireError`` if that fails, and ``Retriable`` while the broker loads
-    transactions."""
+    """Send ListTransactions once to a broker.
+
+    Returns the states of the transactional ids in one of ``states`` (empty: any) that the broker coordinates and this client
+    may describe. Raises ``WireError`` if that fails, and ``Retriable`` while the broker loads transactions.
+    """
     request = ListTransactionsRequest(state_filters=states)
     answer, _ = exchanges.ask_once(node_id, LIST_TRANSACTIONS, request)
     code = int(answer.error_code)
@@ -192,7 +197,10 @@ def list_transactions(exchanges: Exchanges, node_id: int, states: Sequence[str])
 
 
 def describe(transactional_id: str) -> Exchange:
-    """DescribeTransactions; the result is a ``TransactionState``, None if the id is unknown or has expired."""
+    """An exchange with DescribeTransactions.
+
+    Its result is a ``TransactionState``, None if the id is unknown or has expired.
+    """
     request = DescribeTransactionsRequest(transactional_ids=[transactional_id])
 
     def read(answer: Any, version: int) -> TransactionState | None:
@@ -216,7 +224,7 @@ def describe(transactional_id: str) -> Exchange:
 
 
 def _accepted(answer: Any, version: int) -> None:
-    """Read a response that has only an error code."""
+    """Read a response that contains only an error code."""
     raise_for([answer.error_code])
 
 

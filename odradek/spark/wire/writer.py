@@ -18,7 +18,7 @@ from odradek.spark.wire.producer import Partition, ProducerId
 from odradek.spark.wire.sender import Sender
 
 _UNASSIGNED = -1
-# Size of the rows that are encoded at once: a call with very many rows must not need the same memory again.
+# Size of the rows that are encoded at once, so that a call with very many rows does not need as much memory again.
 _PIECE_BYTES = 8 * 1024 * 1024
 
 Numbers = np.ndarray[Any, np.dtype[np.int64]]
@@ -197,7 +197,7 @@ class TransactionalWriter:
         self._sender.append(partition, batches)
         self._idle_bytes += sum(len(batch.data) for batch in batches)
         if self._idle_bytes >= settings.batch_size_bytes:
-            # Not after each of a thousand partitions: polling costs more than encoding a few rows.
+            # Do not poll after each of a thousand partitions: polling costs more than encoding a few rows.
             self._idle_bytes = 0
             self._sender.work(wait=False)
             while self._sender.bytes > settings.buffer_memory_bytes:
