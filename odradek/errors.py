@@ -1,4 +1,4 @@
-"""The exceptions of this package. All are subclasses of ``OdradekError``."""
+"""The exceptions and the warning of this package. All exceptions are subclasses of ``OdradekError``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 
 class OdradekError(Exception):
-    """Base class of the exceptions. The text says what is wrong and what to do."""
+    """Base class of the exceptions. The text describes what is wrong and what to do."""
 
 
 class BrokerFailed(OdradekError):

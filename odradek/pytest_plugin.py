@@ -168,7 +168,7 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
 
         @client.setter
         def client(self, client: ControlClient) -> None:
-            raise AttributeError("it is that of the broker")
+            raise AttributeError("the client is the broker's and cannot be set")
 
         def add(self, on: str | None = None, **words: Unpack[RuleWords]) -> Rule:
             rule = super().add(on, **words)

@@ -151,7 +151,7 @@ class Security:
         user = next(iter(self.users)) if user is None else user
         password = self.users.get(user) if password is None else password
         if password is None:
-            raise ValueError(f"no password for {user}, who is none of the users {', '.join(self.users)}")
+            raise ValueError(f"no password for {user}: pass it, as only those of {', '.join(self.users)} are known")
         return login_of(user, password, mechanism or self.mechanism)
 
 
@@ -171,7 +171,7 @@ def _check_mechanism(name: str) -> str:
 
 @dataclass(frozen=True)
 class Client:
-    """How a client connects, independent of its library."""
+    """The connection settings of a client, independent of its library."""
 
     bootstrap_servers: str
     protocol: str

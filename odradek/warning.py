@@ -15,7 +15,7 @@ _PACKAGE = __name__.partition(".")[0]
 
 
 def warn(text: str, category: type[Warning]) -> None:
-    """Warn at the innermost line outside this package; for a coroutine, at the line that awaits the call."""
+    """Issue a warning that shows the innermost line outside this package; for a coroutine, the line that awaits the call."""
     frame = _outside(sys._getframe(1))
     pending_call = CURRENT_CALL.get()
     if pending_call is not None:

@@ -34,7 +34,7 @@ def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> l
 
 
 def ends_with_stdin(folder: str = "") -> str:
-    """The option that makes the server die when its standard input ends, after which a temporary directory is deleted.
+    """The option that makes the server die when its standard input ends, and delete the directory ``folder``, if given.
 
     Standard input is a pipe whose other end the parent process has. It ends when the parent ends, for whatever reason.
     """

@@ -89,8 +89,8 @@ def take_options(arguments: list[str]) -> None:
 def die_with_stdin(folder: str) -> None:
     """Wait for the end of standard input, then die at once, as by kill -9.
 
-    The process executes the program that deletes the directory. The exec ends all threads, so none of them writes there
-    later.
+    If ``folder`` is given, the process executes a program that deletes it. The exec ends all threads, so none of them writes
+    there later.
     """
     while os.read(0, 1024):
         pass

@@ -61,7 +61,7 @@ class Certificate:
     mechanisms: list[Mechanism] = field(default_factory=list)
     """Mechanisms seen in the reference runs that can make the job exactly once."""
     caps: list[Lint] = field(default_factory=list)
-    """Lints that defeat these mechanisms: the verdict is then "no promise"."""
+    """Lints that defeat all of ``mechanisms``: the verdict is then "no promise"."""
     failures: list[Failure] = field(default_factory=list)
     unfinished: list[Failure] = field(default_factory=list)
     redelivered: int = 0
@@ -110,7 +110,7 @@ class Certificate:
         return self.exploration.unmet if self.exploration is not None else ()
 
     def why_unmet(self, requirement: Requirement) -> str:
-        """Why the last run for the requirement did not meet it; empty if there was none."""
+        """Why the last run for the requirement did not meet it; empty if there was no such run."""
         return self.exploration.reasons.get(requirement, "") if self.exploration is not None else ""
 
     @property

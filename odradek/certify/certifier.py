@@ -113,7 +113,8 @@ class Certifier:
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
         """Run the plan this many times, and yield each run with its findings and their diagnosis.
 
-        With ``on_hold``, each run stops at its faults and calls it. Raises `NotJudged` if there is nothing to compare with.
+        ``on_hold`` is called at each fault, and holds the run until it returns. Raises `NotJudged` if there is nothing to
+        compare with.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)

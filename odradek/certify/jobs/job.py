@@ -77,14 +77,14 @@ class Job:
         restart: Restart = ALWAYS,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        """The output of instance N goes to ``job-N.log`` in the directory."""
+        """The output of instance N is written to ``job-N.log`` in the directory."""
         self._values, self._restart, self._directory, self._now_s = values, restart, directory, now_s
         launcher = Containers if command.container else Processes
         self._launcher: Launcher = launcher(command, secrets.token_hex(8))
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._due: list[tuple[float, int]] = []
-        """When to restart which instances: (time, number)."""
+        """The restarts that are not due yet: (time, instance number)."""
         self._again: dict[int, int] = {}
         """Number of restarts of each instance number."""
         self._back_off: dict[int, BackOff] = {}

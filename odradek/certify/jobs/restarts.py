@@ -12,7 +12,7 @@ LONGEST_DELAY_S: Final = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Restart:
-    """After which exits an instance is started again."""
+    """A restart policy: after which exits an instance is started again."""
 
     with_success: bool
     """Whether exit code 0 is followed by a restart too."""

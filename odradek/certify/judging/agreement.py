@@ -1,4 +1,4 @@
-"""Whether two runs without faults have the same outputs, and which records differ."""
+"""Compare the outputs of two runs without faults: whether they agree, and which records differ."""
 
 from __future__ import annotations
 

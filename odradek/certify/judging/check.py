@@ -1,4 +1,4 @@
-"""The user's check: a command that gets the outputs, and whose exit code says whether they are correct.
+"""The user's check: a command that gets the outputs, and whose exit code shows whether they are correct.
 
 The command may query a database or read files of the job. It runs before the run's directory is deleted.
 """
@@ -28,7 +28,7 @@ TIMEOUT_S: Final = stretched(60.0)
 NOT_YET: Final = 75
 """Exit code (EX_TEMPFAIL) for missing records that may still arrive; the check is then called again."""
 PARQUET: Final = "{parquet}"
-"""Placeholder for the path of a Parquet file with the same records."""
+"""Placeholder for the path of a Parquet file with the committed records."""
 INSTANCE: Final = "instance"
 """Placeholder for the numbers of all instances that were started, such as ``1 2``."""
 _SAID_MAX: Final = 2000

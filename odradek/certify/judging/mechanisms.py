@@ -57,7 +57,7 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "spark-sink": frozenset({CHECK, KEYED}),
     "streams-at-least-once": frozenset({CHECK, KEYED}),
 }
-"""Lints of a run without faults that defeat all mechanisms except these.
+"""Lints that defeat a job's mechanisms, unless the job has one of the mechanisms listed for the lint.
 
 Each of these lints concerns a record or an offset that is written outside the transaction. Any other lint defeats no
 mechanism, because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
@@ -68,7 +68,7 @@ _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
     "auto-commit": frozenset({ELSEWHERE}),
     "changing-id": frozenset({FENCED}),
 }
-"""Lints that need no warning if one of these mechanisms is present, because they are then harmless."""
+"""Lints that are harmless, and need no warning, if the job has one of the mechanisms listed for the lint."""
 
 
 def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: bool) -> list[Mechanism]:

@@ -35,11 +35,11 @@ class Row(NamedTuple):
     key: Data
     value: Data
     headers: Headers = ()
-    """Sorted by name. Headers with the same name are in their original order."""
+    """The headers, sorted by name. Headers with one name are in their original order."""
     partition: int | None = None
-    """None if partitions are not compared."""
+    """The partition; None if partitions are not compared."""
     timestamp_ms: int | None = None
-    """None if timestamps are not compared."""
+    """The timestamp; None if timestamps are not compared."""
 
     def __str__(self) -> str:
         """``out: key k, v``

@@ -68,8 +68,8 @@ def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
 def stale_batch(evidence: Evidence) -> Iterator[Lint]:
     """Yield transactions after a rebalance with outputs of more records than their offsets cover.
 
-    The job did not drop old records. Only for a job that writes the same number of records per input record in its other
-    transactions.
+    The job did not drop old records. This lint applies only to a job that writes the same number of records per input record
+    in its other transactions.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -98,8 +98,8 @@ def stale_batch(evidence: Evidence) -> Iterator[Lint]:
 def positions_ahead(evidence: Evidence) -> Iterator[Lint]:
     """Yield transactions that commit offsets of more records than they wrote outputs for.
 
-    Only for a job that writes the same number of records per input record in its other transactions. A job that filters
-    is not reported.
+    The lint applies only to a job that writes the same number of records per input record in its other transactions. A job
+    that filters is not reported.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -136,8 +136,8 @@ def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
 def commits_ahead(evidence: Evidence, expected: int) -> Iterator[Lint]:
     """Yield OffsetCommits with offsets of more records than the broker has outputs for.
 
-    ``expected`` is the number of outputs without faults. Only for a job that writes the same number of records per input
-    record, as otherwise it is unknown which outputs belong to an input record.
+    ``expected`` is the number of outputs without faults. The lint applies only to a job that writes the same number of
+    records per input record, as otherwise it is unknown which outputs belong to an input record.
     """
     wanted = _wanted(evidence)
     rate = expected / (sum(map(len, wanted.values())) or 1)

@@ -1,4 +1,4 @@
-"""From which offset a job reads its input, and which records it reads twice."""
+"""The reads of a job's input: from which offsets, and which records were read twice."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Read:
 
     @property
     def end(self) -> int:
-        """The offset after the last one."""
+        """The offset after the last batch."""
         return self.batches[-1][1] + 1
 
 

@@ -1,1 +1,1 @@
-"""What is tried: moments, faults, plans, and the requirements of a certificate."""
+"""Moments, faults, plans, and the requirements of a certificate: what the certifier tries."""

@@ -37,7 +37,7 @@ class Reach(Enum):
     """What a fault requires, which decides where it can be injected."""
 
     CALL = "call"
-    """Only a rule on requests: works in front of any cluster, through the proxy."""
+    """A rule on requests, which works in front of any cluster, through the proxy."""
     JOB = "job"
     """Control of the job's processes."""
     BROKER = "broker"

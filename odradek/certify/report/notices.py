@@ -48,7 +48,7 @@ class Notice:
     facts: Mapping[str, Any] = field(default_factory=dict)
     """For a finding: plan, plan_id, moments, faults, came_back, tried."""
     identity: str = ""
-    """Equal for the same problem in different runs; empty if unknown."""
+    """Identifies a problem: equal for the same problem in different runs; empty if unknown."""
 
 
 _SENTENCES: Final = {

@@ -1,4 +1,4 @@
-"""Which instances of a job have sent requests to the broker since their start."""
+"""Find out which instances of a job have sent requests to the broker since their start."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ CRASHES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """How a run ended, and when (monotonic clock). ``why_not`` is a sentence about a run that did not finish."""
+    """The end of a run, and its time by the monotonic clock. ``why_not`` is the reason why the job did not finish."""
 
     ending: Ending
     at_s: float

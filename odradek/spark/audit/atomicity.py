@@ -87,7 +87,7 @@ def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
 def _in_time(
     lacking_decisions: DataFrame, listed_decisions: DataFrame, found_markers: DataFrame
 ) -> DataFrame:
-    """For decisions that share an epoch: the outcomes of the markers between each decision and the next, by timestamp."""
+    """The outcomes of the markers between each decision and the next, by timestamp, for decisions that share an epoch."""
     keys = lacking_decisions.where(~F.col("bumped")).select(*_KEY).distinct()
     moments = listed_decisions.join(F.broadcast(keys), list(_KEY), "left_semi").select(
         *_KEY,

@@ -6,7 +6,7 @@ from odradek.errors import OdradekError
 
 
 class SinkError(OdradekError):
-    """The sink cannot continue; the message says why, and what to do."""
+    """The sink cannot continue. The message contains the reason, and what to do."""
 
 
 class DecisionMismatch(SinkError):
@@ -18,7 +18,7 @@ class NotDecided(SinkError):
 
 
 class OutcomeUnknown(SinkError):
-    """It is not known whether the batch is decided; a restart of the query finds out."""
+    """Whether the batch is decided is unknown; a restart of the query finds out."""
 
 
 class MayBeLost(SinkError):

@@ -210,9 +210,9 @@ def _pool(
 def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided | None:
     """Commit the transactions of the last decided batch again, which changes nothing if they are committed.
 
-    Return those that fail. While the record says ``DECIDED``, no task has used these ids again. So a refused EndTxn means
-    that the transaction was aborted (its timeout has passed), or that its id has expired since. The plan cannot tell the two
-    apart, but the task can: its batch number shows whether Spark has recorded that all transactions were committed.
+    Return those that fail. While the record is in phase ``DECIDED``, no task has used these ids again. So a refused EndTxn
+    means that the transaction was aborted (its timeout has passed), or that its id has expired since. The plan cannot tell
+    the two apart, but the task can: its batch number shows whether Spark has recorded that all transactions were committed.
     """
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
         return found.decided if found is not None else None

@@ -1,7 +1,7 @@
 """The errors between a client and a cluster, each with Kafka's name and one sentence.
 
-After errors that a retry can cure, requests are retried until ``delivery.timeout.ms`` has passed. Only then a caller gets
-``Retriable``, and may try the same call again later. All other errors are final for the call that raised them.
+After errors that a retry can cure, requests are retried until ``delivery.timeout.ms`` has passed. Only then does a caller
+get ``Retriable``, and may try the same call again later. All other errors are final for the call that raised them.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class Exchange:
 
     ``subject`` begins the sentences of its errors; with ``coordinator`` None, any broker is asked.
 
-    ``read`` takes the response and its version, and returns the result. It raises ``Refusal`` for an error code, and
+    ``read`` takes the response and its version, and returns the result. ``read`` raises ``Refusal`` for an error code, and
     ``Malformed`` if the response lacks what was requested. A settled exchange has either a ``result`` or an ``error``.
     ``uncertain``: a response was lost, so the request may have been handled more than once.
     """

@@ -170,7 +170,7 @@ class Network:
         )
 
     def _watch(self, peer: Peer) -> None:
-        """Register the connection for the events that it waits for; remove a closed one."""
+        """Register the connection for the events that it waits for, and remove a closed connection."""
         connection = peer.connection
         if connection is None:
             return
