@@ -125,7 +125,7 @@ class Handle(Assertions):
         return self._control.partitions(topic, internal=internal)
 
     def losses(self) -> list[Loss]:
-        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer."""
+        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log no longer contains."""
         return self._control.losses()
 
     def move_leader(self, topic: str, partition: int, *, to: int) -> Partition:

@@ -134,8 +134,9 @@ class Remote(Assertions):
         return partitions(self.client, topic, internal=internal)
 
     def losses(self) -> list[Loss]:
-        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer; oldest
-        first.
+        """Committed, perhaps committed or acks=1 records that a replica had and the leader's log no longer contains.
+
+        The oldest loss comes first.
         """
         return losses(self.client)
 

@@ -200,7 +200,7 @@ def partitions(remote: Remote, topic: str | None, internal: bool, as_json: bool)
 @as_json
 @speaking
 def losses(remote: Remote, as_json: bool) -> None:
-    """List committed, perhaps committed or acks=1 records that a replica had and the leader's log has no longer."""
+    """List committed, perhaps committed or acks=1 records that a replica had and the leader's log no longer contains."""
     found = remote.losses()
     if as_json:
         say_json([asdict(each) for each in found])

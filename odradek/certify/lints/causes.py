@@ -307,7 +307,10 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """The trace; only up to the fault if the certifier itself started an instance beside or instead of another one."""
+    """The trace of the failure.
+
+    If the certifier itself started an instance beside or instead of another one, the trace ends at the fault.
+    """
     if not case.bad.faults & _TAKES_A_PLACE:
         return case.evidence
     return replace(case.evidence, exchanges=case.evidence.exchanges[: min(case.hits, default=0)])

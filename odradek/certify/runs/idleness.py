@@ -1,4 +1,4 @@
-"""Idle times in real time: timestamps of a broker whose clock is advanced do not show them."""
+"""Idle times, measured in real time because the timestamps of a broker whose clock is advanced do not show them."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
 
 @lru_cache(maxsize=_KEYS_KEPT)
 def _key(topic: str, key: bytes) -> tuple[RecordSchema, dict[str, Any]]:
-    """Decode a key. Few keys occur very often, so each key is decoded once and cached."""
+    """Decode a key. Few different keys occur, and they occur often, so each key is decoded once and cached."""
     reader = _Reader(key)
     with _plainly_said():
         kind = reader.number("int16")
