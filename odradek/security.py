@@ -151,7 +151,9 @@ class Security:
         user = next(iter(self.users)) if user is None else user
         password = self.users.get(user) if password is None else password
         if password is None:
-            raise ValueError(f"no password for {user}: pass it, as only those of {', '.join(self.users)} are known")
+            raise ValueError(
+                f"no password for {user}: pass it, as only those of {', '.join(self.users)} are known"
+            )
         return login_of(user, password, mechanism or self.mechanism)
 
 

@@ -159,7 +159,9 @@ class Access:
         if not self.wants_token:
             return Role.STOP
         if authorization is None:
-            raise HttpError(401, "the control port requires its token in the header Authorization: Bearer TOKEN")
+            raise HttpError(
+                401, "the control port requires its token in the header Authorization: Bearer TOKEN"
+            )
         scheme, _, given = authorization.partition(" ")
         found = None
         for role, token in self.tokens.by_role():

@@ -244,9 +244,7 @@ async def _say_errors_as_json(request: web.Request, handler: Handler) -> web.Str
 
 def _unknown(request: web.Request, error: web.HTTPException) -> str:
     if isinstance(error, web.HTTPMethodNotAllowed):
-        return (
-            f"{request.path} takes {' or '.join(sorted(error.allowed_methods))}, not {request.method}"
-        )
+        return f"{request.path} takes {' or '.join(sorted(error.allowed_methods))}, not {request.method}"
     if error.status == 404:
         return f"there is nothing at {request.path}: GET /openapi.json says what there is"
     return error.reason
