@@ -1,4 +1,4 @@
-"""What all actors of a run use: topics, groups, the stage, random transactions."""
+"""The parts that all actors of a run use: topics, groups, the stage, random transactions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Stage:
     """Set when an actor has not finished in time: calls must no longer be retried."""
 
     def rng(self, who: str) -> Random:
-        """Random numbers for one actor, which do not depend on the other actors."""
+        """Random number generator of one actor, which does not depend on the other actors."""
         return Random(f"{self.seed} {who}")
 
     def note(self, who: str, text: object) -> None:

@@ -1,7 +1,4 @@
-"""Checks of a run. Each yields a sentence for every violation.
-
-They are pure functions of a history and an end.
-"""
+"""Checks of a run, as pure functions of its history and its end. Each check yields a sentence for every violation."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ class Moved(NamedTuple):
 
 
 def complaints(history: History, end: End, jobs: Iterable[Moved]) -> list[str]:
-    """Violations of all checks; empty for a correct run."""
+    """Violations that all checks found; empty for a correct run."""
     jobs = tuple(jobs)
     return [
         *atomic(history, end),

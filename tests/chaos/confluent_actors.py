@@ -38,7 +38,7 @@ class GivenUp(Exception):
 
 
 def _insist(stage: Stage, call: Callable[[], object]) -> None:
-    """Repeat a call while its error is retriable."""
+    """Repeat a call while it fails with a retriable error."""
     while True:
         try:
             call()
@@ -93,7 +93,7 @@ class _Transactional:
         _insist(self.stage, lambda: self.producer().commit_transaction(CALL_S))
 
     def recover(self, failure: BaseException) -> bool:
-        """Abort the transaction, and use a new producer for the next one. True if the abort succeeded.
+        """Abort the transaction, and use a new producer for the next transaction. Returns whether the abort succeeded.
 
         After an abort librdkafka purges messages without a response, and uses their sequences, in the same epoch, for the
         next transaction's records. A leader that has the purged batch takes the new one for a duplicate, as in Kafka.

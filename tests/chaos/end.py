@@ -21,7 +21,10 @@ POLL_S = 0.05
 
 
 def settled(bootstrap: str) -> list[str]:
-    """Wait until all replicas are in sync and no transaction is open. Returns what is not so in time."""
+    """Wait until all replicas are in sync and no transaction is open.
+
+    Returns a sentence for each partition that is out of sync, or has an open transaction, after the timeout.
+    """
     admin = AdminClient({**PATIENCE, "bootstrap.servers": bootstrap})
     deadline = Deadline()
     while True:

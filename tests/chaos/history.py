@@ -52,7 +52,7 @@ class Transaction:
 
 @dataclass
 class View:
-    """Records that one consumer got, in that order."""
+    """Records that one consumer got, in the order of their arrival."""
 
     who: str
     committed_only: bool

@@ -4,7 +4,7 @@
     python -m tests.chaos.kill_storm --rounds 0             # show the results so far
 
 After each round all records are read: none is lost, duplicated or out of order, and no producer had a fatal error. Each
-round appends a line of JSON to the results. The exit code is 0 if all rounds of this call were right.
+round appends a line of JSON to the results. The exit code is 0 if all rounds of this call passed.
 """
 
 from __future__ import annotations
@@ -82,7 +82,10 @@ class Numbers:
 
     @contextlib.contextmanager
     def _noting_what_is_fatal(self) -> Iterator[None]:
-        """Note a fatal error. The call that finds it raises it, once; error_cb is not called for it."""
+        """Context manager: record an error that the block raises in ``fatal``, and suppress it.
+
+        librdkafka raises a fatal error once, in the next call. It does not call error_cb for it.
+        """
         try:
             yield
         except FAILURES as failure:

@@ -59,7 +59,7 @@ class Plan:
 
     @property
     def is_gentle(self) -> bool:
-        """Whether the plan has no fault that may cost a client its producer."""
+        """Whether the plan has no fault after which a client may need a new producer."""
         return not any(
             (step.do == "advance" and not step.only) or "-> detach" in step.rule for step in self.steps
         )
@@ -83,7 +83,7 @@ class Plan:
 
 
 def draw(seed: int, requests: int) -> Plan:
-    """The plan of a seed for a run of about ``requests`` requests. It depends on these only. Every third plan is gentle."""
+    """Draw the plan of a seed for about ``requests`` requests. It depends only on these two. Every third plan is gentle."""
     rng = Random(seed)
     troubles = [each for each in TROUBLES if seed % 3 or each[0] not in (_late, _time_passes)]
     steps: list[Step] = []
@@ -148,8 +148,9 @@ def _twice(rng: Random, at: int, end: int) -> list[Step]:
 def _late(rng: Random, at: int, end: int) -> list[Step]:
     """Deliver a Produce late, after the client has sent it again.
 
-    Only a Produce, as it has sequence numbers. In the transaction protocol of librdkafka and aiokafka (before KIP-890's
-    second part) a late EndTxn or marker ends the transaction that is open then, in Kafka too (D4).
+    Only a Produce request is delivered late, as it has sequence numbers. In the transaction protocol of librdkafka and
+    aiokafka (before KIP-890's second part) a late EndTxn or marker ends the transaction that is open then, in Kafka too
+    (D4).
     """
     return _ruled(f"Produce nth={rng.randint(1, 4)} -> detach", at, end)
 
@@ -204,7 +205,7 @@ def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _moved(rng: Random, at: int, end: int) -> list[Step]:
-    """Reassign a partition to other nodes, or the same ones in another order, and back. A node may die meanwhile."""
+    """Reassign a partition to other nodes, or to the same nodes in another order, and back. A node may die meanwhile."""
     place = rng.choice(MOVABLE)
     some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))
     steps = [
@@ -232,7 +233,7 @@ def _replica_paused(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _lost_ahead_of_all(rng: Random, at: int, end: int) -> list[Step]:
-    """Kill a node with records that no follower has: none of them may have been acknowledged, or consumed."""
+    """Kill a node with records that no follower has: none of these records may have been acknowledged or consumed."""
     node = rng.choice(NODES)
     paused = [f"pause node={other}" for other in NODES if other != node]
     dies = min(at + rng.randint(20, 80), end - 1)

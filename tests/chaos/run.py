@@ -46,7 +46,7 @@ class ChaosFailed(AssertionError):
 
 
 class Company:
-    """The actors, each in a thread. An exception of an actor counts as a violation."""
+    """All actors of a run, each in a thread. An exception of an actor counts as a violation."""
 
     def __init__(self, stage: Stage) -> None:
         self._stage = stage
@@ -100,7 +100,7 @@ class Company:
 
 
 def _stack(thread: threading.Thread) -> str:
-    """Where the thread is."""
+    """The last six frames of the thread's stack, as text."""
     frame = sys._current_frames().get(thread.ident or 0)
     return "".join(traceback.format_stack(frame)[-6:])
 

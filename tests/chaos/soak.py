@@ -5,7 +5,7 @@
     python -m tests.chaos.soak --minutes 20 --results /tmp/r.jsonl --first 5000
 
 Each run appends a line of JSON to the results: seed, date, seconds, verdict, summary or violations. The exit code is 0 if
-all runs of this call were right.
+all runs of this call passed.
 """
 
 from __future__ import annotations

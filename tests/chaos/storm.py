@@ -84,7 +84,7 @@ class Storm:
                 _close(kept.popleft())
 
     def examine(self, node_id: int) -> None:
-        """Check a node that is down: its earlier connections must have ended, and get no response."""
+        """Check a node that is down: its earlier connections must have ended without a response."""
         with self._lock:
             kept, self._kept[node_id] = self._kept[node_id], deque()
         for each in kept:
@@ -127,6 +127,6 @@ def _ask(connection: socket.socket, key: int, version: int, request: object) -> 
 
 
 def _close(connection: socket.socket) -> None:
-    """Close with RST: otherwise thousands of ports would stay in TIME_WAIT."""
+    """Close the connection with RST: otherwise thousands of ports would stay in TIME_WAIT."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
     connection.close()

@@ -1,4 +1,4 @@
-"""Tests of the checks: a correct run is corrupted in one place, and one sentence names that place."""
+"""Tests of the checks: a correct run is corrupted in one place, and the checks report that place in one sentence."""
 
 from __future__ import annotations
 

@@ -96,7 +96,7 @@ def tools(numbers: Mapping[str, Mapping[str, int]]) -> str:
 
 
 def published() -> str:
-    """Numbers for each suite, and the tests with a different outcome here, by reason."""
+    """Numbers of tests for each suite, and the tests whose outcome differs from Apache Kafka's, by reason."""
     kept = json.loads(PUBLISHED.read_text())
     other: dict[tuple[str, str], list[str]] = defaultdict(list)
     for each in kept["tests"]:

@@ -1,8 +1,8 @@
 """A pytest plugin that writes results about clients and Kafka's tools for the compatibility page.
 
-    @pytest.mark.client("franz-go")        on a test file (``pytestmark``) or a class: the client it tests
-    @pytest.mark.feature("transactions")   on a test: the feature (one of FEATURES) that it shows; several if it shows
-    several @pytest.mark.tool("kafka-topics")      on a test of one of Kafka's command-line tools
+    @pytest.mark.client("franz-go")        on a test file (``pytestmark``) or a class: the client that it tests
+    @pytest.mark.feature("transactions")   on a test: the features (of FEATURES) that it shows, one or several
+    @pytest.mark.tool("kafka-topics")      on a test of one of Kafka's command-line tools
 
 Each test with ``client`` and ``feature``, or with ``tool``, writes lines of JSON to ``.cache/compatibility/``, one for each
 feature. A test that was not run writes none.

@@ -7,7 +7,7 @@ from tests.support.docker import Docker, built
 
 @pytest.fixture(scope="session")
 def docker() -> Docker:
-    """The engine, in which the image is built."""
+    """The Docker engine, after the image was built in it."""
     docker = Docker()
     built(docker)
     return docker

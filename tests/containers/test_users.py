@@ -60,7 +60,7 @@ def test_it_ends_with_one_sentence_that_names_the_remedy(docker: Docker, name: s
 
 @pytest.mark.parametrize("group", ["0", "2000"])
 def test_a_volume_written_by_another_uid_of_the_group_works(docker: Docker, group: str):
-    """Group 0 is OpenShift's. Other groups share a directory that has the setgid bit, as `fsGroup` sets it."""
+    """Two users of one group write to a volume in turn: of group 0 (OpenShift), or of a group with setgid (`fsGroup`)."""
     with docker.volume() as volume:
         # Docker would initialise an empty volume with the image's directory at each start.
         mount = ("--volume", f"{volume}:{DATA}:nocopy" if group != "0" else f"{volume}:{DATA}")

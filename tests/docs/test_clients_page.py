@@ -17,5 +17,5 @@ def test_the_line_about_an_old_client_has_the_words_of_the_log() -> None:
 
 
 def test_the_measured_client_is_that_of_the_tests() -> None:
-    """Another release of librdkafka may wait for different times; then the calls must be measured again."""
+    """The measured client is that of the tests. Another release of librdkafka may wait longer: measure it again."""
     assert f"Measured with {version('confluent-kafka')}" in PAGE

@@ -1,6 +1,6 @@
 """Make the pictures of the page's views, with a cluster in which something happens: ``python -m tests.docs.views``.
 
-They are in docs/pictures, each in the light and in the dark scheme.
+The pictures are in docs/pictures, each in the light and in the dark scheme.
 """
 
 from __future__ import annotations

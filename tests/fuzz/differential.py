@@ -363,7 +363,7 @@ def load(path: Path) -> dict[int, dict[str, Any]]:
 
 
 def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object]) -> None:
-    """Run seeds on both sides. ``note`` is called for each with seed, differences, number of compared exchanges."""
+    """Run seeds on both sides. ``note`` gets each seed, its differences and the number of compared exchanges."""
     setting = runner.PROFILES["main"]
     with (
         tempfile.TemporaryDirectory(prefix="fuzz-") as directory,

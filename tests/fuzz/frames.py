@@ -138,7 +138,7 @@ class Fuzz:
         return client
 
     async def _send(self, client: Client, frame: Frame) -> bool:
-        """Send a frame. Whether there was a response."""
+        """Send a frame, and return whether there was a response."""
         client.send(frame.data)
         try:
             answer = await client.receive(WAIT_S)
@@ -167,7 +167,7 @@ class Fuzz:
 
 
 def _check_answer(frame: bytes, answer: bytes) -> None:
-    """Check that a response matches the correlation id and version in its frame, which may be damaged."""
+    """Check that a response matches the correlation id and version in the frame, which may be damaged."""
     key, version, correlation_id = struct.unpack_from(">hhi", frame)
     try:
         found, _ = raw.decode_response(raw_name(key), version, answer)

@@ -4,9 +4,9 @@ Each client begins a SASL login and stops at a random step: before the handshake
 a reauthentication. Then it sends something damaged: random bytes, requests out of order, wrong sizes, tokens with a wrong
 byte, tokens of the maximum size.
 
-It must get a response, or its connection must be closed, at the latest after connections.max.idle.ms. It must not be
-authenticated. Another connection must get its response at once. The broker must log no error, no secret, and no more kinds
-of lines than its rate limit distinguishes.
+The client must get a response, or its connection must be closed, at the latest after connections.max.idle.ms. It must not
+be authenticated. Another connection must get its response at once. The broker must log no error, no secret, and no more
+kinds of lines than its rate limit distinguishes.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Logins:
         self.known += 1
 
     async def _hears(self, client: Client, is_whole: bool) -> bool:
-        """Whether there was a response, or none is required yet."""
+        """Wait for a response. Returns False if the connection was closed, and True also if none is required yet."""
         try:
             answer = await client.receive(ANSWER_S if is_whole else NEIGHBOUR_S)
         except TimeoutError:

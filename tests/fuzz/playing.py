@@ -15,7 +15,7 @@ from tests.simulation.loop import SimLoop
 
 
 class Failure(AssertionError):
-    """Input was not handled correctly. The text has the seed and the input."""
+    """The broker did not handle an input correctly. The message has the seed and the input."""
 
 
 class Work(Protocol):
@@ -60,7 +60,7 @@ def play_seeds(
     fuzz: Callable[[int, int], W],
     told: Callable[[W], str],
 ) -> int:
-    """The command line of a fuzz test: ``--seed``, ``--seeds``, and a number of inputs (such as ``--frames``)."""
+    """Run the command line of a fuzz test, with ``--seed``, ``--seeds``, and a number of inputs (such as ``--frames``)."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)

@@ -61,7 +61,7 @@ def _filled(begin: bytes, filling: bytes, end: bytes = b"", share: float = 1) ->
 
 
 def _object(inner: str) -> bytes:
-    """Claims with a deeply nested or very long member; base64 and the request need the other half of the size."""
+    """Claims whose member ``x`` has the value ``inner``, a JSON text that is deeply nested or very long."""
     return json.dumps(_claims(1_800_000_000))[:-1].encode() + b', "x": ' + inner.encode() + b"}"
 
 

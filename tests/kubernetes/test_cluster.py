@@ -181,7 +181,7 @@ def test_an_injected_fault_does_not_fail_the_liveness_probe(stage: str, undo: st
 
 
 def test_the_control_port_is_reached_when_readiness_says_that_no_node_runs() -> None:
-    """If the readiness probe asks /ready, killing the only node removes the pod from all Services but the control port's."""
+    """If readiness asks /ready, a killed node removes the pod from all Services except that of the control port."""
     with namespace(RESTRICTED) as here:
         here.start_client()
         manifests = variant("base")
@@ -243,7 +243,7 @@ def test_a_restart_with_a_claim_ends_and_loses_nothing() -> None:
 
 
 def test_the_second_broker_of_a_claim_says_what_to_change() -> None:
-    """This happens with the default strategy of a Deployment."""
+    """With a Deployment's default strategy a second broker starts on the claim, and its log says which strategy to use."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         manifests = variant("claim")
         find(manifests, "Deployment", "odradek")["spec"]["strategy"] = {"type": "RollingUpdate"}
@@ -264,7 +264,7 @@ def test_the_second_broker_of_a_claim_says_what_to_change() -> None:
 
 @pytest.mark.parametrize("policy", ["OnRootMismatch", "Always"])
 def test_a_claim_is_used_by_the_next_user_of_its_group(policy: str) -> None:
-    """This happens when a claim moves to another project of OpenShift."""
+    """A claim that moves to another project of OpenShift is written by a new user of the same group."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         here.start_client()
         for number, user in enumerate((1000650000, 1000660000, 1000650000)):
@@ -384,7 +384,7 @@ def test_any_user_starts_without_a_volume() -> None:
 
 
 def test_a_pod_that_is_deleted_at_its_start_ends_at_once() -> None:
-    """A lost SIGTERM would cost the grace period of one hour."""
+    """A pod that is deleted at its start ends at once. A lost SIGTERM would cost the grace period of one hour."""
     with namespace(PRIVILEGED) as here:
         here.apply_file(CASES / "early.yaml")
 

@@ -28,7 +28,7 @@ COPIED: Final = (
 
 
 class NotThere(AssertionError):
-    """A patch's text does not occur in its file, or more than once: the table must be updated."""
+    """A patch's text does not occur in its file, or occurs more than once: the table must be updated."""
 
 
 def patched(mutant: Mutant) -> dict[str, str]:
@@ -49,7 +49,7 @@ IGNORED = shutil.ignore_patterns("__pycache__", "build", "compiled.*.so", "compi
 
 @contextmanager
 def planted(mutant: Mutant | None) -> Iterator[Path]:
-    """Context manager: yields the root of a copy with the mutant in it, or (None) of an unchanged copy."""
+    """Context manager: yields the root of a copy of the tree, with the mutant in it if one is given."""
     texts = {} if mutant is None else patched(mutant)
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(prefix="mutant-", dir=memory if memory.is_dir() else None) as directory:

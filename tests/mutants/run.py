@@ -60,7 +60,7 @@ def _run(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def by_simulation(root: Path, seeds: range = SEEDS) -> str | None:
-    """The seed that fails, with its message. None if none fails."""
+    """The first seed that fails, with its message. None if all seeds pass."""
     arguments = [f"--seed={seeds[0]}", f"--seeds={len(seeds)}", f"--seconds={SECONDS}"]
     run = _run(root, "tests.simulation.run", *arguments)
     if run.returncode == 0:
@@ -70,7 +70,7 @@ def by_simulation(root: Path, seeds: range = SEEDS) -> str | None:
 
 
 def by_tests(root: Path, mutant: Mutant) -> str | None:
-    """The first test that fails. None if none fails."""
+    """The first test that fails. None if all tests pass."""
     run = _run(root, "pytest", "-x", "-q", "--no-header", "-p", "no:cacheprovider", *mutant.tests)
     if run.returncode == 0:
         return None

@@ -1,4 +1,4 @@
-"""Each patch of the table matches the present code, and each mutant names existing tests."""
+"""Each patch of the table matches the current code, and each mutant names existing tests."""
 
 from __future__ import annotations
 

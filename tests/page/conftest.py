@@ -18,7 +18,7 @@ from tests.support.deadlines import HANG_S
 
 @dataclass
 class Staged:
-    """A broker: ``billing`` has committed, aborted and committed, ``forgetful`` has a transaction open in orders-0."""
+    """A broker: ``billing`` committed, aborted and committed; ``forgetful`` has a transaction open in orders-0."""
 
     broker: odradek.Broker
     billing: Producer

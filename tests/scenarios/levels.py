@@ -25,7 +25,7 @@ def at_level(start_broker: StartBroker, level: str, **settings: Any) -> Broker:
 
 
 def by_hand(broker: Broker, transactional_id: str, level: str, **options: Any) -> ProducerByHand:
-    """A raw producer that uses the protocol of this level, as a client does that got it from ApiVersions."""
+    """A raw producer that uses the protocol of this level, like a client that has read the level from ApiVersions."""
     return ProducerByHand(broker.host, broker.port, transactional_id, new=level == "2", **options).init()
 
 
@@ -34,7 +34,7 @@ def leave_a_batch_behind(
 ) -> tuple[ProducerByHand, int]:
     """Send two batches of a transaction, one of which arrives after the abort.
 
-    Returns the producer and that batch's error code.
+    Returns the producer, and the error code of the batch that arrives late.
     """
     producer = by_hand(broker, "orders", level)
     assert producer.send("orders", ["in time"], at_ms=at_ms) == NONE

@@ -71,7 +71,7 @@ def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
 def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
     client: str, new_producer: NewProducer, broker: Broker
 ):
-    """A2, the first InitProducerId."""
+    """A2: the first InitProducerId returns a producer id and epoch 0, and writes a record with state Empty."""
     new_producer(broker.bootstrap, "orders", transaction_timeout_ms=12_345).init()
 
     (record,) = transaction_log(broker.bootstrap, "orders")
@@ -84,7 +84,7 @@ def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
 def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A2, the second InitProducerId: the same producer id, a higher epoch, and the open transaction is aborted."""
+    """A2: the second InitProducerId returns the same producer id and a higher epoch, and aborts the open transaction."""
     broker = start_broker(topics=["orders:1"])
     first = new_producer(broker.bootstrap, "orders")
     first.init()
@@ -116,7 +116,7 @@ def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
 def test_begin_asks_nothing_of_the_broker(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A3. The requests after it show that the relay would have seen one."""
+    """A3: begin sends no request. The requests after it show that the relay would have seen one."""
     start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -133,7 +133,7 @@ def test_begin_asks_nothing_of_the_broker(
 def test_each_further_partition_is_one_record_with_all_so_far(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A4: each addition writes an Ongoing record, with the start time of the first."""
+    """A4: each added partition writes an Ongoing record with all partitions so far, and the start time of the first."""
     broker = start_broker(topics=["orders:3"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -181,7 +181,7 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A6, and A7 for offsets: the group's partition of __consumer_offsets is added to the transaction."""
+    """A6, A7: offsets add the group's partition of __consumer_offsets, and become visible only by a commit."""
     broker = start_broker(topics=["input:1", "orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()

@@ -137,7 +137,7 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: SIGKILL at each step in turn, then a worker that finishes."""
+    """A8: workers are killed with SIGKILL at each step in turn, and a last one finishes. Each result is there once."""
     count = 40
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)
@@ -159,7 +159,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: the broker dies at each crash point in turn; a worker that ends with an error is started again."""
+    """A8: the broker dies at each crash point in turn, and a worker that ends with an error is started again."""
     count = 300
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)

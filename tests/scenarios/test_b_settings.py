@@ -126,7 +126,7 @@ def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBrok
 
 
 def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: StartBroker):
-    """B3: 50 partitions of one replica, segments of 100 MiB."""
+    """B3: __transaction_state has 50 partitions of one replica, with segments of 100 MiB."""
     broker = start_broker()
     ConfluentProducer(broker.bootstrap, transactional_id="orders").init()
     assert topics(broker.bootstrap)[STATE_TOPIC] == 50
@@ -147,7 +147,7 @@ def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
 def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """B4: the coordinator aborts it by itself."""
+    """B4: after the transaction timeout the coordinator aborts the transaction, and its producer is fenced."""
     broker = start_broker(topics=["orders:1"], settings=TIMED_OUT)
     producer = new_producer(broker.bootstrap, "orders", transaction_timeout_ms=1000)
     producer.init()

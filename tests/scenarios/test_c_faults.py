@@ -78,7 +78,7 @@ def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
 def test_a_response_that_never_comes_has_the_effect_of_a_lost_one(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: the connection stays open without a response, until the client's request timeout."""
+    """C1: if no response comes on an open connection, the client sends the batch again after its request timeout."""
     producer = new_producer(broker.bootstrap, more=IN_A_SECOND[client])
     producer.send("orders", ["one"])
     rule = broker.stage("Produce topic=orders nth=1 -> lose-answer silent")
@@ -90,7 +90,7 @@ def test_a_response_that_never_comes_has_the_effect_of_a_lost_one(
 def test_an_answer_lost_in_a_transaction_commits_it_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: the responses to Produce and to EndTxn are lost."""
+    """C1: the responses to Produce and to EndTxn are lost, and the transaction is committed once."""
     producer = new_producer(broker.bootstrap, "payments", more=PATIENT[client])
     producer.init()
     rules = [
@@ -152,7 +152,7 @@ def test_without_idempotence_a_delayed_batch_is_written_twice(
 def test_at_least_once_shows_the_duplicate(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """A lost request has no effect; after a lost response the record is in the log twice."""
+    """A lost request has no effect. After a lost response the record is in the log twice."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -167,7 +167,7 @@ def test_at_least_once_shows_the_duplicate(
 def test_at_most_once_shows_the_loss(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """The client gets an error in both cases, and cannot tell whether the record was written."""
+    """The client gets an error for a lost request and for a lost response, and cannot distinguish the two."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks, NEVER_AGAIN[client]))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -181,7 +181,7 @@ def test_at_most_once_shows_the_loss(
 def test_acks_0_loses_records_without_an_error(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """There is no response that could be lost, and no retry."""
+    """With acks=0 there is no response that could be lost, and no retry of a lost request."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks=0))
     producer.send("orders", ["one"])
     eventually(lambda: written(broker) == ["one"], "the first record")

@@ -153,7 +153,7 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
 def test_a_new_producer_without_a_transactional_id_gets_a_new_producer_id(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """C7: it gets a new producer id each time, also after a restart of the broker; repeated records are written again."""
+    """C7: a producer without a transactional id gets a new producer id each time, so repeated records are written again."""
     broker = start_broker(topics=["orders:1"])
     for _ in range(2):
         new_producer(broker.bootstrap).send("orders", ["again"])

@@ -1,4 +1,4 @@
-"""Leaders and coordinators move, and clients get errors that say so: each finds the new one, nothing is lost or
+"""When leaders and coordinators move, clients get errors that report this, and find the new node. No record is lost or
 duplicated."""
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def next_node(node: int) -> int:
 def test_producers_and_consumers_follow_their_leader(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """NOT_LEADER_OR_FOLLOWER: the old leader is alive, and is a follower now."""
+    """Clients get NOT_LEADER_OR_FOLLOWER from the old leader, which is alive and a follower now, and find the new leader."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     with reader(client, cluster.bootstrap_servers, "orders") as reading:
@@ -45,7 +45,7 @@ def test_producers_and_consumers_follow_their_leader(
 def test_a_consumer_hears_that_its_leader_is_of_a_later_epoch(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """FENCED_LEADER_EPOCH: while a Fetch is held, its leader is replaced and then elected again."""
+    """A consumer gets FENCED_LEADER_EPOCH if its leader is replaced, and elected again, while a Fetch is held."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["before"])
@@ -77,7 +77,7 @@ def move_coordinator(cluster: ThreeNodes, log: str, key: str) -> None:
 def test_a_transaction_goes_on_when_its_coordinators_move(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """NOT_COORDINATOR, for each kind of request to a coordinator."""
+    """Clients get NOT_COORDINATOR for each kind of request to a moved coordinator, and the transaction continues."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "mover")
     producer.init()

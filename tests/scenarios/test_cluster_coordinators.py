@@ -1,4 +1,4 @@
-"""A coordinator's node dies in the middle of a request: the next coordinator loads the log and finishes what was decided."""
+"""A coordinator's node dies in the middle of a request: the next coordinator loads the log and carries out its decisions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
 
 
 def transact(producer: Any, number: int) -> None:
-    """Send one transaction over three partitions with offsets of a group. The caller ends it."""
+    """Send one transaction over three partitions with offsets of a group. The caller commits or aborts it."""
     producer.begin()
     for partition in range(3):
         producer.send("orders", [f"{number}"], partition=partition)
@@ -44,7 +44,7 @@ def transact(producer: Any, number: int) -> None:
 def test_a_commit_goes_through_when_its_coordinator_dies(
     client: str, step: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """Whatever step was reached: the client asks the next coordinator, and each record is committed once."""
+    """At whichever step the coordinator dies, the client asks the next coordinator, and each record is committed once."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()
@@ -74,7 +74,7 @@ def test_a_commit_goes_through_when_its_coordinator_dies(
 def test_a_coordinator_that_dies_before_the_decision_leaves_the_transaction_open(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The producer continues the transaction without an error."""
+    """If the coordinator dies before the decision, the producer continues the open transaction without an error."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()
@@ -89,7 +89,7 @@ def test_a_coordinator_that_dies_before_the_decision_leaves_the_transaction_open
 
 
 def read(members: list[Member], count: int) -> list[str]:
-    """Read ``count`` values from the members, whichever of them gets each."""
+    """Read ``count`` values in total from the members, and return them in numeric order."""
     found: list[str] = []
 
     def enough() -> bool:
@@ -126,7 +126,7 @@ def write(cluster: ThreeNodes, numbers: range) -> list[str]:
 
 @pytest.mark.parametrize("client", CLIENTS)
 def test_a_group_goes_on_when_its_coordinator_dies(client: str, start_three: StartThree) -> None:
-    """The next coordinator loads the members from the log: no member joins again, no record is read twice."""
+    """The next coordinator loads the members from the log. No member joins again, and no record is read twice."""
     cluster = start_three("orders:4")
     with (
         member(client, cluster.bootstrap_servers, "readers", "orders") as one,

@@ -54,9 +54,9 @@ def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
 
 
 def test_a_follower_that_takes_over_recognises_the_last_five_batches(start_three: StartThree) -> None:
-    """The old leader recognises them too when it comes back and leads again, with the producer state from the batches that
-    it fetched.
+    """A follower that becomes leader recognises the last five batches of a producer.
 
+    The old leader recognises them too when it leads again, with the producer state from the batches that it fetched.
     From its own producer snapshot it has, as in Kafka, only each producer's last batch.
     """
     cluster = start_three("orders:1")
@@ -104,8 +104,7 @@ def leader_lost_at_a_produce(cluster: ThreeNodes) -> Iterator[None]:
 def test_an_idempotent_producer_goes_on_without_a_duplicate(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The leader dies after all replicas have the batch, before the acknowledgement: the client sends it to the new
-    leader."""
+    """The leader dies after all replicas have the batch, before the response. The client sends it to the new leader."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     for number in range(9):

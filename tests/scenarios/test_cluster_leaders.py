@@ -59,7 +59,7 @@ def balanced(cluster: ThreeNodes) -> None:
 def test_leadership_goes_back_to_a_node_that_is_back(
     by: Callable[[ThreeNodes], None], start_three: StartThree
 ) -> None:
-    """Under load and without a loss: first all replicas are in sync, then the preferred leader is elected."""
+    """Under load, leadership returns to a restarted node when all replicas are in sync, and no record is lost."""
     cluster = start_three("orders:6", settings={"auto.leader.rebalance.enable": "true"})
     preferred = [cluster.preferred("orders", partition) for partition in PARTITIONS]
     assert sorted(preferred) == sorted([*NODES, *NODES])
@@ -135,7 +135,7 @@ def test_a_consumer_reads_from_the_follower_in_its_rack(
     in_rack: Callable[[ThreeNodes, str], AbstractContextManager[Callable[[], list[str]]]],
     start_three: StartThree,
 ) -> None:
-    """KIP-392: the leader directs the consumer there. When that node dies, the consumer fetches from the leader again."""
+    """KIP-392: the leader directs the consumer to the follower in its rack, and serves it again if the follower dies."""
     racks = {f"odradek.node.{node}.broker.rack": f"rack-{node}" for node in NODES}
     selector = {"replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"}
     cluster = start_three("orders:1", settings=racks | selector)

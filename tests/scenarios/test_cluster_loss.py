@@ -35,7 +35,7 @@ LEADER_ONLY: dict[str, dict[str, Any]] = {
 
 @contextlib.contextmanager
 def paused(cluster: ThreeNodes, *nodes: int) -> Iterator[list[Rule]]:
-    """Context manager: these nodes do not fetch from their leaders."""
+    """Context manager: the followers on these nodes do not fetch. Yields a fault rule for each node."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(cluster.faults.add(f"pause node={node}")) for node in nodes]
 
@@ -62,7 +62,7 @@ def same_bytes_everywhere(cluster: ThreeNodes) -> None:
 def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The record was acknowledged. The old leader truncates it after its restart, as the new leader does not have it."""
+    """A record that was acknowledged with acks=1 is lost with its leader, which truncates it after the restart."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     producer = new_producer(cluster.bootstrap_servers, more=LEADER_ONLY[client])
     assert producer.send("orders", ["everywhere"]) == [(0, 0)]
@@ -167,7 +167,7 @@ def test_with_too_few_in_sync_a_client_is_refused_and_nothing_is_written(
 def test_a_client_with_a_timeout_does_not_learn_that_the_record_is_written(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """A follower in the ISR does not fetch until the request times out: the record is there, and a retry writes it again."""
+    """A follower in the ISR delays the response beyond the timeout. The record is written, and a retry duplicates it."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     once = new_producer(cluster.bootstrap_servers, more=ONE_TRY[client] | SHORT[client])
     once.send("orders", ["first"])
@@ -185,7 +185,7 @@ def test_a_client_with_a_timeout_does_not_learn_that_the_record_is_written(
 def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_has_it_once(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The client sends the batch again. tests/broker/replicas/replication shows how this error comes about, in one turn."""
+    """The batch is sent again and written once. tests/broker/replicas/replication shows how the error occurs."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["first"])

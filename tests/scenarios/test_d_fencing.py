@@ -51,7 +51,7 @@ ZOMBIE_ACTS: dict[str, Callable[[TransactionalProducer], object]] = {
 def test_a_zombie_is_refused_whatever_it_does(
     client: str, act: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """D1: the broker returns the error that the client turns into its exception for fenced producers."""
+    """D1: a zombie gets the error that its client turns into the exception for fenced producers."""
     start_relayed(topics=["orders:2", "input:1"])
     zombie = new_producer(relay.bootstrap, "orders")
     zombie.init()
@@ -104,7 +104,7 @@ def test_an_open_transaction_holds_back_all_that_comes_behind_it(client: str, st
 
 
 def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, start_broker: StartBroker):
-    """D2, with a producer that never ends the transaction."""
+    """D2: consumers get the records beyond an open transaction once it is aborted after the transaction timeout."""
     broker = start_broker(
         topics=["orders:1"],
         settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50},
@@ -122,7 +122,7 @@ def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, s
 def test_a_coordinator_that_dies_before_any_marker_completes_the_transaction_when_it_is_back(
     client: str, order: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """D3: PrepareCommit is written; in Kafka's order, the response was sent too."""
+    """D3: PrepareCommit is written before the coordinator dies. With Kafka's order, the response was sent as well."""
     broker = start_broker(
         topics=["orders:2", "input:1"],
         settings={"odradek.commit.order": order, "odradek.commit.marker.delay.ms": 300},

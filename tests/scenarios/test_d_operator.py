@@ -17,7 +17,7 @@ LONG_AGO_MS = 20 * 60_000
 
 
 def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: StartBroker):
-    """The tool lists, describes and aborts it, and the consumer continues."""
+    """D6: kafka-transactions.sh finds, describes and aborts a hanging transaction, and the consumer continues."""
     broker = at_level(start_broker, "1", transaction__partition__verification__enable="false")
     long_ago_ms = now_ms() - LONG_AGO_MS
     producer, error = leave_a_batch_behind(broker, "1", at_ms=long_ago_ms)
@@ -89,7 +89,7 @@ def test_an_operator_sees_where_each_transaction_stands(start_broker: StartBroke
 
 
 def test_an_operator_filters_by_duration_and_pattern(start_broker: StartBroker):
-    """The filters of KIP-994 (duration) and KIP-1152 (pattern)."""
+    """D6: kafka-transactions.sh list filters by duration (KIP-994) and by a pattern of the transactional id (KIP-1152)."""
     broker = at_level(start_broker, "2")
     for name in ("orders-1", "orders-2", "payments"):
         assert by_hand(broker, name, "2").send("orders", ["open"]) == NONE

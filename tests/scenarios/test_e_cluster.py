@@ -214,7 +214,7 @@ def commit_while_the_coordinator_dies(
 def test_the_markers_of_an_old_coordinator_are_refused(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
-    """The markers are delayed while another coordinator takes over: every partition has seen its newer coordinator epoch."""
+    """Markers of an old coordinator are refused by every partition that has seen a newer coordinator epoch."""
     producer = new_producer(bootstrap(cluster), "payments", more=QUICK[client])
     producer.init()
     producer.begin()
@@ -260,7 +260,7 @@ async def _turns() -> None:
 def test_some_markers_are_written_and_the_others_held(
     new_producer: NewProducer, client: str, cluster: InProcess
 ):
-    """EndTxn succeeded; consumers see the transaction in the partitions with markers, and stop at it in the others."""
+    """EndTxn succeeds before all markers are written. Consumers see the records of partitions that have a marker."""
     producer = new_producer(bootstrap(cluster), "payments", more=QUICK[client])
     producer.init()
     producer.begin()
@@ -341,7 +341,7 @@ def coordinators(host: str, port: int) -> list[dict[str, Any]]:
 @pytest.mark.java
 @pytest.mark.parametrize("number", [0, 1], ids=["inside", "outside"])
 def test_topics_are_administered_as_on_kafka(number: int, tmp_path: Path):
-    """E4: with kafka-topics.sh over either listener."""
+    """E4: topics are created and described with kafka-topics.sh over either listener."""
 
     def topics(*arguments: str) -> str:
         ran = java_clients().tool(

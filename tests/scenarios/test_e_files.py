@@ -40,7 +40,7 @@ class Left:
 
 
 def formatted(broker: Broker, topic: str, *formatters: str) -> list[dict[str, Any]]:
-    """All records, as the console consumer's formatters print them, partition by partition, without a group."""
+    """All records as the console consumer's formatters print them, partition by partition, without a group."""
     records: list[dict[str, Any]] = []
     for partition, count in record_counts(broker, topic).items():
         for formatter in formatters:
@@ -96,7 +96,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def test_logs_are_printed_as_they_were_served(left: Left):
-    """E3: the tool prints every batch that Fetch returned; of a marker it prints type and coordinator epoch."""
+    """E3: kafka-dump-log prints every batch that Fetch returned, and of each marker the type and coordinator epoch."""
     logs = [path for path in left.files("*/*.log") if not path.parent.name.startswith("__")]
     printed = by_file(dump(logs, "--print-data-log", "--deep-iteration"))
     batches: dict[str, list[dict[str, str]]] = {}
@@ -183,7 +183,7 @@ def test_aborted_transactions_are_listed_as_readers_heard_of_them(left: Left):
 
 
 def test_snapshots_show_each_producer_s_last_batch(left: Left):
-    """C8: producer ids, epochs, first and last sequence, last offset of each producer's last batch."""
+    """C8: kafka-dump-log prints each producer's id and epoch, and the sequences and last offset of its last batch."""
     printed = by_file(dump(left.files("*/*.snapshot")))
     newest = {name.partition("/")[0]: lines for name, lines in sorted(printed.items())}
     for partition, served in left.seen["partitions"].items():
@@ -219,7 +219,7 @@ def _last_batches(served: list[dict[str, Any]]) -> dict[int, tuple[int, int, int
 
 
 def test_states_of_transactions_are_decoded(left: Left):
-    """The tool and the console consumer's formatter (E1) print the same records."""
+    """kafka-dump-log and the console consumer's formatter (E1) print the same records of __transaction_state."""
     printed = dump(left.files("__transaction_state-*/*.log"), "--transaction-log-decoder")
     records = [
         (json.loads(key), json.loads(value))
@@ -246,8 +246,10 @@ def test_states_of_transactions_are_decoded(left: Left):
 
 
 def _plain(record: tuple[Any, Any]) -> str:
-    """A record in a common form. The tool prints versions and types as text, the formatter as numbers; members' metadata
-    is bytes for the one and a subscription for the other."""
+    """A record in a common form, from kafka-dump-log or a formatter.
+
+    kafka-dump-log prints versions and types as text, the formatter as numbers. Members' metadata is left out.
+    """
     key, value = record
     data = dict(value["data"])
     if "members" in data:
@@ -259,7 +261,7 @@ def _plain(record: tuple[Any, Any]) -> str:
 
 
 def test_offsets_and_groups_are_decoded(left: Left):
-    """The tool and the console consumer's two formatters (E2) print the same records."""
+    """kafka-dump-log and the console consumer's two formatters (E2) print the same records of __consumer_offsets."""
     printed = dump(left.files("__consumer_offsets-*/*.log"), "--offsets-decoder")
     records = [
         (json.loads(key), json.loads(value))

@@ -12,7 +12,7 @@ from tests.support.javaprog import java_clients
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
-    """E6, as in every tutorial; the topic is created automatically."""
+    """E6: a program as in every tutorial commits or aborts ten records. Their topic is created automatically."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first-steps"})
     producer.init_transactions()
     producer.begin_transaction()

@@ -65,7 +65,7 @@ def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partit
 
 @pytest.mark.java
 def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker):
-    """F1: with the same producer instance before and after."""
+    """F1: a running producer sends to new partitions after its metadata has expired."""
     broker = start_broker(topics=["orders:1"])
     producer = JavaProducer(broker.bootstrap, more={"metadata.max.age.ms": 100})
     assert {place[0] for place in producer.send("orders", KEYS, partition=None, keys=KEYS)} == {0}

@@ -68,13 +68,13 @@ class Doing:
 
 
 def of_length(length: int, found: list[T]) -> list[T]:
-    """The list once it is this long, an empty one before."""
+    """The list if it has this length, otherwise an empty list."""
     return found if len(found) == length else []
 
 
 @NODES
 def test_of_four_markers_two_are_written_and_the_rest_held(start: Callable[..., InProcess], nodes: int):
-    """EndTxn succeeded; consumers see half of the transaction until the held markers are written."""
+    """EndTxn succeeds before all markers are written. Consumers see half of the records until the others are written."""
     broker = start(nodes, "--topic", "orders:4")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -106,7 +106,7 @@ def transact(producer: ConfluentProducer, value: str) -> None:
 
 @pytest.mark.parametrize("where", ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"])
 def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProcess], where: str):
-    """Another coordinator takes over with the state in the log; the client retries, and has committed once."""
+    """Another coordinator takes over with the state in the log. The client retries, and its commit takes effect once."""
     broker = start(3, "--topic", "orders:3")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -134,7 +134,7 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
 def test_the_coordinator_dies_after_exactly_three_markers(
     start: Callable[..., InProcess], nodes: int, tmp_path: Path
 ):
-    """Whichever nodes lead the partitions: three markers are written, and the fourth attempt kills the coordinator."""
+    """Three markers are written and the fourth attempt kills the coordinator, whichever nodes lead the partitions."""
     broker = start(nodes, "--topic", "orders:6")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()

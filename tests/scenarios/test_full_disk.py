@@ -95,7 +95,7 @@ def test_a_partition_that_cannot_grow_goes_offline_and_recovers(start_broker: St
 
 
 def test_a_broker_that_cannot_write_logs_the_reason_and_ends(tmp_path: Path) -> None:
-    """From the first file on."""
+    """A broker that cannot write even its first file logs the reason and ends with exit code 1."""
     limit = (
         "import resource, runpy\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))\n"

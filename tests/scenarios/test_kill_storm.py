@@ -2,7 +2,7 @@
 
 Each producer sends requests without a response again, oldest first, as Kafka's clients do. Batches that the broker had
 appended before it died arrive as duplicates then: they are acknowledged, and are in the log once, in order.
-(`tests/chaos/kill_storm.py` does it a thousand times with a real client.)
+(`tests/chaos/kill_storm.py` kills a broker a thousand times, with a real client.)
 """
 
 from __future__ import annotations

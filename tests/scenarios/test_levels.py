@@ -81,7 +81,7 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
 
 
 def test_one_transactional_id_alternates_between_the_protocols(start_broker: StartBroker):
-    """As when an application is upgraded from one client to the other, and downgraded again."""
+    """A transactional id can alternate between the protocols, as when an application changes its client and changes back."""
     broker = at_level(start_broker, "2")
     for turn, new in enumerate((False, True, False, True)):
         producer = speaking(broker, "orders", new=new)
@@ -92,7 +92,7 @@ def test_one_transactional_id_alternates_between_the_protocols(start_broker: Sta
 
 
 def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(start_broker: StartBroker):
-    """The epoch is not raised then, and the marker is one of the old protocol; the next transaction uses the new one."""
+    """An old EndTxn does not raise the epoch, and writes a marker with it. The next transaction uses the new protocol."""
     broker = at_level(start_broker, "2")
     producer = speaking(broker, "orders", new=True)
     assert producer.send("orders", ["one"]) == NONE

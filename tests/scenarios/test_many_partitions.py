@@ -55,7 +55,7 @@ class Peer:
                 acknowledged.setdefault((name, index), []).append(value)
 
     def fetch(self) -> Acknowledged:
-        """All records."""
+        """Fetch all records of all partitions, and check that their offsets begin at 0 without a gap."""
         found: Acknowledged = {}
         for name in TOPICS:
             asked = [

@@ -98,14 +98,14 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
 
 
 async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
-    """Send as a fenced producer. A read_committed consumer must not see it."""
+    """Send records as a fenced producer. No read_committed consumer may see them."""
     work.verdict = Verdict.ABORTED
     spot = producer.wire.random.choice(spots)
     await producer.haunt(spot, [work.value(spot)])
 
 
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
-    """Run an idempotent producer. Each batch whose write it learns of is in the log once."""
+    """Run an idempotent producer. Each batch that the producer knows to be written must be in the log exactly once."""
     producer = Producer(wire, None, level=2, wrote=ledger.wrote)
     await producer.live()
     number, life = 0, 0
@@ -154,8 +154,10 @@ async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -
 
 
 async def copy(wire: Wire, sources: Sequence[Spot], target: str, group: str, stop: Stop, level: int) -> None:
-    """Consume, transform, produce: each source partition is copied to the partition of the same index, offsets in the
-    transaction."""
+    """Consume, transform, produce: copy each source partition to the target partition of the same index.
+
+    The transaction of the copied records also commits the offsets of their sources.
+    """
     producer = Producer(wire, wire.name, level=level)
     await producer.live()
     while not stop.now:

@@ -46,7 +46,7 @@ def delivered(
 ) -> tuple[list[tuple[int, Record]], int]:
     """((offset, record) of the records that a consumer delivers, its next position), by the algorithm of ``CompletedFetch``.
 
-    ``aborted`` are (producer id, first offset). If it is empty, only markers are filtered.
+    ``aborted`` has (producer id, first offset) of each aborted transaction. If it is empty, only markers are filtered.
     """
     found: list[tuple[int, Record]] = []
     waiting = sorted(aborted, key=lambda entry: entry[1])
@@ -79,7 +79,7 @@ class Reader:
         self.view = view
 
     async def fetch(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, bytes]]:
-        """Send one Fetch and return the new records, perhaps none. Raises ``Gone`` if there was no response."""
+        """Send one Fetch and return the new records, which may be none. Raises ``Gone`` if there was no response."""
         topic, index = self.spot
         _, leader_epoch = await self.wire.leader(topic, index)
         answer = await self.wire.ask_leader(

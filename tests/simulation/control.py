@@ -1,7 +1,7 @@
 """Concurrent control calls: resets, snapshots and restores during starts, stops, kills and a shutdown.
 
-One run of it follows each run of the simulation (``python -m tests.simulation.run --seconds 0`` runs nothing else). It has
-its own cluster and ledger, because a reset and a restore change which records are expected.
+After each run of the simulation the calls are run once (``python -m tests.simulation.run --seconds 0`` runs nothing else).
+They have their own cluster and ledger, because a reset and a restore change which records are expected.
 """
 
 from __future__ import annotations
@@ -106,11 +106,11 @@ class ControlLedger:
         return self.records.copy(), self.topics.copy()
 
     def on_capture(self) -> None:
-        """A snapshot is taken: its files are linked in this turn of the event loop."""
+        """Called when a snapshot is taken, in the turn of the event loop that links its files."""
         current.get().taken = self._now()
 
     def on_all_killed(self) -> None:
-        """A reset or a restore kills all nodes: no earlier request reaches a log after that."""
+        """Called when a reset or a restore kills all nodes. No earlier request reaches a log after that."""
         call = current.get()
         call.before = self._now()
         self._lives += 1
@@ -263,7 +263,7 @@ class ControlRun:
     # -- the checks ---------------------------------------------------------------------------------------------
 
     async def _left_alone(self) -> None:
-        """Leave the cluster alone, then raise ``Broken`` if it is not healthy or lacks what the ledger expects."""
+        """Start all nodes and wait; raise ``Broken`` if the cluster is unhealthy or differs from the ledger."""
         await self._world.mend()
         found = [
             f"{index} {value.decode()}"

@@ -103,7 +103,7 @@ class Controlled:
         return Wire(name, self._loop.network, ports, random, self._say, now_ms, facts)
 
     async def ask(self, act: str, params: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-        """Call an operation. Raises ``Broken`` for an undocumented error message, and any unexpected exception as it is."""
+        """Call an operation. Raises ``Broken`` for an undocumented error message; any unexpected exception is not caught."""
         if act == "shutdown":
             await self.cluster.stop()
             return Answer("")
@@ -119,7 +119,7 @@ class Controlled:
             return Answer(refused.sentence)
 
     async def write(self, wire: Wire, index: int, value: bytes) -> bool:
-        """Try once to write a record with acks=all. Whether it was acknowledged."""
+        """Try once to write a record with acks=all, and return whether it was acknowledged."""
         batch = build_batch([(wire.now_ms(), None, value)])
         data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=index, records=batch)])
         request = ProduceRequest(acks=-1, timeout_ms=5_000, topic_data=[data])
@@ -150,7 +150,7 @@ class Controlled:
     # -- after faults -------------------------------------------------------------------------------------------
 
     async def mend(self) -> None:
-        """Start or resume all nodes. None of these calls may fail."""
+        """Start or resume all nodes. Raises ``Broken`` if one of these calls fails."""
         for node_id, runtime in tuple(self.cluster.nodes.items()):
             act = "resume" if runtime.is_paused else "start" if runtime.state in _DEAD else None
             if act is not None:

@@ -3,12 +3,12 @@
 Invariants, in addition to the checks of the workload:
 
 - Once a low watermark is acknowledged, the leader's log start is not below it, and no consumer gets a record below it, as
-  long as that leader is alive. After its death this holds if the in-sync replicas had it in their checkpoint files: Kafka
-  too writes ``log-start-offset-checkpoint`` later.
+  long as that leader is alive. After the leader's death this holds if the in-sync replicas had the low watermark in their
+  checkpoint files: Kafka too writes ``log-start-offset-checkpoint`` later.
 - A log starts at an offset that a client has requested, never above it.
-- A consumer gets OFFSET_OUT_OF_RANGE only below the log start. It misses no other records.
+- A consumer gets OFFSET_OUT_OF_RANGE only below the log start. No other records are missing for the consumer.
 - An acknowledged record is at the offset in its Produce response, unless the log start is above that offset.
-- In the end all replicas have the same log start.
+- At the end all replicas have the same log start.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TO_THE_END: Final = 0.25
 
 
 class Deletions(Reach):
-    """The reach of one seed."""
+    """The `Reach` that deletes records, for the run of one seed."""
 
     clients = ("trimmer", "trimmed-new", "trimmed-numbered", "trimmed-committed", "trimmed-uncommitted")
 
@@ -95,7 +95,7 @@ class Deletions(Reach):
         wire.close()
 
     async def _delete_somewhere(self, wire: Wire) -> bool:
-        """Send one DeleteRecords. Whether it was acknowledged."""
+        """Send one DeleteRecords request, and return whether it was acknowledged."""
         random = wire.random
         try:
             latest = await list_offset(wire, TRIMMED, LATEST)
@@ -205,7 +205,7 @@ class Deletions(Reach):
             )
 
     def _durable(self, node_id: int, replica: Partition) -> int:
-        """Log start of this replica after a crash."""
+        """Log start that the replica would have after a crash of its node."""
         directory = self.stage.cluster.nodes[node_id].node.replicas.directory
         kept = directory.read_checkpoint(LOG_STARTS).get(TRIMMED, 0)
         segments = replica.log.segments

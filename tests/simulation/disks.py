@@ -58,7 +58,7 @@ class SimDisk(files.System):
 
 
 class Unsynced:
-    """The bytes of a partition's last segment after its last fsync: noted before its node dies, damaged after that."""
+    """The bytes of a partition's last segment after its last fsync, noted before its node dies, and damaged after that."""
 
     def __init__(self, partition: Partition) -> None:
         log = partition.log
@@ -90,7 +90,10 @@ class Unsynced:
 
 
 def _flip(file: Any, first: int, end: int, rng: Random) -> int:
-    """Flip one bit of a batch that its CRC covers. Changes of base offset and leader epoch could not be detected."""
+    """Flip one bit of a batch, among the bytes that the CRC covers, and return the byte's position in the file.
+
+    A change of the base offset or the leader epoch could not be detected.
+    """
     file.seek(first)
     starts, at, rest = [], 0, file.read(end - first)
     while at + CRC_COVERS_FROM < len(rest):

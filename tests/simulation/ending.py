@@ -20,7 +20,7 @@ from tests.simulation.watch import check_memories
 
 
 class Ending:
-    """Checks of a ``cluster`` whose nodes all run. ``compacts``: each replica compacts its logs independently."""
+    """Final checks of a ``cluster`` whose nodes all run. ``compacts``: each replica compacts its logs independently."""
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None], *, compacts: bool) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Random faults: which, when and for how long depends only on the seed."""
+"""Random faults. Their kinds, times and durations depend only on the seed."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ class Chaos:
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Lose the step by killing its node before it, or delay the step."""
+        """Handle a step of the broker: kill its node before the step, or delay the step, or call ``go_on`` at once."""
         where = f"{at.point} on node {at.node_id}"
         runtime = self._cluster.nodes[at.node_id]
         if not runtime.life.alive:
@@ -159,7 +159,7 @@ class Chaos:
         self._say("fault: the next follower that is to join the ISR dies")
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """Handle AlterPartition: kill the joining follower, which the controller learns before it handles the request."""
+        """Handle AlterPartition. If armed, first kill the joining follower and wait until the controller has noticed."""
         known = self._cluster.metadata.topics.get(topic)
         joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
@@ -206,10 +206,13 @@ class Chaos:
     async def _late_markers(self) -> None:
         """Delay markers of a coordinator until the same markers were sent again, or until the next transaction has records.
 
-        Either the coordinator dies after sending them, and the new coordinator writes markers; or its links are cut after
-        that, and it sends them again. The latter only if each transaction has an epoch of its own (KIP-890). Without KIP-890
-        a late marker of the same coordinator is not distinguishable from one of the producer's next transaction, and ends
-        it, in Kafka too.
+        Either the coordinator dies after sending them, and the new coordinator writes markers. Or the coordinator's links
+        are cut
+        after that, and it sends the markers again, but only if each transaction has an epoch of its own (KIP-890).
+        Without KIP-890
+        a late marker of the same coordinator cannot be distinguished from a marker of the producer's next transaction,
+        and ends
+        that transaction, in Kafka too.
         """
         late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
         cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)
@@ -265,7 +268,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     def _is_backed_up(self, node_id: int) -> bool:
-        """Whether another running node is in sync for every partition of this one.
+        """Whether another running node is in sync for every partition of this node.
 
         Otherwise Kafka too would lose records.
         """
@@ -305,7 +308,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     async def _bring_back(self, node_id: int) -> None:
-        """Start a node after a while, again if it dies during the start. Does nothing if another fault does that already."""
+        """Start a node after a while, again if it dies during the start. Does nothing if another fault starts it."""
         if node_id in self._coming_back:
             return
         self._coming_back.add(node_id)

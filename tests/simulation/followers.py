@@ -29,13 +29,13 @@ class FollowerReader(Reader):
     """A consumer that sends each Fetch to a random node, leader or follower."""
 
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None, *, loses: bool) -> None:
-        """``loses``: records of this partition may be lost, also those that the consumer has read."""
+        """``loses``: records of this partition may be lost, including records that the consumer has read."""
         super().__init__(wire, spot, isolation)
         self._seen = view
         self._loses = loses
 
     async def fetch_anywhere(self) -> list[tuple[int, bytes]]:
-        """Send one Fetch to a random node and return the new records, perhaps none. Raises ``Gone`` without a response."""
+        """Send one Fetch to a random node and return the new records, if any. Raises ``Gone`` without a response."""
         with suppress(Gone):
             await self.wire.leader(*self.spot)
         if not self.wire.nodes:

@@ -152,7 +152,7 @@ class ConsumerMember:
             self._assigned(answer.assignment.topic_partitions)
 
     async def _ask(self, **more: Any) -> Any:
-        """Send a heartbeat. None if the response is an error, after which the member acts on it."""
+        """Send a heartbeat and return the response. None if the response is an error, which the member has then handled."""
         fields = {"member_epoch": self.epoch, "instance_id": self._instance, "topic_partitions": None} | more
         request = ConsumerGroupHeartbeatRequest(group_id=self.group, member_id=self.member_id, **fields)
         answer = await self.wire.ask_coordinator(GROUP, self.group, HEARTBEAT, 1, request)
@@ -211,7 +211,7 @@ class ConsumerMember:
 
 
 class Unsettled(Exception):
-    """The offset is not known yet; a later request may succeed."""
+    """Raised while the group's offset is not known yet. A later request may succeed."""
 
 
 async def copy_together(

@@ -16,7 +16,7 @@ NOTHING_DELETED: Final[Mapping[Spot, int]] = MappingProxyType({})
 
 
 class Broken(AssertionError):
-    """An invariant is violated. The text says what was seen."""
+    """An invariant is violated. The message describes the violation."""
 
 
 class Verdict(Enum):
@@ -106,7 +106,8 @@ class Ledger:
     def check_works(
         self, content: dict[Spot, list[tuple[int, bytes]]], starts: Mapping[Spot, int] = NOTHING_DELETED
     ) -> None:
-        """Check that work is visible as a whole or not at all, in accordance with its verdict, without duplicates, in order.
+        """Check that each work is visible as a whole or not at all, in accordance with its verdict, without duplicates, in
+        order.
 
         ``starts``: log starts of partitions in which clients have deleted records.
         """
@@ -141,7 +142,7 @@ class Ledger:
             raise Broken(f"{name}: {visible} is visible")
 
     def _may_be_deleted(self, spot: Spot, value: bytes, starts: Mapping[Spot, int]) -> bool:
-        """Whether the value may have been deleted. True also if its offset is unknown."""
+        """Whether the value may have been deleted. True also if the value's offset is unknown."""
         start = starts.get(spot, 0)
         return start > 0 and self.offsets.get(value, -1) < start
 
@@ -178,7 +179,8 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """Whether a batch may be visible twice: it was deleted, and then arrived again at a leader without its sequence.
+        """Whether a batch may be visible twice: the batch was deleted, and its copy arrived at a leader without its
+        sequence.
 
         That leader built its producer state from the new log start, as in Kafka. ``written`` is -1 if the offset is unknown.
         """

@@ -133,7 +133,7 @@ class SimTransport(asyncio.Transport):
         return self._lost
 
     def arrived(self, piece: bytes) -> None:
-        """A piece for this end's protocol; empty for FIN."""
+        """Receive a piece of the peer's bytes, for this end's protocol. An empty piece is FIN."""
         self._inbox.append(piece)
         self.deliver()
 
@@ -168,7 +168,7 @@ class SimTransport(asyncio.Transport):
             self.close()
 
     def taken(self, size: int) -> None:
-        """The peer has read this many of the written bytes."""
+        """Called when the peer has read this many of the written bytes."""
         self._in_flight -= size
         if self._writing_paused and self._in_flight <= self._high // 4 and not self._lost:
             self._writing_paused = False
@@ -291,7 +291,7 @@ class SimNetwork:
         self._schedule(sender, direction)
 
     def hold(self, sender: SimTransport, piece: bytes) -> None:
-        """Delay a request that a `Held` is for.
+        """Delay the request if a `Held` selects it.
 
         Nodes write one request at a time, so API key and client id have fixed positions.
         """

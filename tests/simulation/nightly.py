@@ -54,7 +54,7 @@ def run(seeds: list[int], seconds: float) -> list[dict[str, Any]]:
 
 
 def missing(results: dict[int, dict[str, Any]]) -> list[str]:
-    """Names that no seed has reached."""
+    """Names of the rare paths that no seed has reached."""
     reached = {name for found in results.values() for name in found.get("reached", ())}
     return [name for name in NAMES if name not in reached]
 

@@ -74,7 +74,7 @@ class Batch(NamedTuple):
 
 
 class MustAbort(Exception):
-    """The transaction cannot be committed any more."""
+    """The transaction cannot be committed any more, and the producer must abort it."""
 
 
 class MustRestart(Exception):
@@ -82,7 +82,7 @@ class MustRestart(Exception):
 
     @property
     def is_fenced(self) -> bool:
-        """Whether another instance has a newer epoch."""
+        """Whether another instance of the producer has a newer epoch."""
         return str(self) in (ErrorCode.producer_fenced.name, ErrorCode.invalid_producer_epoch.name)
 
 
@@ -169,7 +169,7 @@ class Producer:
         self._known_ms[self._producer_id, spot] = self.wire.facts.ids_ms()
 
     def _is_known(self, spot: Spot) -> bool:
-        """Whether the leader has the idempotent producer's last sequence. Without it the leader accepts any sequence."""
+        """Whether the leader has the idempotent producer's last sequence. A leader without it accepts any sequence."""
         known_ms = self._known_ms.get((self._producer_id, spot))
         is_fresh = known_ms is not None and self.wire.facts.ids_ms() - known_ms < EXPIRATION_MS
         return self._id is None and is_fresh
@@ -195,7 +195,7 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """Send all batches but the first, as if the leader had refused it: the others are out of order and must be
+        """Send all batches but the first, as if the leader had refused the first. The others are out of order and must be
         retried."""
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
@@ -365,7 +365,7 @@ class Producer:
         await self.wire.send_and_forget(*spot, PRODUCE, 11 if self._level == 1 else 12, request)
 
     async def haunt(self, spot: Spot, values: list[bytes]) -> None:
-        """Continue as a fenced producer that does not know it: send, and commit. Nothing of it may become visible."""
+        """Send and commit as a producer that does not know that it is fenced. None of the records may become visible."""
         self._in_flight = 1
         request = self._produce_request(spot, values, self._sequences.get(spot, 0))
         version = 11 if self._level == 1 else 12

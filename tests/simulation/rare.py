@@ -391,7 +391,7 @@ def _wrapped(call: Any, watched: list[tuple[str, When]]) -> Any:
 
 @functools.cache
 def _install() -> None:
-    """Wrap the watched functions, once in a process, each for all of its names."""
+    """Wrap each watched function, once per process. The wrapper records all names that belong to its function."""
     by_target: dict[str, list[tuple[str, When]]] = {}
     for name, (target, when) in BY_CALL.items():
         by_target.setdefault(target, []).append((name, when))

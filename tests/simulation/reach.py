@@ -29,7 +29,7 @@ class Stage(NamedTuple):
 
 
 class Reach:
-    """Base class with empty methods."""
+    """Base class of a reach. Its methods do nothing."""
 
     clients: Sequence[str] = ()
     """Names of its clients, whose connections the faults may cut."""

@@ -57,7 +57,7 @@ GONE_ALREADY: Final = frozenset({NONE, ErrorCode.unknown_topic_or_partition, Err
 
 
 class Recreated(Reach, MetadataListener):
-    """The reach of one seed."""
+    """The `Reach` that recreates topics, for the run of one seed."""
 
     clients = ("phoenix-admin", BY_ID, "phoenix-new", "phoenix-committed", "phoenix-uncommitted")
 
@@ -352,4 +352,4 @@ class IdReader(Reader):
             super().note_shown(records)
 
     async def out_of_range(self, leader_epoch: int) -> None:
-        """Ignore it: the records were deleted, as the whole topic soon is."""
+        """Ignore OFFSET_OUT_OF_RANGE: the records were deleted, and the whole topic is deleted soon."""

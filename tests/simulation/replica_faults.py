@@ -51,9 +51,9 @@ class ReplicaFaults:
         """Faults that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
-        """Kill the last in-sync replica while the others have records that it never had. Perhaps elect one of them.
+        """Kill the last in-sync replica while the others have records that it never had. Perhaps elect one of the others.
 
-        They have these records from the leader before, and do not fetch from then on, as if their links were cut.
+        The others have these records from the previous leader, and do not fetch afterwards, as if their links were cut.
         """
         topic = self._cluster.metadata.topics[self._topic]
         spot = (self._topic, self._random.randrange(len(topic.partitions)))

@@ -123,7 +123,7 @@ class History:
 
 
 class DynamicSettings(Reach):
-    """The reach of one seed."""
+    """The `Reach` that changes dynamic settings, for the run of one seed."""
 
     clients = ("tuner", "tuned-probe")
 
@@ -247,7 +247,7 @@ class DynamicSettings(Reach):
             wire.forget_leader(*TUNED)
 
     def _of_tuned(self, setting: str) -> set[str]:
-        """Possible values of a topic setting, including those that come from the brokers."""
+        """Possible values of a topic setting, including the values that come from the broker settings."""
         own = self._histories[Name(TOPIC, TUNED[0], setting)].possible
         found = {value for value in own if value is not None}
         if None in own:

@@ -1,4 +1,4 @@
-"""Tests of the checks at the end of a run: each finds a corrupted history."""
+"""Tests of the checks at the end of a run: each check detects a corrupted history."""
 
 from __future__ import annotations
 

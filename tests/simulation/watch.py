@@ -144,7 +144,7 @@ class Watch(MetadataListener):
         raise Broken(f"{spot}: the LSO is {found}, the committed records give {expected}")
 
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
-        """Check that an in-sync replica, or the leader, has all committed records, with the same leader epochs.
+        """Check that a replica in the ISR, or the leader, has all committed records, with the same leader epochs.
 
         Records above this leader's high watermark count too: a new leader does not know yet which of them were committed
         by its predecessor, and a replica that joins the ISR meanwhile may become leader next.
@@ -233,7 +233,7 @@ def _check_bounds(node_id: int, spot: Spot, partition: Partition) -> None:
 
 
 def check_memories(nodes: Iterable[Node]) -> None:
-    """Check that the state of coordinators and producers equals what their logs give.
+    """Check that the state of coordinators and producers in memory equals the state rebuilt from their logs.
 
     The nodes must have no pending work.
     """

@@ -32,7 +32,7 @@ MOVES: Final = (
 
 
 class Shown(NamedTuple):
-    """The last record that a consumer was served. A replica with this record has all records before it, too."""
+    """The last record that a consumer was served. A replica with this record also has all records before it."""
 
     offset: int
     epoch: int
@@ -40,7 +40,7 @@ class Shown(NamedTuple):
 
 
 class Committed:
-    """What leaders have committed: the high watermark, and the leader epochs of the records below it."""
+    """Commits of the leaders: the high watermark, and the leader epochs of the records below it."""
 
     def __init__(self) -> None:
         self._high_watermark = 0
@@ -51,7 +51,7 @@ class Committed:
         return f"{self._high_watermark} records with the epochs {self._epochs.entries()[-3:]}"
 
     def extend(self, leader: Partition) -> None:
-        """Take over the leader's high watermark, which may have changed."""
+        """Extend the commits up to the leader's high watermark, which may have changed."""
         self._high_watermark = max(self._high_watermark, leader.high_watermark)
         self.leader_epoch = leader.leader_epoch
         if leader.log.epochs.latest != self._epochs.latest:
@@ -65,13 +65,13 @@ class Committed:
         )
 
     def covers(self, last: Shown) -> bool:
-        """Whether this record, and so all before it, is committed."""
+        """Whether this record, and so each record before it, is committed."""
         known = self._epochs.epoch_for_offset(last.offset)
         return last.offset < self._high_watermark and known in (last.epoch, -1)
 
 
 class Watermarks:
-    """What leaders have committed and consumers were served, in one run."""
+    """The commits of leaders, and the records that consumers were served, in one run."""
 
     def __init__(self) -> None:
         self.broken: str | None = None

@@ -1,4 +1,4 @@
-"""A minimal Kafka client with what retries need: connections, metadata, coordinators, back-off."""
+"""A minimal Kafka client with the parts that retries need: connections, metadata, coordinators, back-off."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ class Link(asyncio.Protocol):
 
 
 class Facts:
-    """Facts about the cluster that a client does not have, but a check needs."""
+    """Facts about the cluster that a check needs and a client does not have."""
 
     def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
@@ -206,7 +206,7 @@ class Wire:
         return answer
 
     async def _ask_port_all(self, port: int, key: int, version: int, requests: Sequence[Any]) -> list[Any]:
-        """Send several requests at once. Returns for each the response, or ``Gone``."""
+        """Send several requests at once. Returns for each request the response, or ``Gone``."""
         link = await self._link(port)
         asked = [self._ask(link, key, version, request) for request in requests]
         if (key, version) in SENT_TWICE and self.random.random() < TWICE:
@@ -322,7 +322,7 @@ class Wire:
     async def ask_leader_all(
         self, topic: str, index: int, key: int, version: int, requests: Sequence[Any]
     ) -> list[Any]:
-        """Send several requests to the leader at once, in order. Returns for each the response, or ``Gone``."""
+        """Send several requests to the leader at once, in order. Returns for each request the response, or ``Gone``."""
         node_id, _ = await self.leader(topic, index)
         port = self._ports.get(node_id)
         try:

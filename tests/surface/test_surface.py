@@ -6,12 +6,15 @@ from tests.surface.surface import difference, recorded, surface
 
 
 def test_the_public_surface_is_the_recorded_one() -> None:
-    """After an intended change run ``python -m tests.surface.surface --write``, and add a line to CHANGELOG.md."""
+    """The public surface equals recorded.txt.
+
+    After an intended change run ``python -m tests.surface.surface --write``, and add a line to CHANGELOG.md.
+    """
     assert difference(recorded(), surface()) == []
 
 
 def test_every_section_has_names() -> None:
-    """If a section were empty, the comparison would not protect it."""
+    """Every section has names, because the comparison would not protect an empty section."""
     assert {title: len(lines) for title, lines in surface().items() if len(lines) < 2} == {}
 
 
