@@ -26,7 +26,7 @@ class Row:
 
     @property
     def is_of_clusters(self) -> bool:
-        """Whether the row is for stories with several nodes (`tests.differential.cluster`), which another test runs."""
+        """Whether the row is for stories with several nodes (`tests.differential.cluster`), which a separate test runs."""
         return all(pattern.startswith("cluster-") for pattern in self.stories)
 
     def needs(self) -> set[tuple[str, str, str]]:

@@ -64,9 +64,9 @@ class Ours:
 
 
 def _hold_markers(broker: Broker) -> Rule:
-    """A rule that holds markers.
+    """Add a rule that holds markers, and return it.
 
-    Only with Kafka's order: by default the coordinator responds to EndTxn after the markers.
+    Only with Kafka's order the coordinator responds to EndTxn before the markers; by default it responds after them.
     """
     return Faults(ControlClient(broker.control_url)).add("txn.marker -> hold")
 

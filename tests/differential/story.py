@@ -45,7 +45,7 @@ class Entry:
 
 
 class Named(Protocol):
-    """An entry of a list of stories, here or with three nodes."""
+    """An entry in the list of stories, with one node or three."""
 
     @property
     def area(self) -> str: ...
@@ -73,7 +73,7 @@ def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]
 
 
 class Unanswered(Exception):
-    """A required response did not come: the story ends here."""
+    """Raised if a required response does not come, which ends the story."""
 
 
 @dataclass(frozen=True)
@@ -165,7 +165,7 @@ class Story:
         return body
 
     def take(self, pending: Pending, wait: float = WAIT) -> Body:
-        """Receive the response and record it."""
+        """Receive the response to the pending request and record it."""
         try:
             body = self.receive(pending, wait)
         except (raw.Closed, raw.Silence, raw.Malformed) as error:
@@ -191,7 +191,7 @@ class Story:
         wait: float = WAIT,
         **body: Any,
     ) -> Body:
-        """One exchange. It is repeated while the response has an error in `retry`, and only the last one is recorded."""
+        """Send a request and return the response. Repeat while its error is in `retry`, and record only the last time."""
         codes, deadline = set(retry), Deadline()
         while True:
             try:
@@ -216,7 +216,7 @@ class Story:
         return self.ask(api, version, retry=retry, quiet=True, **body)
 
     def try_ask(self, api: str, version: int, /, **body: Any) -> Body | None:
-        """Like ask, for a request that may get no response: the outcome is recorded and the story continues."""
+        """Send a request and return the response, if any. The outcome is recorded, and the story continues without one."""
         try:
             return self.ask(api, version, **body)
         except Unanswered:

@@ -49,7 +49,7 @@ def test_every_listed_difference_is_one(our_broker: Ours) -> None:
 
 
 def test_nothing_differs_where_every_record_is_read(tmp_path: Path) -> None:
-    """The setting that docs/differences.md names for these two differences switches them off."""
+    """With odradek.produce.reads.records two differences disappear: records-not-read and max-timestamp-kept."""
     rows = listed.rows()
     switched_off = [row for row in rows if row.id in ("records-not-read", "max-timestamp-kept")]
     stories = {story for row in switched_off for story in row.stories}

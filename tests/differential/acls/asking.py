@@ -104,7 +104,7 @@ class Asking:
         }
 
     def _await(self, count: int) -> None:
-        """Wait until the broker has read the records: Kafka's controller responds before that."""
+        """Wait until the broker has this number of ACLs: Kafka's controller responds before the broker has read them."""
         deadline = Deadline()
         while len(self._described(EVERYTHING)) != count:
             assert not deadline.is_over, f"the broker does not reach {count} ACLs"
@@ -145,7 +145,7 @@ def _left(case: Case, described: Sequence[Sequence[Sequence[Any]]]) -> set[Rule]
 
 
 def answers_of(client: Client) -> Answers:
-    """What the client's principal is allowed to do."""
+    """The client's rights on topics, groups, transactional ids and the cluster, as error codes or authorized operations."""
     topics = client.ask(
         "metadata",
         12,
@@ -173,7 +173,7 @@ def answers_of(client: Client) -> Answers:
 def _by_name(
     rows: Sequence[Mapping[str, Any]], key: str, names: Sequence[str], operations: str = ""
 ) -> list[int]:
-    """The error of each name, or its authorized operations. For a transactional id only an authorization error counts."""
+    """The error, or else the authorized operations, of each name. A transactional id has only an authorization error."""
     found = {row[key]: row for row in rows}
     if operations:
         return [found[name]["error_code"] or found[name][operations] for name in names]

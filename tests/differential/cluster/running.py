@@ -219,7 +219,7 @@ def mend(stage: Stage) -> None:
 
 
 def nothing(stage: Stage) -> None:
-    """Do nothing: in this step run the stories that wait for a timeout after the act before."""
+    """Do nothing: the stories that wait for a timeout after the previous act run in this step."""
 
 
 SCENES = {

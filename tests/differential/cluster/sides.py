@@ -139,7 +139,7 @@ class OurSide:
     def wait(self) -> None:
         """Advance the replication domain of the clock, so that followers without links leave the ISR.
 
-        All else is real time.
+        Everything else runs in real time.
         """
         self._broker.advance("250ms", only=["replication"])
         time.sleep(0.002)

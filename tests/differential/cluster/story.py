@@ -180,7 +180,7 @@ class ClusterNormal(Normal):
         return self.symbol(f"epoch of the coordinator of {self.symbol('pid', pid)}", epoch)
 
     def _sort_key(self, value: dict[str, Any]) -> tuple[Any, ...]:
-        """Sort by symbols, not by values: nodes get blocks of producer ids in any order."""
+        """Sort key by symbols, not by values: nodes get blocks of producer ids in any order."""
         known = list(self.symbols)
         pid = ("pid", value.get("producer_id"))
         if pid in known:

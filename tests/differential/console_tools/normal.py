@@ -92,7 +92,7 @@ class TextNormal:
         return list(_said_once(self._line(line) for line in lines))
 
     def _own(self, line: str) -> bool:
-        """Whether the line is about this story's resources, in a list of all resources."""
+        """Whether the line is about a resource of this story, in a list of all resources."""
         return all(self.prefix.startswith(name[:-1]) for name in NAME.findall(line))
 
     def _line(self, line: str) -> str:

@@ -48,8 +48,10 @@ def create(s: Story, note: str, *acls: Body, v: int = 3, on: str = "main") -> No
 
 
 def caught_up(s: Story) -> None:
-    """Wait until the broker has read all changes, as Kafka's controller responds before that. It creates and deletes an
-    ACL: records are read in order, so earlier changes are visible when this ACL is."""
+    """Wait until the broker has read all changes, as Kafka's controller responds before that.
+
+    It creates and deletes an ACL: records are read in order, so earlier changes are visible when this ACL is.
+    """
     mark = acl(s.name("mark"), resource_type=USER)
     found = wanted(resource_name_filter=mark["resource_name"])
     s.quiet("create_acls", 3, creations=[mark])
@@ -66,7 +68,7 @@ def _await(s: Story, found: Body, count: int) -> None:
 
 
 def describe(s: Story, note: str, v: int = 3, **changes: Any) -> None:
-    """DescribeAcls, without ACLs of other stories."""
+    """Send DescribeAcls, and omit the ACLs of other stories."""
     caught_up(s)
     answer = s.quiet("describe_acls", v, retry=(), **wanted(**changes))
     answer["resources"].sort(
@@ -78,7 +80,7 @@ def describe(s: Story, note: str, v: int = 3, **changes: Any) -> None:
 
 
 def delete(s: Story, note: str, *filters: Body, v: int = 3) -> None:
-    """DeleteAcls. Results keep the order of the filters; the ACLs that one filter has deleted are sorted."""
+    """Send DeleteAcls. Results keep the order of the filters; the ACLs that one filter has deleted are sorted."""
     answer = s.quiet("delete_acls", v, retry=(), filters=list(filters))
     for result in answer["filter_results"]:
         result["matching_acls"].sort(key=str)

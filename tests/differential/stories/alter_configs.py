@@ -13,7 +13,7 @@ NAMES = {TOPIC: "topic", BROKER: "broker", LOGGER: "logger", METRICS: "metrics",
 
 
 def resource(kind: int, name: str, *entries: tuple[Any, ...]) -> dict[str, Any]:
-    """Entries are (setting, operation, value)."""
+    """A resource of an IncrementalAlterConfigs request. Each entry is (setting, operation, value)."""
     configs = [{"name": one, "config_operation": what, "value": value} for one, what, value in entries]
     return {"resource_type": kind, "resource_name": name, "configs": configs}
 
@@ -34,7 +34,7 @@ def replace(
 
 
 def told(s: Story, note: str, kind: int, name: str, *keys: str) -> None:
-    """DescribeConfigs, after `settled` has waited: Kafka's controller responds before its broker has read the records."""
+    """Send DescribeConfigs. Call `settled` first, as Kafka's controller responds before its broker has read the records."""
     describe(s, note, kind, name, list(keys), include_synonyms=True)
 
 
@@ -174,7 +174,7 @@ def of_brokers(s: Story) -> None:
 
 @story("alter-configs")
 def replication_quotas(s: Story) -> None:
-    """Settings that can only be set dynamically."""
+    """Replication quotas can only be set dynamically."""
     rates = ("leader.replication.throttled.rate", "follower.replication.throttled.rate")
     change(s, "set", BROKER, "1", *((rate, SET, "1000") for rate in rates))
     settled(s, BROKER, "1", rates[0], "1000")
@@ -191,7 +191,10 @@ def replication_quotas(s: Story) -> None:
 
 @story("alter-configs")
 def all_settings_of_a_broker(s: Story) -> None:
-    """Of one broker, not of all: Kafka stores ``min.insync.replicas`` for all (KIP-966), and refuses to remove it."""
+    """AlterConfigs replaces all settings of one broker.
+
+    It is not tried for all brokers: Kafka stores ``min.insync.replicas`` for all (KIP-966), and refuses to remove it.
+    """
     for v in range(3):
         replace(s, "one", BROKER, "1", v=v, log__cleaner__threads="2")
         settled(s, BROKER, "1", "log.cleaner.threads", "2")

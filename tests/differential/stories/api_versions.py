@@ -69,7 +69,7 @@ def client_ids(s: Story) -> None:
 
 @story("api-versions")
 def body_cut(s: Story) -> None:
-    """A truncated body of v3."""
+    """ApiVersions v3 with a truncated body."""
     frame = raw.encode_request("api_versions", 3, SOFTWARE, 7)
     for cut in (1, 4, 6, 9):
         s.raw(f"api_versions v3 without its last {cut} bytes", frame[:-cut], on=f"c{cut}")

@@ -54,7 +54,7 @@ def announced(s: Story) -> None:
 
 @story("client-metrics")
 def without_an_exporter(s: Story) -> None:
-    """The APIs are not announced, but served."""
+    """A broker that exports no metrics does not announce the APIs, but serves them."""
     announced(s)
     one = client(s, 1)
     get(s, "an id of its own", one)

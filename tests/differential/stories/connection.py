@@ -58,7 +58,7 @@ def short_headers(s: Story) -> None:
 
 @story("connection")
 def unknown_apis(s: Story) -> None:
-    """Unknown keys, and keys that are not for clients."""
+    """Requests with unknown API keys, and with keys of APIs that are not for clients."""
     for key in (999, -1, 32767, 4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 93, 200):
         s.raw(f"key {key} v0", raw.encode_header(key, 0, 7, "raw", False) + bytes(8), on=f"c{key}")
     s.alive()
@@ -66,8 +66,7 @@ def unknown_apis(s: Story) -> None:
 
 @story("connection")
 def unsupported_versions(s: Story) -> None:
-    """One below the lowest and one above the highest version: the connection is closed without a response (except
-    ApiVersions)."""
+    """A version below the lowest or above the highest closes the connection without a response, except of ApiVersions."""
     for api, (low, high) in RANGES.items():
         if api != "api_versions":
             for v in sorted({low - 1, high + 1}):
@@ -108,7 +107,7 @@ def malformed_bodies(s: Story) -> None:
 
 @story("connection")
 def odd_bodies(s: Story) -> None:
-    """Unusual bodies that parse."""
+    """Request bodies with extra bytes, unusual booleans and unordered tags are parsed."""
     old, new = raw.encode_header(3, 1, 7, "raw", False), raw.encode_header(3, 9, 7, "raw", True)
     empty = struct.pack(">i", 0)
     s.raw_request("metadata v1, 4 bytes after its end", "metadata", 1, old + empty + b"tail")

@@ -78,7 +78,7 @@ class Member:
         )
 
     def until(self, wanted: Any, note: str, **changes: Any) -> Body:
-        """Send heartbeats until a response is as wanted, and record only that one."""
+        """Send heartbeats until a response is as wanted, and record only that response."""
         deadline = Deadline()
         while True:
             answer = self._heard(self.s.quiet("consumer_group_heartbeat", 1, **self.body(**changes)))
@@ -404,7 +404,7 @@ def regular_expressions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def assignors(s: Story) -> None:
-    """The assignor that most members request.
+    """The group uses the assignor that most members request.
 
     Range sorts by instance and member ids, uniform uses the order of a hash map.
     """

@@ -12,8 +12,10 @@ FAR = 900_000_000
 
 @story("find-coordinator")
 def types(s: Story) -> None:
-    """0 group, 1 transaction; share (2) only from v6 on, any other is INVALID_REQUEST. A success has the error message NONE
-    in v1-3 and an empty one from v4 on."""
+    """FindCoordinator's key types are 0 (group), 1 (transaction) and from v6 on 2 (share); any other is INVALID_REQUEST.
+
+    A success has the error message NONE in v1-3, and an empty one from v4 on.
+    """
     for v in range(1, 7):
         for kind in (0, 1, 3, -1, 99):
             s.ask("find_coordinator", v, key="a", key_type=kind, coordinator_keys=["a"], note=f"type {kind}")
@@ -51,7 +53,7 @@ def given(p: Producer, epoch: int, pid: int | None = None) -> Body:
 
 @story("init-producer-id")
 def without_transactional_id(s: Story) -> None:
-    """A new id with epoch 0, whatever else is in the request; a producer id without an epoch is INVALID_REQUEST."""
+    """InitProducerId without a transactional id returns a new id with epoch 0. An id or epoch alone is INVALID_REQUEST."""
     for v in (0, 2, 3, 5):
         init(s, "plain", None, v)
     for timeout in (0, -1, FAR):
@@ -78,8 +80,7 @@ def bad_requests(s: Story) -> None:
 
 @story("init-producer-id")
 def in_empty(s: Story) -> None:
-    """KIP-360 on a new id: without a producer, with the current epoch, with the last one (a retry, no bump), with any
-    other."""
+    """InitProducerId (KIP-360) in Empty: without producer, with the current epoch, the last (a retry, no bump), others."""
     p = Producer(s, "tx")
     init(s, "none given", p.tx)
     init(s, "current", p.tx, **given(p, 1))
@@ -136,7 +137,7 @@ def while_ongoing_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def after_an_end(s: Story) -> None:
-    """InitProducerId in CompleteCommit and CompleteAbort is as in Empty; after a TV2 end the old epoch is the last one."""
+    """InitProducerId in CompleteCommit and CompleteAbort is as in Empty. After a TV2 end the old epoch is the last one."""
     for new in (False, True):
         for commit in (True, False):
             t, p = s.topic(), Producer(s, f"tx{new}{commit}")
@@ -160,7 +161,7 @@ def new_timeout(s: Story) -> None:
 
 @story("init-producer-id")
 def exhausted_epoch(s: Story) -> None:
-    """At epoch 32766 a new producer id is assigned; a retry with the old id gets the same, any other epoch an error."""
+    """At epoch 32766 InitProducerId assigns a new producer id, also to a retry with the old id. Other epochs are errors."""
     p = Producer(s, "tx")
     p.exhaust()
     init(s, "at 32765: one more", p.tx)

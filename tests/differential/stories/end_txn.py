@@ -1,4 +1,4 @@
-"""EndTxn: each cell of its state tables that is visible to clients."""
+"""EndTxn: each combination of state, result and epoch that is visible to clients."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def identity(s: Story) -> None:
 
 
 def twice(s: Story, p: Producer, v: int, label: str) -> None:
-    """Send COMMIT and ABORT in a state that neither changes."""
+    """Send COMMIT and ABORT in a state that neither of them changes."""
     for commit in (True, False):
         note = f"{label}: {'commit' if commit else 'abort'}"
         s.ask("end_txn", v, committed=commit, note=note, **p.who())
@@ -32,7 +32,7 @@ def twice(s: Story, p: Producer, v: int, label: str) -> None:
 
 @story("end-txn")
 def old_protocol(s: Story) -> None:
-    """Every cell of the table for v0-4 except the Prepare states."""
+    """EndTxn v0-4 with each result in each state, except the Prepare states."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (1, 2, 4):
         twice(s, p, v, "Empty")
@@ -49,7 +49,7 @@ def old_protocol(s: Story) -> None:
 
 @story("end-txn")
 def new_protocol_commit(s: Story) -> None:
-    """v5: every cell in CompleteCommit. A retry of the commit has the epoch before the bump."""
+    """EndTxn v5 in CompleteCommit, for each combination of result and epoch. A retry has the epoch before the bump."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     before = p.epoch
@@ -66,7 +66,7 @@ def new_protocol_commit(s: Story) -> None:
 
 @story("end-txn")
 def new_protocol_abort(s: Story) -> None:
-    """v5: every cell in CompleteAbort."""
+    """EndTxn v5 in CompleteAbort, for each combination of result and epoch."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     before = p.epoch
@@ -82,7 +82,7 @@ def new_protocol_abort(s: Story) -> None:
 
 @story("end-txn")
 def new_protocol_empty(s: Story) -> None:
-    """v5: every cell in Empty."""
+    """EndTxn v5 in Empty, for each combination of result and epoch."""
     p = Producer(s, "tx")
     s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
     retry = {"producer_epoch": p.epoch}
@@ -95,7 +95,7 @@ def new_protocol_empty(s: Story) -> None:
 
 @story("end-txn")
 def new_protocol_ongoing_retry(s: Story) -> None:
-    """A retry with the epoch before the bump, while the next transaction is open, is PRODUCER_FENCED."""
+    """EndTxn v5 with the epoch before the bump is PRODUCER_FENCED while the next transaction is open."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     before = p.epoch
@@ -108,7 +108,7 @@ def new_protocol_ongoing_retry(s: Story) -> None:
 
 @story("end-txn")
 def begun_new_ended_old(s: Story) -> None:
-    """Produce v12, EndTxn v4: no bump, and the marker has the same epoch. Also the reverse."""
+    """Produce v12 and EndTxn v4 in one transaction: no bump, and the marker has the same epoch. Also the reverse."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     p.end(True, v=4)
@@ -120,8 +120,10 @@ def begun_new_ended_old(s: Story) -> None:
 
 @story("end-txn")
 def exhausted_epoch(s: Story) -> None:
-    """At epoch 32766 the response has a new producer id with epoch 0, the marker the old id with 32767; a late retry gets
-    the same response until the next transaction is open."""
+    """At epoch 32766 EndTxn returns a new producer id with epoch 0, and the marker has the old id with epoch 32767.
+
+    A late retry gets the same response until the next transaction is open.
+    """
     t, p = s.topic(), Producer(s, "tx")
     p.exhaust(32766)
     p.start(t)

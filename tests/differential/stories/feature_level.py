@@ -10,7 +10,7 @@ from tests.differential.story import Story, story
 
 @story("feature-level-1", "tv1")
 def handshake(s: Story) -> None:
-    """ApiVersions with the finalized feature level transaction.version=1."""
+    """ApiVersions returns the finalized feature level transaction.version=1."""
     for v in (3, 4):
         answer = s.quiet("api_versions", v, client_software_name="a", client_software_version="1")
         rows = [row for row in answer["finalized_features"] if row["name"] == "transaction.version"]
@@ -33,13 +33,13 @@ def old_protocol(s: Story) -> None:
 
 @story("feature-level-1", "tv1")
 def new_requests(s: Story) -> None:
-    """The request version decides, not the feature level: Produce v12 adds partitions, EndTxn v5 bumps the epoch."""
+    """The request version counts, not the feature level: Produce v12 adds partitions, and EndTxn v5 bumps the epoch."""
     _commit_and_abort(s, new=True)
 
 
 @story("feature-level-1", "tv1")
 def init_while_ongoing(s: Story) -> None:
-    """An abort by the coordinator itself depends on the feature level: the epoch changes differently than at level 2."""
+    """When the coordinator itself aborts, the epoch changes differently at level 1 than at level 2."""
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
@@ -56,9 +56,9 @@ def old_protocol_at_0(s: Story) -> None:
 
 @story("feature-level-0", "tv0")
 def new_requests_at_0(s: Story) -> None:
-    """At level 0 states cannot contain the client's protocol: UNSUPPORTED_VERSION.
+    """At level 0 the new requests are UNSUPPORTED_VERSION, as states cannot contain the client's protocol.
 
-    Kafka then leaves the id pending forever.
+    Kafka then leaves the transactional id pending forever.
     """
     init: dict[str, Any] = {"transaction_timeout": 60000}
     t, p = s.topic(), Producer(s, "produce")

@@ -23,7 +23,10 @@ def update(
 
 
 def level(s: Story, note: str, *, is_at: int = 2) -> None:
-    """Record ApiVersions' level, after waiting for it: Kafka's controller responds before its broker has read the record."""
+    """Record the level that ApiVersions returns.
+
+    Waits for it first, as Kafka's controller responds before its broker has read the record.
+    """
     deadline = Deadline()
     while True:
         answer = s.quiet("api_versions", 4, client_software_name="a", client_software_version="1")
@@ -36,7 +39,7 @@ def level(s: Story, note: str, *, is_at: int = 2) -> None:
 
 @story("update-features")
 def transaction_version(s: Story) -> None:
-    """Downgrade and upgrade, with the fields of each API version."""
+    """UpdateFeatures downgrades and upgrades transaction.version, with the fields of each API version."""
     for v in range(3):
         update(s, v, "transaction.version", 1, note="a lower level is no upgrade")
         update(s, v, "transaction.version", 1, SAFE, note="down")

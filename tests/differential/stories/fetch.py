@@ -233,7 +233,7 @@ def life(s: Story) -> None:
 
 @story("fetch-session")
 def errors(s: Story) -> None:
-    """FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH: both without topics, and the session survives."""
+    """FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH have no topics, and do not close the session."""
     t = s.topic()
     fill(s, t, 1)
     session(s, t, "unknown id", 123456789, 1)
@@ -251,7 +251,7 @@ def errors(s: Story) -> None:
 
 @story("fetch-session")
 def replaced(s: Story) -> None:
-    """(id, 0) closes the session and creates another."""
+    """A Fetch with (session id, epoch 0) closes the session and creates another one."""
     t = s.topic()
     first = session(s, t, "new", 0, 0)["session_id"]
     second = session(s, t, "again, with its id", first, 0)["session_id"]
@@ -274,7 +274,7 @@ def names_and_ids(s: Story) -> None:
 
 @story("fetch-session")
 def all_forgotten(s: Story) -> None:
-    """The session is closed; the response has session id 0."""
+    """A session from which all partitions are removed is closed, and the response has session id 0."""
     t = s.topic()
     sid = session(s, t, "new", 0, 0)["session_id"]
     session(s, None, "all forgotten", sid, 1, forget=[t])
@@ -292,7 +292,7 @@ def forgotten_and_added_at_once(s: Story) -> None:
 
 @story("fetch-session")
 def errors_inside(s: Story) -> None:
-    """A partition with an error is in each response, and once more after it has recovered."""
+    """A partition with an error is in each response of the session, and once more after it has recovered."""
     t = s.topic()
     fill(s, t, 1)
     sid = s.fetch([(t, 0, 0), (UNKNOWN, 0, 0)], session_epoch=0, note="new")["session_id"]
@@ -335,7 +335,7 @@ def on_another_connection(s: Story) -> None:
 
 @story("fetch-session")
 def log_start_moves(s: Story) -> None:
-    """A new log start is returned, even without records."""
+    """A new log start is returned in a session even without records."""
     t = s.topic()
     fill(s, t, 3)
     sid = session(s, t, "new, at the end", 0, 0, offset=3)["session_id"]

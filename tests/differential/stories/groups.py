@@ -39,7 +39,7 @@ class Member:
         } | changes
 
     def joining(self, v: int = 5, note: str = "", **changes: Any) -> Pending:
-        """Send JoinGroup. From v4 on, a new member first gets its id with MEMBER_ID_REQUIRED, and sends it again."""
+        """Send JoinGroup. From v4 on, a new member first gets its id with MEMBER_ID_REQUIRED, and joins with this id."""
         if v >= 4 and not self.id and not self.instance and "member_id" not in changes:
             body = self.join_body(**changes)
             self.id = self.s.quiet("join_group", v, retry=(14, 15, 16), on=self.on, **body)["member_id"]
@@ -147,7 +147,7 @@ def until(member: Member, code: int) -> None:
 
 @story("join-group")
 def bad_requests(s: Story) -> None:
-    """INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, and INCONSISTENT_GROUP_PROTOCOL without a protocol."""
+    """JoinGroup errors: INVALID_GROUP_ID, INVALID_SESSION_TIMEOUT, UNKNOWN_MEMBER_ID, INCONSISTENT_GROUP_PROTOCOL."""
     m = Member(s, "m")
     for v in (0, 1, 3, 4, 5, 7, 9):
         for note, changes in (
@@ -176,7 +176,7 @@ def member_id_required(s: Story) -> None:
 
 @story("join-group")
 def pending_member(s: Story) -> None:
-    """The coordinator remembers the member id: heartbeat and sync are UNKNOWN_MEMBER_ID, leave and join succeed."""
+    """A member id that was assigned but has not joined is UNKNOWN_MEMBER_ID for Heartbeat and SyncGroup. It can leave."""
     m = Member(s, "m")
     answer = s.ask("join_group", 5, on="m", **m.join_body())
     m.id = answer["member_id"]
@@ -189,7 +189,7 @@ def pending_member(s: Story) -> None:
 
 @story("join-group")
 def strange_clients(s: Story) -> None:
-    """The member id begins with the client id, whatever that is."""
+    """A new member id begins with the client id, whatever characters it has."""
     for number, client_id in enumerate(("ü", "", None, "a b")):
         m = Member(s, f"m{number}", f"g{number}")
         s.ask("join_group", 5, on=m.on, client_id=client_id, note=repr(client_id), **m.join_body())
@@ -257,8 +257,11 @@ def selection(s: Story) -> None:
 
 @story("join-group")
 def rejoining(s: Story) -> None:
-    """Stable: a follower with unchanged metadata gets the same generation; the leader, or changed metadata, causes a
-    rebalance. Completing: unchanged metadata gets the same response again."""
+    """A JoinGroup of a known member, by the state of the group.
+
+    Stable: a follower with unchanged metadata gets the same generation; the leader, or changed metadata, causes a rebalance.
+    Completing: unchanged metadata gets the same response again.
+    """
     a, b = two(s)
     b.join(note="follower, unchanged")
     a.heartbeat("no rebalance")
@@ -324,7 +327,7 @@ def connection_closed_while_joining(s: Story) -> None:
 
 @story("join-group")
 def answers_of_versions(s: Story) -> None:
-    """protocolType and nullable protocolName from v7, skipAssignment from v9."""
+    """The response to JoinGroup has protocolType and a nullable protocolName from v7 on, and skipAssignment from v9 on."""
     for v in (6, 7, 8, 9):
         m = Member(s, f"m{v}", f"g{v}")
         m.join(v)
@@ -336,7 +339,7 @@ def answers_of_versions(s: Story) -> None:
 
 @story("sync-group")
 def errors(s: Story) -> None:
-    """UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (v5), INVALID_GROUP_ID."""
+    """SyncGroup gets UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, INCONSISTENT_GROUP_PROTOCOL (v5) or INVALID_GROUP_ID."""
     nobody = Member(s, "nobody", "unknown")
     for v in (0, 3, 5):
         nobody.sync(v=v, note="unknown group", member_id="x", generation_id=1)
@@ -356,7 +359,7 @@ def errors(s: Story) -> None:
 
 @story("sync-group")
 def missing_and_foreign_members(s: Story) -> None:
-    """Members that the leader's assignment lacks get no bytes; unknown members in it are ignored."""
+    """Members that are missing in the leader's assignment get no bytes. Unknown members in the assignment are ignored."""
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     pending = b.joining()
@@ -445,7 +448,7 @@ def replaced(s: Story) -> None:
 
 @story("static-members")
 def replaced_with_other_metadata(s: Story) -> None:
-    """No rebalance if the protocol stays the same; another protocol causes one."""
+    """A static member that is replaced with other metadata causes a rebalance only if the protocol changes."""
     m = Member(s, "m", instance="i", protocols=("range",))
     m.lead()
     again = Member(s, "n", instance="i", protocols=("range",), topics=["b"])
@@ -514,7 +517,7 @@ def two_static_members(s: Story) -> None:
 
 @story("offset-commit")
 def without_members(s: Story) -> None:
-    """The first commit creates a simple group.
+    """The first OffsetCommit creates a simple group.
 
     A generation of an unknown group is ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND from v9 on.
     """
@@ -533,7 +536,7 @@ def without_members(s: Story) -> None:
 
 @story("offset-commit")
 def empty_group_id(s: Story) -> None:
-    """Valid for commits and fetches without members, as a simple group; not for OffsetDelete."""
+    """The empty group id is valid for OffsetCommit and OffsetFetch as a simple group, but not for OffsetDelete."""
     t, m = s.topic(), Member(s, "m")
     m.group = ""
     s.ask("offset_fetch", 5, group_id="", topics=None, note="before")
@@ -553,7 +556,10 @@ def empty_group_id(s: Story) -> None:
 
 @story("offset-commit")
 def values(s: Story) -> None:
-    """Metadata up to 4096 bytes; any offset; UNKNOWN_TOPIC_OR_PARTITION (v10: UNKNOWN_TOPIC_ID) for unknown topics."""
+    """OffsetCommit accepts metadata up to 4096 bytes and any offset.
+
+    Unknown topics are UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID in v10.
+    """
     t, m = s.topic(), Member(s, "m")
     m.commit(t, "4096 of metadata", committed_metadata="x" * 4096)
     m.commit(t, "4097 of metadata", committed_metadata="x" * 4097)
@@ -620,7 +626,7 @@ def with_members(s: Story) -> None:
 
 @story("offset-fetch")
 def nothing_there(s: Story) -> None:
-    """Unknown group, topic, partition: offset -1 and no error."""
+    """OffsetFetch returns offset -1 without an error for an unknown group, topic or partition."""
     t = s.topic()
     for v in (1, 2, 5, 7):
         wanted = [
@@ -657,7 +663,7 @@ def many_groups(s: Story) -> None:
 
 @story("offset-fetch")
 def member_of_a_classic_group(s: Story) -> None:
-    """Member id and epoch of v9 are ignored for classic groups."""
+    """OffsetFetch v9 of a classic group ignores member id and epoch."""
     t, m = s.topic(), Member(s, "m")
     m.lead()
     m.commit(t)
@@ -691,7 +697,7 @@ def after_the_topic_is_gone(s: Story) -> None:
 
 @story("group-admin")
 def describe(s: Story) -> None:
-    """An unknown group has the state Dead; from v6 on GROUP_ID_NOT_FOUND with a message."""
+    """DescribeGroups returns the state Dead for an unknown group, and from v6 on GROUP_ID_NOT_FOUND with a message."""
     for v in (0, 4, 5, 6):
         s.ask("describe_groups", v, groups=[s.name("unknown")])
     s.ask("describe_groups", 5, groups=[], note="none")
@@ -705,7 +711,7 @@ def describe(s: Story) -> None:
 
 @story("group-admin")
 def listing(s: Story) -> None:
-    """Filters of states (v4) and types (v5) ignore case; unknown values match nothing."""
+    """ListGroups filters by state (v4) and type (v5) without regard to case. Unknown values match nothing."""
     t = s.topic()
     m, simple = Member(s, "m"), Member(s, "n", "simple")
     m.lead()
@@ -721,7 +727,7 @@ def listing(s: Story) -> None:
 
 @story("group-admin")
 def delete(s: Story) -> None:
-    """NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND."""
+    """DeleteGroups returns NON_EMPTY_GROUP for a group with members, and GROUP_ID_NOT_FOUND for an unknown group."""
     t, m, simple = s.topic(), Member(s, "m"), Member(s, "n", "simple")
     m.lead()
     m.commit(t)
@@ -740,7 +746,7 @@ def delete(s: Story) -> None:
 
 @story("group-admin")
 def delete_offsets(s: Story) -> None:
-    """GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC; NON_EMPTY_GROUP for a group of another type with members."""
+    """OffsetDelete errors: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC; NON_EMPTY_GROUP for another type with members."""
     t, u = s.topic(), s.topic()
     m = Member(s, "m", topics=[t.name])
     simple = Member(s, "n", "simple")
@@ -772,7 +778,7 @@ def delete_offsets(s: Story) -> None:
 
 @story("group-transactions")
 def member_checks(s: Story) -> None:
-    """TxnOffsetCommit of members: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID; no error during a rebalance."""
+    """TxnOffsetCommit of a member: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID; no error in a rebalance."""
     t, tx = s.topic(), s.name("tx")
     pid, epoch = s.producer_id(tx)
     a = Member(s, "a", instance="i")

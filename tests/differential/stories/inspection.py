@@ -58,7 +58,7 @@ def life(s: Story, *, new: bool) -> None:
 
 @story("inspection")
 def life_of_a_new_one(s: Story) -> None:
-    """The epoch is raised at each end; after a marker with a newer epoch the log has no sequence of the producer."""
+    """The producer epoch is raised at each end; after a marker with it the log has no sequence of the producer."""
     life(s, new=True)
 
 
@@ -89,7 +89,7 @@ def partitions_of_a_transaction(s: Story) -> None:
 
 @story("inspection")
 def timed_out(s: Story) -> None:
-    """The coordinator aborts a transaction that timed out, by the protocol of the cluster's feature level."""
+    """The coordinator aborts a transaction after its timeout, in the protocol of the cluster's feature level."""
     for new in (True, False):
         t, p = s.topic(), Producer(s, f"tx{new}", 300)
         p.start(t, new)
@@ -228,7 +228,7 @@ def list_by_producer_id(s: Story) -> None:
 
 @story("inspection")
 def list_by_duration(s: Story) -> None:
-    """An id without a transaction has the start time -1, so any duration matches."""
+    """ListTransactions by duration: an id without a transaction has the start time -1, so any duration matches."""
     some_ids(s)
     for v in (1, 2):
         for duration in (-1, -(2**63), 0, 3_600_000, 2**63 - 1):
@@ -238,7 +238,7 @@ def list_by_duration(s: Story) -> None:
 
 @story("inspection")
 def list_by_pattern(s: Story) -> None:
-    """The pattern must match the whole id; an empty pattern means no filter; the syntax is RE2's."""
+    """ListTransactions by pattern: it must match the whole id and has RE2's syntax; an empty pattern means no filter."""
     some_ids(s)
     for pattern in (
         None,

@@ -248,7 +248,7 @@ def settings_settled(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def written_to(s: Story) -> None:
-    """Only the client id `__admin_client` may produce to them. Such records do not become part of any group."""
+    """Only the client id `__admin_client` may produce to internal topics. Such records do not become part of any group."""
     metadata(s, "first", *INTERNAL, creates=True)
     metadata(s, "at last", *INTERNAL, retry=(3, 5))
     for name in INTERNAL:
@@ -286,7 +286,7 @@ def records_deleted(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def deleted(s: Story) -> None:
-    """The coordinators lose all their state. FindCoordinator creates the topics again."""
+    """When internal topics are deleted, the coordinators lose all state. FindCoordinator creates the topics again."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -308,7 +308,7 @@ def deleted(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def deleted_and_created_with_fewer(s: Story) -> None:
-    """The coordinators continue with the number of partitions that they had."""
+    """The coordinators continue with the earlier number of partitions when a topic is created again with fewer."""
     for kind in (GROUP, TRANSACTION):
         find(s, f"type {kind}", kind, "a", retry=NOT_YET)
     t = s.topic()
@@ -325,7 +325,7 @@ def deleted_and_created_with_fewer(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def offsets_in_a_missing_partition(s: Story) -> None:
-    """A transaction may include a group whose partition does not exist; nothing is written there at its end."""
+    """A transaction may include a group whose partition does not exist. Nothing is written to that partition at its end."""
     create(s, "offsets", OFFSETS, 3)
     find(s, "transactions", TRANSACTION, "a", retry=NOT_YET)
     t, p, group = s.topic(), Producer(s, "tx"), key(s, {50: 7})

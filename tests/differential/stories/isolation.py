@@ -23,7 +23,7 @@ def listed(s: Story, t: Topic, note: str, timestamp: int = -1) -> None:
 
 @story("isolation")
 def one_commit(s: Story) -> None:
-    """One partition, TV2: the last stable offset, the marker, the empty list of aborted transactions."""
+    """A TV2 transaction in one partition: last stable offset, marker, and the empty list of aborted transactions."""
     t, p = s.topic(), Producer(s, "tx")
     p.end(False, note="abort with nothing added moves the epoch")
     p.send(t, 0)

@@ -76,12 +76,12 @@ def batch_at_level_1(s: Story) -> None:
 
 @story("late", "unverified")
 def batch_that_nobody_verifies(s: Story) -> None:
-    """The late batch leaves a hanging transaction."""
+    """Without verification (transaction.partition.verification.enable=false) a late batch leaves a hanging transaction."""
     for v in (10, 11):
         late_batch(s, new=False, v=v)
 
 
 @story("late", "unverified")
 def batch_of_a_new_one_that_nobody_verifies(s: Story) -> None:
-    """The setting has no effect on the new protocol, which adds the partition instead of verifying it."""
+    """transaction.partition.verification.enable has no effect on the new protocol, which adds the partition instead."""
     late_batch(s, new=True)

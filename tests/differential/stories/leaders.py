@@ -33,7 +33,7 @@ def elections(s: Story) -> None:
 
 @story("leaders")
 def elections_everywhere(s: Story) -> None:
-    """The response lists all topics, without partitions."""
+    """ElectLeaders for all partitions: the response lists all topics, without partitions."""
     t = s.topic(2)
     for v in range(3):
         for kind in (0, 1) if v else (0,):

@@ -11,7 +11,7 @@ def of(t: Topic | str, *partitions: int) -> dict[str, object]:
 
 @story("describe-log-dirs")
 def sizes(s: Story) -> None:
-    """The bytes of the batches. Unknown partitions are not in the list."""
+    """DescribeLogDirs returns the bytes of the batches as the size. Unknown partitions are not in the list."""
     t, u = s.topic(2), s.topic()
     for count in (1, 3):
         s.produce(t, s.batch(count))

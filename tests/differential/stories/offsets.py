@@ -24,7 +24,7 @@ def listed(
 
 @story("list-offsets")
 def special_timestamps(s: Story) -> None:
-    """Each works from its version on; below it, and for unknown negative ones, the error is UNSUPPORTED_VERSION."""
+    """Each special timestamp is valid from a version on. Below it, and for other negative values: UNSUPPORTED_VERSION."""
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 900, 100]))
     for timestamp, low in SPECIAL.items():
@@ -37,7 +37,7 @@ def special_timestamps(s: Story) -> None:
 
 @story("list-offsets")
 def by_time(s: Story) -> None:
-    """The first record with at least that timestamp, also within batches and compressed ones."""
+    """ListOffsets returns the first record with at least the timestamp, also within a batch or a compressed batch."""
     t = s.topic()
     s.produce(t, s.batch(3, ts=s.t0, ts_deltas=[0, 50, 20]))
     s.produce(t, s.batch(3, ts=s.t0 + 100, ts_deltas=[0, 50, 20], codec=1))
@@ -123,7 +123,10 @@ def log_append_time(s: Story) -> None:
 
 @story("offset-for-leader-epoch")
 def epochs(s: Story) -> None:
-    """-1, -1 for -1 and for epochs above the newest; the log end for the newest. CurrentLeaderEpoch as in Fetch."""
+    """OffsetForLeaderEpoch returns the log end for the newest epoch, and (-1, -1) for -1 and epochs above the newest.
+
+    CurrentLeaderEpoch is checked as in Fetch.
+    """
     t, empty = s.topic(), s.topic()
     s.produce(t, s.batch(3))
 
@@ -153,7 +156,10 @@ def epochs(s: Story) -> None:
 
 @story("delete-records")
 def offsets(s: Story) -> None:
-    """-1 is the high watermark; above it, or below -1, is OFFSET_OUT_OF_RANGE; at or below the log start changes nothing."""
+    """DeleteRecords up to -1 means the high watermark. Above it, or below -1, the error is OFFSET_OUT_OF_RANGE.
+
+    An offset at or below the log start changes nothing.
+    """
     t = s.topic()
     s.produce(t, s.batch(5))
 
@@ -182,7 +188,7 @@ def offsets(s: Story) -> None:
 
 @story("delete-records")
 def policies(s: Story) -> None:
-    """Topics with compaction only are POLICY_VIOLATION."""
+    """DeleteRecords on a topic with compaction only is POLICY_VIOLATION."""
     for policy in ("compact", "compact,delete", "delete"):
         t = s.topic(cleanup__policy=policy)
         s.produce(t, s.batch(2))

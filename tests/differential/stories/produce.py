@@ -25,7 +25,7 @@ def transactional_without_id(s: Story) -> None:
 
 @story("produce")
 def unknown_topics(s: Story) -> None:
-    """UNKNOWN_TOPIC_ID for an id, UNKNOWN_TOPIC_OR_PARTITION for a name or partition: Produce does not create topics."""
+    """Produce creates no topics: UNKNOWN_TOPIC_ID for an unknown id, UNKNOWN_TOPIC_OR_PARTITION for a name or partition."""
     t = s.topic()
     for v in (3, 7, 8, 9, 10, 12):
         s.produce(UNKNOWN, s.batch(1), v=v, note="unknown topic")
@@ -38,7 +38,7 @@ def unknown_topics(s: Story) -> None:
 
 @story("produce")
 def not_one_batch(s: Story) -> None:
-    """No complete batch, another format, or more than one batch: INVALID_RECORD."""
+    """Produce of no complete batch, another format, or more than one batch is INVALID_RECORD."""
     t, good = s.topic(), s.batch(1)
     for v in (3, 9, 12):
         s.produce(t, b"", v=v, note="no bytes")
@@ -79,7 +79,7 @@ def unknown_codecs(s: Story) -> None:
 
 @story("produce-broken")
 def compression(s: Story) -> None:
-    """A correct CRC over bytes that cannot be decompressed."""
+    """A batch with a correct CRC whose bytes cannot be decompressed."""
     for codec in range(1, 5):
         data = s.batch(1, attributes=codec, records=b"\x00garbage" * 4)
         s.produce(s.topic(), data, note=f"codec {codec}")
@@ -94,7 +94,7 @@ def lz4_with_dependent_blocks(s: Story) -> None:
 
 @story("produce-broken")
 def records(s: Story) -> None:
-    """A correct CRC over records that do not parse, or are more or fewer than the header says."""
+    """A batch with a correct CRC whose records do not parse, or are more or fewer than its header says."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -112,7 +112,7 @@ def records(s: Story) -> None:
 
 @story("produce-broken")
 def where_the_broker_must_look(s: Story) -> None:
-    """Broken records on a compacted topic, where the broker has to read them to check for null keys."""
+    """Broken records for a compacted topic, where the broker has to read them to check for null keys."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -228,7 +228,7 @@ def counts(s: Story) -> None:
 
 @story("produce")
 def attributes(s: Story) -> None:
-    """The control bit is INVALID_RECORD from a client, the append time bit is cleared, others are kept or not."""
+    """The control bit is INVALID_RECORD from a client; the append time bit is cleared; other bits are kept or cleared."""
     t = s.topic()
     s.produce(t, s.batch(1, attributes=0x20), note="control")
     s.produce(t, s.batch(1, attributes=0x08), note="append time on a create time topic")
@@ -252,7 +252,7 @@ def producer_fields(s: Story) -> None:
 
 @story("produce")
 def null_keys_on_a_compacted_topic(s: Story) -> None:
-    """INVALID_RECORD with the indices of all offending records; nothing of the batch is written."""
+    """Records with null keys on a compacted topic are INVALID_RECORD with their indices; nothing of the batch is written."""
     t = s.topic(cleanup__policy="compact")
     for v in (3, 7, 8, 9):
         s.produce(t, s.batch(3, keys=[b"a", None, None]), v=v)
@@ -264,7 +264,10 @@ def null_keys_on_a_compacted_topic(s: Story) -> None:
 
 @story("produce")
 def timestamps_out_of_bounds(s: Story) -> None:
-    """INVALID_TIMESTAMP with the indices; -1 is always valid; by default more than an hour ahead is refused."""
+    """Records with a timestamp out of bounds are INVALID_TIMESTAMP with their indices.
+
+    -1 is always valid; by default more than an hour ahead is refused.
+    """
     t = s.topic(message__timestamp__before__max__ms=str(HOUR), message__timestamp__after__max__ms=str(HOUR))
     s.produce(t, s.batch(1, ts=s.t0 - 2 * HOUR), note="too old")
     s.produce(t, s.batch(1, ts=s.t0 + 2 * HOUR), note="too new")
@@ -282,7 +285,7 @@ def timestamps_out_of_bounds(s: Story) -> None:
 
 @story("produce")
 def bad_time_and_bad_key(s: Story) -> None:
-    """If any of the errors is about a timestamp, the code is INVALID_TIMESTAMP."""
+    """If any of a batch's errors is about a timestamp, the code is INVALID_TIMESTAMP."""
     t = s.topic(cleanup__policy="compact")
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[0, 2 * HOUR, 0]))
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[2 * HOUR, 0, 0]), note="one record, both")
@@ -357,7 +360,7 @@ def log_start_in_answers(s: Story) -> None:
 
 @story("produce")
 def content(s: Story) -> None:
-    """Fetched records are equal to the produced ones: null and empty values, headers, many records."""
+    """Fetched records equal the produced ones: null and empty values, headers, many records."""
     t = s.topic()
     s.produce(t, s.batch([None, b"", b"x"], keys=[None, b"", b"k"]))
     s.produce(t, s.batch(1, headers=[(b"a", b"1"), (b"a", None), (b"", b"")]))

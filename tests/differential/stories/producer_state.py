@@ -16,8 +16,10 @@ def send(s: Story, t: Topic, note: str, pid: int, epoch: int, seq: int, count: i
 
 @story("producer-state")
 def duplicates(s: Story) -> None:
-    """Same epoch and the same first and last sequence as one of the last five batches: the old offsets, nothing appended.
-    The time in the response is that of the cached batch, also on a CreateTime topic."""
+    """A batch with epoch and sequences of one of the last five batches gets their offsets, and nothing is appended.
+
+    The time in the response is that of the cached batch, also on a CreateTime topic.
+    """
     t = s.topic()
     pid, _ = s.producer_id()
     for seq in range(0, 14, 2):
@@ -84,7 +86,7 @@ def gaps(s: Story) -> None:
 
 @story("producer-state")
 def first_write_of_a_producer(s: Story) -> None:
-    """Without state any sequence is accepted, also from an unassigned producer id."""
+    """A partition without state of the producer accepts any sequence, also from an unassigned producer id."""
     for pid, seq in ((900_001, 100), (900_002, 0), (900_003, LAST)):
         t = s.topic()
         send(s, t, f"first, sequence {seq}", pid, 0, seq)
@@ -97,7 +99,7 @@ def first_write_of_a_producer(s: Story) -> None:
 
 @story("producer-state")
 def epochs(s: Story) -> None:
-    """A higher epoch starts at 0, otherwise OUT_OF_ORDER_SEQUENCE_NUMBER; a lower one is INVALID_PRODUCER_EPOCH."""
+    """A higher epoch must start at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER; a lower one is INVALID_PRODUCER_EPOCH."""
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "epoch 1", pid, 1, 0)

@@ -46,7 +46,7 @@ def description(s: Story) -> None:
 
 @story("quorum")
 def voters(s: Story) -> None:
-    """Requests that change the voters of a static quorum."""
+    """Requests that would change the voters of a static quorum."""
     listener = {"name": "CONTROLLER", "host": "localhost", "port": 9}
     body: dict[str, Any] = {"voter_id": 7, "voter_directory_id": uuid.UUID(int=7)}
     for v in (0, 1):

@@ -33,8 +33,10 @@ def alter(
 
 
 def caught_up(s: Story) -> None:
-    """Wait until the broker has read all changes, as Kafka's controller responds before that. It sets a quota: records are
-    read in order, so earlier changes are visible when this quota is."""
+    """Wait until the broker has read all changes, as Kafka's controller responds before that.
+
+    It sets a quota: records are read in order, so earlier changes are visible when this quota is.
+    """
     rate = set_("connection_creation_rate", float(next(RATES)))
     who = entity(ip="127.0.0.8")
     s.quiet("alter_client_quotas", 1, entries=[{"entity": who, "ops": [rate]}], validate_only=False)
@@ -144,7 +146,7 @@ def bad_filters(s: Story) -> None:
 
 @story("quotas")
 def addresses(s: Story) -> None:
-    """Connection quotas by address: stored, and found by their type."""
+    """Connection quotas are stored by address, and found by their type."""
     alter(s, "an address", (entity(ip="127.0.0.9"), [set_("connection_creation_rate", 5.0)]))
     alter(s, "a rate of requests", (entity(ip="127.0.0.9"), [set_("request_percentage", 5.0)]))
     rows: list[Any] = [{"entity_type": IP, "match_type": EXACT, "match": "127.0.0.9"}]
@@ -174,7 +176,7 @@ def limited(s: Story, client_id: str, key: str) -> None:
 
 @story("quotas")
 def a_consumer_waits_without_its_data(s: Story) -> None:
-    """A Fetch above the rate gets no records, which do not count; its session does not advance."""
+    """A Fetch above the rate gets no records, and they do not count. Its session does not advance."""
     t, slow = s.topic(), s.name("slow")
     batch = s.batch([bytes(1_900)])
     for _ in range(60):
@@ -194,7 +196,7 @@ def a_consumer_waits_without_its_data(s: Story) -> None:
 
 @story("quotas")
 def a_producer_waits_with_its_answer(s: Story) -> None:
-    """A Produce above the rate is written, and counts."""
+    """A Produce above the rate is written, and its bytes count."""
     t, slow = s.topic(), s.name("slow")
     limited(s, slow, "producer_byte_rate")
     for note, size, client_id in (

@@ -35,7 +35,7 @@ def shown(name: str) -> str:
 
 @story("metadata")
 def all_topics(s: Story) -> None:
-    """v0: empty means all. v1+: null means all, empty means none."""
+    """In Metadata v0 an empty list means all topics. From v1 on null means all, and an empty list none."""
     s.topic()
     s.topic(3)
     s.ask("metadata", 0, topics=[], note="empty")
@@ -52,7 +52,7 @@ def unknown_names(s: Story) -> None:
 
 @story("metadata")
 def invalid_names(s: Story) -> None:
-    """INVALID_TOPIC_EXCEPTION, with and without auto-creation."""
+    """Metadata with an invalid name is INVALID_TOPIC_EXCEPTION, with and without auto-creation."""
     for name in BAD_NAMES:
         for allow in (False, True):
             note = f"{shown(name)}, creation {'on' if allow else 'off'}"
@@ -62,7 +62,7 @@ def invalid_names(s: Story) -> None:
 
 @story("metadata")
 def auto_creation(s: Story) -> None:
-    """The first response is UNKNOWN_TOPIC_OR_PARTITION without partitions; the topic is created in the background."""
+    """The first Metadata is UNKNOWN_TOPIC_OR_PARTITION without partitions, and the topic is created in the background."""
     name = s.name("auto")
     s.ask("metadata", 9, topics=named(name), allow_auto_topic_creation=True, note="first")
     s.ask("metadata", 9, retry=(3, 5), topics=named(name), allow_auto_topic_creation=True, note="at last")
@@ -113,7 +113,7 @@ def duplicates(s: Story) -> None:
 
 @story("metadata")
 def authorized_operations(s: Story) -> None:
-    """Without an authorizer all are allowed: topic 3576, cluster 8096. Not requested: -2147483648."""
+    """Without an authorizer all operations are allowed (topic 3576, cluster 8096). -2147483648 means not requested."""
     t = s.topic()
     for v in (8, 9, 10, 11, 12):
         flags: dict[str, Any] = {
@@ -141,7 +141,7 @@ def many_at_once(s: Story) -> None:
 
 @story("metadata")
 def deleted_and_made_again(s: Story) -> None:
-    """The new topic has a new id."""
+    """A topic that is deleted and created again has a new id."""
     t = s.topic()
     s.ask("delete_topics", 6, topics=[{"name": t.name}], timeout=10000)
     s.ask("metadata", 12, topics=named(t.name), allow_auto_topic_creation=False, note="deleted")
@@ -177,7 +177,7 @@ def names(s: Story) -> None:
 
 @story("create-topics")
 def counts(s: Story) -> None:
-    """0 and below -1 are errors; -1 is the default, in every version."""
+    """Numbers of partitions or replicas of 0 and below -1 are errors; -1 means the default, in every version."""
     for partitions in (0, -2):
         create(s, f"{partitions} partitions", num_partitions=partitions)
     for replicas in (0, -2, 2, 3):
@@ -197,7 +197,7 @@ def exists(s: Story) -> None:
 
 @story("create-topics")
 def configs(s: Story) -> None:
-    """Invalid, unknown and null values are INVALID_CONFIG."""
+    """CreateTopics with invalid, unknown or null values of settings is INVALID_CONFIG."""
     for name, value in (
         ("retention.ms", "soon"),
         ("retention.ms", ""),
@@ -229,7 +229,7 @@ def configs(s: Story) -> None:
 
 @story("create-topics")
 def assignments(s: Story) -> None:
-    """Manual assignment: partitions and replicas -1, partition ids from 0 on, known brokers, no duplicates."""
+    """CreateTopics with assignments: partitions and replicas must be -1, ids start at 0, and brokers exist, each once."""
 
     def assign(
         note: str, parts: dict[int, list[int]], partitions: int = -1, replicas: int = -1, **row: Any
@@ -249,7 +249,7 @@ def assignments(s: Story) -> None:
 
 @story("create-topics")
 def several(s: Story) -> None:
-    """Errors are per topic; a duplicate name is INVALID_REQUEST."""
+    """CreateTopics reports errors by topic. A duplicate name is INVALID_REQUEST."""
     row = {"num_partitions": 1, "replication_factor": 1}
     rows = [row | {"name": s.name("a")}, row | {"name": "a/b"}, row | {"name": s.name("b")}]
     answer = s.quiet("create_topics", 7, retry=(), topics=rows)
@@ -460,7 +460,7 @@ def cluster(s: Story) -> None:
 
 @story("describe-topic-partitions")
 def partitions(s: Story) -> None:
-    """Topics sorted by name; UNKNOWN_TOPIC_OR_PARTITION; at most responsePartitionLimit partitions, then a cursor."""
+    """DescribeTopicPartitions sorts topics by name, and ends with a cursor after responsePartitionLimit partitions."""
     t, u = s.topic(3), s.topic(2)
 
     def ask(note: str, *topics: Topic | str, **more: Any) -> Any:

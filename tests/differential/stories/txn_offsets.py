@@ -22,7 +22,7 @@ def committed(s: Story, t: Topic, note: str, stable: bool = False, v: int = 7) -
 
 @story("txn-offsets")
 def verification(s: Story) -> None:
-    """Without AddOffsetsToTxn: INVALID_TXN_STATE up to v3, TRANSACTION_ABORTABLE in v4; v5 adds the group's partition."""
+    """Without AddOffsetsToTxn: INVALID_TXN_STATE up to v3 and TRANSACTION_ABORTABLE in v4. v5 adds the group's partition."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (0, 2, 3, 4):
         commit(s, p, t, "not added", v)
@@ -48,7 +48,7 @@ def identity(s: Story) -> None:
 
 @story("txn-offsets")
 def partitions(s: Story) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION for single partitions, OFFSET_METADATA_TOO_LARGE for long metadata; others succeed."""
+    """Partitions fail alone: UNKNOWN_TOPIC_OR_PARTITION if unknown, OFFSET_METADATA_TOO_LARGE for long metadata."""
     t, p = s.topic(), Producer(s, "tx")
     good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
     rows = [
@@ -68,7 +68,7 @@ def partitions(s: Story) -> None:
 
 @story("txn-offsets")
 def group_checks(s: Story) -> None:
-    """Generation and member id with an unknown group, then with an empty one."""
+    """TxnOffsetCommit with generation, member id or instance id, for an unknown group and for a simple group."""
     t, p = s.topic(), Producer(s, "tx")
     s.ask("add_offsets_to_txn", 3, group_id=s.name("g"), **p.who())
     commit(s, p, t, "unknown group, generation 0", generation_id=0, member_id="m")
@@ -200,7 +200,7 @@ def two_transactions(s: Story) -> None:
 
 @story("txn-offsets")
 def whole_transaction(s: Story) -> None:
-    """Records and offsets in one transaction, TV1."""
+    """A TV1 transaction commits records and offsets together."""
     t, p = s.topic(), Producer(s, "tx")
     p.add(t)
     p.send(t, 0, False)
@@ -213,7 +213,10 @@ def whole_transaction(s: Story) -> None:
 
 @story("txn-offsets")
 def only_metadata_that_is_too_long(s: Story) -> None:
-    """Nothing is written. Kafka creates the group in memory: DeleteGroups finds it, DescribeGroups does not."""
+    """With metadata that is too long nothing is written.
+
+    Kafka creates the group in memory: DeleteGroups finds it, DescribeGroups does not.
+    """
     t, p = s.topic(), Producer(s, "tx")
     row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "x" * 4097}
     topics = [{"name": t.name, "partitions": [row]}]

@@ -8,7 +8,7 @@ from tests.differential.story import Story, story
 
 @story("txn-produce")
 def verification(s: Story) -> None:
-    """A partition that was not added: INVALID_TXN_STATE up to v10, TRANSACTION_ABORTABLE in v11; v12 adds it (KIP-890)."""
+    """A partition that was not added is INVALID_TXN_STATE up to v10, TRANSACTION_ABORTABLE in v11. v12 adds it (KIP-890)."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (3, 7, 8, 10, 11):
         p.send(t, 0, False, v=v, note="not added, no transaction")
@@ -40,7 +40,7 @@ def identity(s: Story) -> None:
 
 @story("txn-produce")
 def two_producers_in_one_request(s: Story) -> None:
-    """INVALID_PRODUCER_ID_MAPPING for the whole request."""
+    """Batches of two producers in one request are INVALID_PRODUCER_ID_MAPPING for the whole request."""
     t, p, q = s.topic(3), Producer(s, "p"), Producer(s, "q")
     one = s.batch(1, pid=p.pid, epoch=p.epoch, seq=0, txn=True)
     two = s.batch(1, pid=q.pid, epoch=q.epoch, seq=0, txn=True)
@@ -53,7 +53,7 @@ def two_producers_in_one_request(s: Story) -> None:
 
 @story("txn-produce")
 def sequences(s: Story) -> None:
-    """TV2 begins each transaction at 0, and after a refused higher sequence no other is accepted; TV1 continues counting."""
+    """TV2 begins each transaction at sequence 0; after a refused higher one it accepts no other. TV1 continues counting."""
     t, p = s.topic(), Producer(s, "tx")
     p.send(t, 5, note="TV2, first 5")
     p.send(t, 7, note="TV2, then 7")
@@ -78,7 +78,7 @@ def sequences(s: Story) -> None:
 
 @story("txn-produce")
 def add_succeeds_append_fails(s: Story) -> None:
-    """The partition stays in the transaction and gets a marker."""
+    """If the partition is added but the append fails, the partition stays in the transaction and gets a marker."""
     t, u, p = s.topic(), s.topic(), Producer(s, "tx")
     p.send(u, 0)
     p.send(t, 4, note="wrong sequence")
@@ -118,7 +118,7 @@ def plain_in_a_transaction(s: Story) -> None:
 
 @story("txn-produce")
 def refused_before_the_coordinator(s: Story) -> None:
-    """Checks before and after the partition is added to the transaction."""
+    """A Produce may be refused before or after its partition is added to the transaction."""
     t, p = s.topic(), Producer(s, "tx")
     good = {"pid": p.pid, "epoch": p.epoch, "seq": 0, "txn": True}
     s.produce(t, s.batch(1, crc=1, **good), v=12, tx=p.tx, note="CRC")
@@ -141,7 +141,7 @@ def large_transaction_of_many_partitions(s: Story) -> None:
 
 @story("txn-produce")
 def bit_without_a_producer(s: Story) -> None:
-    """The transactional bit requires a transactional id; without a producer id nothing is verified, and it is appended."""
+    """The transactional bit needs a transactional id. A batch without a producer id is appended without verification."""
     t, p = s.topic(2), Producer(s, "tx")
     for v in (11, 12):
         s.produce(t, s.batch(1, txn=True), v=v, note="no transactional id")

@@ -26,7 +26,7 @@ def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: st
 
 @story("txn-window", "order")
 def old_protocol(s: Story) -> None:
-    """After EndTxn v0-4 the completion is pending: ids are checked, then everything is CONCURRENT_TRANSACTIONS."""
+    """After EndTxn v0-4 the completion is pending: ids in requests are checked, then it is CONCURRENT_TRANSACTIONS."""
     t, p = s.topic(), Producer(s, "tx")
     seq = 0
     for commit_it in (True, False):
@@ -48,7 +48,7 @@ def old_protocol(s: Story) -> None:
 
 @story("txn-window", "order")
 def new_protocol(s: Story) -> None:
-    """After EndTxn v5: CONCURRENT_TRANSACTIONS, whatever the epoch."""
+    """After EndTxn v5 another EndTxn gets CONCURRENT_TRANSACTIONS, whatever its epoch."""
     t, p = s.topic(), Producer(s, "tx")
     for commit_it in (True, False):
         state = "PrepareCommit" if commit_it else "PrepareAbort"
@@ -79,8 +79,7 @@ def init_producer(s: Story) -> None:
 
 @story("txn-window")
 def markers_first(s: Story) -> None:
-    """Our default order: markers are written before the response to EndTxn, so later requests get no
-    CONCURRENT_TRANSACTIONS."""
+    """By default our broker writes markers before it responds to EndTxn: later requests get no CONCURRENT_TRANSACTIONS."""
     t, p = s.topic(), Producer(s, "tx")
     for seq in range(2):
         p.start(t, False, seq)
@@ -93,8 +92,10 @@ def markers_first(s: Story) -> None:
 
 @story("txn-window", "order")
 def batch_that_waits(s: Story) -> None:
-    """Produce v12 right after EndTxn v4, to a partition of the transaction without data: its guard is created before the
-    marker, and has the marker's epoch. It is appended."""
+    """Produce v12 right after EndTxn v4, to a partition of the transaction without data, is appended.
+
+    Its verification guard is created before the marker, and the batch has the marker's epoch.
+    """
     t, p = s.topic(), Producer(s, "tx")
     for seq in range(3):
         p.add(t)

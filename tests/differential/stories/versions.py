@@ -108,7 +108,7 @@ def find_coordinator(s: Story) -> None:
 
 @story("versions")
 def group_life(s: Story) -> None:
-    """Join, sync, heartbeat, describe, leave, delete: the n-th version of each API in run n."""
+    """A group's life (join, sync, heartbeat, describe, leave, delete), with the n-th version of each API in run n."""
     for v in each("join_group"):
         _life(s, v)
 

@@ -59,7 +59,7 @@ def no_state(s: Story) -> None:
 
 @story("write-txn-markers")
 def partitions(s: Story) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION; several markers, several partitions; none at all."""
+    """WriteTxnMarkers for unknown partitions and topics, for none, and with several markers and partitions."""
     t = s.topic(2)
     marker(s, t, "unknown partition", 800_011, 0, topics=[{"name": t.name, "partition_indexes": [0, 7]}])
     marker(s, t, "unknown topic", 800_011, 0, topics=[{"name": s.name("missing"), "partition_indexes": [0]}])
@@ -76,8 +76,7 @@ def partitions(s: Story) -> None:
 
 @story("write-txn-markers")
 def abort_by_hand(s: Story) -> None:
-    """A marker as kafka-transactions abort sends it: the same epoch, TransactionVersion 0; the coordinator does not learn of
-    it."""
+    """A marker of kafka-transactions abort, with the same epoch and TransactionVersion 0, unknown to the coordinator."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     marker(s, t, "abort", p.pid, p.epoch, 1, commit=False)

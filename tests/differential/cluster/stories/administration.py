@@ -11,7 +11,7 @@ from tests.differential.story import Body, Topic
 
 
 def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -> Topic | None:
-    """CreateTopics, without the settings in its response, which other stories compare."""
+    """Send CreateTopics, and omit the settings in the response, which other stories compare."""
     row = {"name": s.name(suffix), "num_partitions": -1, "replication_factor": -1, **fields}
     answer = s.ask("create_topics", v, quiet=True, topics=[row], timeout=30_000, validate_only=False)
     told = {name: value for name, value in answer["topics"][0].items() if name != "configs"}
@@ -24,7 +24,7 @@ def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -
 
 
 def kinds(s: ClusterStory, t: Topic, away: int) -> None:
-    """Summary of a random placement: numbers of replicas, and whether a node that is down has any or is in sync."""
+    """Record a summary of a random placement: numbers of replicas, and whether the node ``away`` has any or leads."""
     rows = s.partitions(t, 3).values()
     s.put(
         "placed",
@@ -42,7 +42,7 @@ def kinds(s: ClusterStory, t: Topic, away: int) -> None:
 
 @story("administration", "killed")
 def topics_without_a_node(s: ClusterStory) -> Iterator[None]:
-    """Node 1 is down: it gets replicas all the same, and is not in the ISR."""
+    """While node 1 is down, new topics get replicas on it, and it is not in the ISR."""
     made: dict[int, Topic] = {}
     yield
     for factor, partitions in ((3, 4), (1, 6), (4, 1), (-1, 1)):

@@ -19,7 +19,7 @@ def list_offsets(
 def epoch_end(
     s: ClusterStory, t: Topic, at: int, epoch: int, current: int = -1, v: int = 4, **more: Any
 ) -> None:
-    """OffsetForLeaderEpoch: the end offset of a leader epoch."""
+    """Send OffsetForLeaderEpoch: the end offset of a leader epoch."""
     row = {"partition": more.pop("partition", 0), "current_leader_epoch": current, "leader_epoch": epoch}
     body: dict[str, Any] = {"replica_id": -1, "topics": [{"topic": t.name, "partitions": [row]}]}
     s.ask("offset_for_leader_epoch", v, at=at, **(body | more))

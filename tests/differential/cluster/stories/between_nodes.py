@@ -28,7 +28,7 @@ class Sniffed:
         return any(row["transactional_id"] in self._names for row in each.request["transactions"])
 
     def put(self, api: str, note: str, count: int) -> None:
-        """Record the requests in the transcript, by receiver: at least ``count`` of them."""
+        """Record the requests in the transcript, by receiver. Waits for at least ``count`` requests."""
         s = self._s
         s.until(lambda: len([e for e in self._new(api) if e.response]) >= count, f"{count} requests of {api}")
         told = [
@@ -77,7 +77,7 @@ def markers(s: ClusterStory) -> None:
 
 @story("between-nodes")
 def markers_wait_together(s: ClusterStory) -> None:
-    """While one request is in flight, the markers of other transactions wait, and are sent together after it."""
+    """While one request is in flight, the markers of other transactions wait, and are sent together after the response."""
     t = s.topic([[2, 3]])
     producers = [Producer(s, FIRST, f"tx{number}") for number in "abc"]
     sniffed = Sniffed(s, *producers)

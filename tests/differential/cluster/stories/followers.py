@@ -40,7 +40,7 @@ def the_nearest(s: ClusterStory) -> None:
 
 @story("followers", "cut")
 def one_that_lags(s: ClusterStory) -> Iterator[None]:
-    """An out-of-sync follower is not preferred. If it gets a Fetch all the same, it returns what it has."""
+    """An out-of-sync follower is not preferred. If it gets a Fetch nevertheless, it returns the records that it has."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])

@@ -48,7 +48,7 @@ def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """min.insync.replicas: a batch that was already appended gets another error than one that is refused."""
+    """With too few in-sync replicas, a batch that was already appended gets another error than a batch that is refused."""
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
     s.produce(t, s.batch(1, pid=pid, epoch=epoch, seq=0), at=1)
@@ -86,7 +86,7 @@ def too_few(s: ClusterStory) -> Iterator[None]:
 
 @story("isr", "cut")
 def the_setting_counts(s: ClusterStory) -> Iterator[None]:
-    """min.insync.replicas of 1, of more than there are replicas, and changed while too few are in sync."""
+    """min.insync.replicas of 1, above the number of replicas, and changed while too few replicas are in sync."""
     one, many = s.topic([[1, 3]], min__insync__replicas="1"), s.topic([[1, 3]], min__insync__replicas="3")
     changed = s.topic([[1, 3]])
     s.produce(many, s.batch(1), at=1, note="three of two")

@@ -44,7 +44,7 @@ def at_followers(s: ClusterStory) -> None:
 
 @story("leadership")
 def epochs(s: ClusterStory) -> None:
-    """Consumers with an older or newer leader epoch than the node has."""
+    """Consumers whose leader epoch is older or newer than the node's."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])

@@ -49,7 +49,7 @@ def find(s: ClusterStory, key: str, kind: int, at: int, v: int = 4, **more: Any)
 
 @story("transactions", "killed")
 def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Transactional ids in every state, except during a completion, continue with the next coordinator."""
+    """Transactional ids continue with the next coordinator in every state except during a completion."""
     t = s.topic([[2, 3]])
     empty, done, gone = Producer(s, FIRST, "empty"), Producer(s, FIRST, "done"), Producer(s, FIRST, "aborted")
     both, open_ = Producer(s, FIRST, "both"), Producer(s, FIRST, "open")
@@ -94,7 +94,7 @@ def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "killed")
 def a_leader_dies(s: ClusterStory) -> Iterator[None]:
-    """The new leader has the producer state: what was written, what is open, and who is fenced."""
+    """The new leader has the producer state: written sequences, open transactions, and fenced epochs."""
     t = s.topic([[1, 2, 3]])
     p, old = Producer(s, SECOND), Producer(s, SECOND, "old")
     pid, epoch = s.producer_id()

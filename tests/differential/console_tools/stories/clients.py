@@ -110,7 +110,7 @@ def of_transactions(s: ToolStory) -> None:
 
 @story("kafka-console-consumer", profile="formatters")
 def of_internal_topics(s: ToolStory) -> None:
-    """On a broker of its own, whose internal topics have one partition each and only this story's records."""
+    """The formatters print internal topics on a separate broker, whose internal topics have one partition each."""
     orders, readers = s.orders(), s.name("readers")
     s.end("writer", s.begin("writer", orders, values=[b"one"]), committed=True)
     s.commit(readers, orders, 1)
@@ -358,7 +358,7 @@ def refused_applications(s: ToolStory) -> None:
 
 @story("kafka-dump-log")
 def of_a_segment(s: ToolStory) -> None:
-    """The tool only reads files: those of our broker and of Kafka have the same content."""
+    """kafka-dump-log prints a segment: the files of our broker and of Kafka have the same content."""
     orders = s.orders()
     s.write(orders, "a", "b")
     s.end("writer", s.begin("writer", orders, values=[b"c"], codec=1), committed=True)
@@ -371,7 +371,7 @@ def of_a_segment(s: ToolStory) -> None:
 
 @story("kafka-dump-log")
 def of_the_indexes_of_a_rolled_segment(s: ToolStory) -> None:
-    """Only of a rolled segment: in Kafka the index files of the active segment have their full preallocated size."""
+    """kafka-dump-log prints the indexes of a rolled segment. In Kafka those of the active segment are preallocated."""
     orders = s.orders(segment__bytes="1048576", max__message__bytes="500000")
     for _ in range(4):
         s.write(orders, "x" * 400_000)

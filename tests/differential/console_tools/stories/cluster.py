@@ -27,7 +27,7 @@ def of_one_broker(s: ToolStory) -> None:
 
 @story("kafka-cluster")
 def by_a_controller(s: ToolStory) -> None:
-    """A broker's address in place of a controller's."""
+    """kafka-cluster gets a broker's address in place of a controller's."""
     s.run(f"cluster-id --bootstrap-controller {s.bootstrap}", at=())
     s.run(f"list-endpoints --bootstrap-controller {s.bootstrap}", at=())
 
@@ -42,7 +42,7 @@ def described(s: ToolStory) -> None:
 
 @story("kafka-features")
 def mapped(s: ToolStory) -> None:
-    """Output that comes from the tool alone."""
+    """kafka-features prints version mappings and feature dependencies, which it does not get from the broker."""
     s.run("version-mapping")
     s.run("version-mapping --release-version 3.9-IV0")
     s.run("version-mapping --release-version 1.0")
@@ -103,7 +103,7 @@ def the_quorum(s: ToolStory) -> None:
 
 @story("kafka-metadata-quorum")
 def voters(s: ToolStory) -> None:
-    """A static quorum, as a broker with controller.quorum.voters has it."""
+    """kafka-metadata-quorum tries to change the voters of a static quorum (of controller.quorum.voters)."""
     directory = ("--controller-directory-id", "AAAAAAAAAAAAAAAAAAAABQ")
     s.run("remove-controller --controller-id 7", *directory)
     s.run("remove-controller --controller-id 1", *directory)
@@ -143,7 +143,7 @@ def refused(s: ToolStory) -> None:
 
 @story("kafka-delegation-tokens")
 def tokens(s: ToolStory) -> None:
-    """The tool on a listener without authentication of a broker without a secret key."""
+    """kafka-delegation-tokens on a listener without authentication, at a broker without a secret key."""
     command = ("--command-config", s.file("empty.properties", ""))
     hmac = ("--hmac", "aGVsbG8gd29ybGQhISE=")
     s.run("--create --max-life-time-period", -1, *command)

@@ -134,7 +134,7 @@ def of_in_sync_replicas_of_all_topics(s: ToolStory) -> None:
 
 @story("kafka-configs")
 def of_loggers(s: ToolStory) -> None:
-    """Each broker has loggers of its own: only those that both have are compared."""
+    """kafka-configs shows and changes loggers. Each broker has its own loggers: only the root logger is compared."""
     loggers = ("--entity-type", "broker-loggers", "--entity-name", 1)
     root = Shown(only="root=|configs for")
     alter(s, loggers, "root=WARN")

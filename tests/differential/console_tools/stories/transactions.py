@@ -73,8 +73,7 @@ def on_the_wrong_partition(s: ToolStory) -> None:
 
 @story("kafka-transactions", profile="unverified")
 def hanging(s: ToolStory) -> None:
-    """A batch that its producer sent before the end of a transaction arrives after it, and begins a transaction that its
-    coordinator does not have."""
+    """A batch that arrives after the end of its transaction begins a transaction that its coordinator does not have."""
     orders = s.orders()
     transactional_id = s.name("late")
     producer_id, epoch = s.producer_id(transactional_id, version=4)
