@@ -1,6 +1,6 @@
 """The orders of `tests.clients.contract.GroupContract` with confluent-kafka, one order per run.
 
-It is run as a script, so that it can be killed, and imports nothing from the tests.
+The module is run as a script, so that it can be killed, and imports nothing from the tests.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """An event that is set when the test writes a line to our standard input, or closes it."""
+    """An event that is set when the test writes a line to our standard input, or closes the input."""
     said = threading.Event()
 
     def wait() -> None:
@@ -80,7 +80,7 @@ def group_member(bootstrap: str, protocol: str, group: str, subscription: str, i
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """A function that says "here" at the step at which the program is to be killed, and then waits."""
+    """A function that is called at each step. At the step ``fatal`` it prints "here" and waits for the kill."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 

@@ -6,16 +6,16 @@ makes a class for a client from ``Contract``, with the program and with the clie
 with consumer groups (``group.protocol=consumer``, KIP-848) uses ``GroupContract`` too, which has two further orders:
 
 ``group-member PROTOCOL GROUP SUBSCRIPTION INSTANCE``
-    is a member until the test writes a line, and then leaves. PROTOCOL is ``classic`` or ``consumer``, SUBSCRIPTION a topic
-    or a regex that begins with ``^``; INSTANCE is ``-`` for a dynamic member. It says ``{"assigned": ["topic-0", ...]}``,
-    sorted, after each change.
+    The program is a member until the test writes a line, and then leaves. PROTOCOL is ``classic`` or ``consumer``,
+    SUBSCRIPTION a topic or a regex that begins with ``^``; INSTANCE is ``-`` for a dynamic member. The program prints
+    ``{"assigned": ["topic-0", ...]}``, sorted, after each change.
 ``group-loop PROTOCOL SOURCE SINK GROUP ID STEP``
-    consumes, processes and produces (``done <value>``) until the test writes a line, with at most five records in a
-    transaction. Every third transaction is aborted, and its records are read again. It says ``{"committed": n}`` after each
-    commit. STEP is ``never``, or ``poll`` (records have come), ``send`` (their results are in the log, the transaction is
-    open) or ``commit`` (it is committed), with the number of the passage at which the program says ``{"here": STEP}`` and
-    stops working: ``send:2``. The client handles a broker that is down; a program that cannot continue ends, and is
-    restarted.
+    The program consumes, processes and produces (``done <value>``) until the test writes a line, with at most five records
+    in a transaction. Every third transaction is aborted, and its records are read again. The program prints
+    ``{"committed": n}`` after each commit. STEP is ``never``, or a step and a number, as in ``send:2``: when this step is
+    reached for this number of times, the program prints ``{"here": STEP}`` and stops working. The steps are ``poll``
+    (records have come), ``send`` (their results are in the log, the transaction is open) and ``commit`` (the transaction is
+    committed). The client handles a broker that is down; a program that cannot continue ends, and is restarted.
 
 A classic member has a session timeout of `SESSION_MS`, or of 45 s if it is static: it has to come back before that. It
 sends a heartbeat every 100 ms, and has an assignor without user data.
@@ -135,7 +135,7 @@ class Contract:
 
     @pytest.mark.feature("partitioner")
     def test_the_same_key_goes_where_java_puts_it(self, program: Program, start_broker: StartBroker):
-        """F1."""
+        """F1: the client sends a key to the partition to which Kafka's Java client sends it."""
         broker = start_broker(topics=["orders:7"])
         said = program.run("keys", broker.bootstrap, "orders", KEYS)
         keys = [each["key"] for each in said]
@@ -148,7 +148,7 @@ class Contract:
     def test_transactions_commit_abort_and_hold_back_committed_readers(
         self, program: Program, start_broker: StartBroker
     ):
-        """A1 to A7, B5, D2."""
+        """A1 to A7, B5, D2: transactions are committed and aborted, and read_committed consumers wait for their end."""
         broker = start_broker(topics=["orders:1"])
         committed, uncommitted = (
             ("orders", "readers", "read_committed"),
@@ -225,7 +225,7 @@ class Contract:
 
     @pytest.mark.feature("fencing")
     def test_a_zombie_is_fenced_and_its_client_says_so(self, program: Program, start_broker: StartBroker):
-        """D1, A2."""
+        """D1, A2: each request of a zombie is refused with an error that its client reports as fencing."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("zombie", broker.bootstrap, "orders", "payments")
         assert {each["late"]: each["error"] for each in said} == self.fenced
@@ -256,7 +256,7 @@ class Contract:
 
 
 def in_both_protocols(classic: str, consumer: str) -> pytest.MarkDecorator:
-    """Runs a test with both group protocols. Each shows one feature."""
+    """A mark that runs a test with both group protocols, which each show the feature given for them."""
     return pytest.mark.parametrize(
         "protocol",
         [
@@ -330,7 +330,7 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """The coordinator resolves the regex again after ten seconds, by which the test advances the clock."""
+        """The coordinator resolves the regex again after ten seconds. The test advances the clock by them."""
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},
@@ -391,7 +391,7 @@ class GroupContract:
     def test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        """As on an overloaded machine: the group removes the frozen member, which then continues."""
+        """Members are frozen, as on an overloaded machine, until the group has removed them, and then continue."""
         with Crew(program, start_broker, protocol) as crew:
             crew.freeze_members()
             crew.finish()
@@ -406,7 +406,7 @@ class GroupContract:
 
     @staticmethod
     def share(*members: Running) -> list[list[str]]:
-        """Assignments of the members, once each has half of the partitions and together they have all."""
+        """Assignments of the members, once each has half of the partitions and all partitions are assigned."""
 
         def parts() -> list[list[str]]:
             found = [member.heard("assigned") or [] for member in members]
@@ -517,7 +517,7 @@ class Crew:
             member.wake()
 
         def are_members_again() -> bool:
-            """Whether both are members; one that is fenced may have ended, also when the other has done all."""
+            """Whether both are members of the group, after restarting a member that was fenced and has ended."""
             self.mend()
             return len(described(admin, "workers").members) == len(self._members)
 
@@ -572,7 +572,7 @@ class Crew:
 
 
 class AtLeastOnce(Crew):
-    """For a client whose results may be duplicated after a member was killed or a rebalance."""
+    """Base class for a client whose results may be duplicated after a kill of a member or a rebalance."""
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
         assert set(found) == set(wanted)

@@ -31,7 +31,7 @@ PROPERTIES = {
 
 
 def record_clean(home: Path) -> None:
-    """A metadata snapshot with a log after it, all logs closed, transaction indexes in several segments."""
+    """Record a node that was stopped: a metadata snapshot with a log after it, transaction indexes in several segments."""
     often = {"metadata.log.max.record.bytes.between.snapshots": "4000"}
     with started(format_directory(home, PROPERTIES | often)) as oracle:
         filled = content.fill(oracle.host, oracle.port)
@@ -44,7 +44,7 @@ def record_clean(home: Path) -> None:
 
 
 def record_killed(home: Path) -> None:
-    """Voters in the log, a feature level that was changed after the format, indexes with their preallocated size."""
+    """Record a killed node: voters in the log, a feature level changed after the format, preallocated indexes."""
     with started(format_directory(home, PROPERTIES, transaction_version=0, standalone=True)) as oracle:
         with Asked(oracle.host, oracle.port) as ask:
             update = {"feature": "transaction.version", "max_version_level": 1, "upgrade_type": 1}

@@ -4,7 +4,7 @@
     python -m tests.clients.soak --minutes 5 --only streams
     python -m tests.clients.soak --only streams --seed 7      # one seed again
 
-Each run appends a line of JSON to the results. The exit code is 0 if all runs of this call were right.
+Each run appends a line of JSON to the results. The exit code is 0 if all runs of this call passed.
 """
 
 from __future__ import annotations

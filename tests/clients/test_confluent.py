@@ -97,7 +97,7 @@ def new_consumer(start_broker: StartBroker) -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """Current assignments, after one poll of each consumer, as a rebalance proceeds in polls."""
+    """Current assignments, after one poll of each consumer, as a rebalance progresses only in polls."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]

@@ -64,14 +64,14 @@ def new_consumer() -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """Current assignments, after one poll of each consumer, as a rebalance proceeds in polls."""
+    """Current assignments, after one poll of each consumer, as a rebalance progresses only in polls."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]
 
 
 def are_fair(*consumers: Consumer) -> bool:
-    """Whether each partition is assigned once, and their numbers are balanced."""
+    """Whether each partition is assigned once, and the members have balanced numbers of partitions."""
     found = assignments(*consumers)
     sizes = sorted(len(each) for each in found)
     return sum(sizes) == len(ALL) and set().union(*found) == ALL and sizes[-1] - sizes[0] <= 1
@@ -144,7 +144,10 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
 def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     start_broker: StartBroker, new_consumer: NewConsumer
 ):
-    """As in Kafka 4.3.1. librdkafka's cooperative-sticky assignor writes user data from the second rebalance on."""
+    """A group with user data in its assignments is not upgraded, as in Kafka 4.3.1.
+
+    librdkafka's cooperative-sticky assignor writes user data from the second rebalance on.
+    """
     broker = start_broker(topics=["orders:4"], settings=QUICK)
     old = [
         new_consumer(broker, "classic", partition_assignment_strategy="cooperative-sticky") for _ in range(2)

@@ -1,4 +1,4 @@
-"""A partition's folder that was copied from a running Kafka cluster is inspected here: `odradek import`."""
+"""`odradek import` reads a partition's folder that was copied from a running Kafka cluster, for inspection."""
 
 from __future__ import annotations
 

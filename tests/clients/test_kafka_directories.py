@@ -97,8 +97,10 @@ def broker(written: Written, start_broker: StartBroker) -> Broker:
 
 
 def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
-    """The metadata log of Kafka 3.3 has the settings of a new topic in front of the topic; `test_kafka_releases` has the
-    later releases."""
+    """Clients see a directory of Kafka 3.3, whose metadata log has the settings of a new topic in front of the topic.
+
+    `test_kafka_releases` has the later releases.
+    """
     written = Written(tmp_path, "earliest")
     written.stamp("idempotent-0", time.time_ns() // 1_000_000)
     assert written.seen["configs"]["plain"] == {"retention.ms": "-1"}
@@ -117,7 +119,7 @@ def metadata_of(data_dir: Path) -> Image:
 
 
 def test_the_indexes_of_a_killed_kafka_are_as_it_left_them(tmp_path: Path):
-    """The recovery tests depend on it: they need Kafka's own index files."""
+    """The directory of a killed Kafka still has Kafka's own index files, on which the recovery tests depend."""
     written = Written(tmp_path, "killed")
     index = written.data / "plain-0" / "00000000000000000000.index"
     assert index.stat().st_size == 10 << 20
@@ -126,7 +128,10 @@ def test_the_indexes_of_a_killed_kafka_are_as_it_left_them(tmp_path: Path):
 
 
 def test_clients_see_all_that_they_saw_before(written: Written, broker: Broker):
-    """Topics, ids, settings, groups, and every batch at both isolation levels; uncompressed batches byte for byte."""
+    """Clients see the topics, ids, settings and groups of Kafka, and every batch at both isolation levels.
+
+    Uncompressed batches are compared byte for byte.
+    """
     expected = written.seen
     features = expected["features"]
     expected["features"] = {name: features[name] for name in FEATURES_OF_OURS}
@@ -306,7 +311,7 @@ def test_kafka_continues_after_our_broker_and_our_broker_after_kafka(
 
 
 def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
-    """The open transaction's producer continues and commits; the other clients do what they did before."""
+    """The producer of the open transaction continues and commits. The other clients write and read as before."""
     bootstrap = f"{kafka.host}:{kafka.port}"
     with Asked(kafka.host, kafka.port) as ask:
         assert ask.produce("idempotent", base64.b64decode(filled.last_batch)) == filled.last_batch_offset

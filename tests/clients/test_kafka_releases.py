@@ -33,7 +33,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("jvm")
 
 
 class Written:
-    """Directories of a release: killed, stopped, and upgraded by Kafka 4.3.1."""
+    """Three directories of a Kafka release: killed, stopped, and upgraded by Kafka 4.3.1."""
 
     def __init__(self, home: Path, release: str) -> None:
         home.mkdir()
@@ -86,7 +86,7 @@ def upgrade(kafka: Oracle) -> None:
 
 
 def of_ours(seen: Body) -> Mapping[str, Any]:
-    """The part that Odradek has: its features, and settings that still exist."""
+    """The part of ``seen`` that Odradek has: its features, and settings that still exist."""
     features = {name: level for name, level in seen["features"].items() if name in FEATURES_OF_OURS}
     configs = {
         topic: {name: value for name, value in own.items() if name not in REMOVED}
@@ -112,7 +112,7 @@ def assert_seen(broker: Broker, *expected: Body) -> None:
 def test_a_transaction_of_a_killed_release_is_committed(
     written: Written, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """Kafka 4.3.1 then continues on the directory."""
+    """The open transaction of a killed release is committed on Odradek. Kafka 4.3.1 then continues on the directory."""
     broker = start_broker(data_dir=written.killed)
     assert written.seen["configs"]["settings"]["retention.ms"] == "1234567"
     assert_seen(broker, written.seen)
@@ -136,7 +136,7 @@ def test_a_transaction_of_an_upgraded_release_is_aborted(written: Written, start
 
 
 def abort(broker: Broker) -> None:
-    """InitProducerId with the transactional id of the open transaction aborts it."""
+    """Abort the open transaction, by InitProducerId with its transactional id."""
     producer = ConfluentProducer(broker.bootstrap, transactional_id=content.OPEN_ID)
     producer.init()
     eventually(lambda: content.undecided(broker.host, broker.port) == [], "no transaction is open")

@@ -19,6 +19,6 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("kcat"), pytest.mark.kcat]
     "classic group",
 )
 def test_it_prints_what_it_prints_with_apache_kafka(start_broker: StartBroker):
-    """`python -m tests.clients.kcat_session` records the output with Apache Kafka."""
+    """kcat prints the output that `python -m tests.clients.kcat_session` has recorded with Apache Kafka."""
     broker = start_broker(settings={"auto.create.topics.enable": "false"})
     assert session(broker.bootstrap).splitlines() == RECORDED.read_text().splitlines()

@@ -38,15 +38,16 @@ class TestKafkaJs(Contract):
 
 @pytest.mark.client("@platformatic/kafka")
 class TestPlatformatic(Contract, GroupContract):
-    """Version 1, for Node 20. It does not support regex subscriptions, and zstd only with Node 22.
+    """@platformatic/kafka 1, for Node 20. It does not support regex subscriptions, and zstd only with Node 22.
 
-    Its transactions have generation 0 for a member of a consumer group, which a coordinator refuses, so there is no loop in
-    one. Its classic members cannot be in a group that is upgraded: their subscriptions have version 1 with the fields of
-    version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache Kafka 4.3.1 refuses this
-    too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR for a later member.
+    Its transactions have generation 0 for a member of a consumer group, which a coordinator refuses, so it has no loop in
+    such a group. Its classic members cannot be in a group that is upgraded: their subscriptions have version 1 with the
+    fields of version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache Kafka 4.3.1
+    refuses this too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR for a
+    later member.
 
-    After a rebalance a member sometimes delivers records once more, in the same generation, from its own memory: it has
-    fetched the committed offsets once, as the trace shows, and had committed beyond these records before. So its loop with
+    After a rebalance a member sometimes delivers records again, in the same generation, from its own memory. The trace shows
+    that it has fetched the committed offsets once, and had committed offsets beyond these records before. So its loop with
     kills of members may produce duplicate results.
     """
 

@@ -47,8 +47,10 @@ class TestRdkafka(Contract, GroupContract):
 
 @pytest.mark.client("rskafka (Rust)")
 class TestRskafka:
-    """rskafka cannot read a partition with markers, with Apache Kafka neither ("Unknown control batch record version:
-    8192"), so its records are not transactional."""
+    """rskafka cannot read a partition with markers ("Unknown control batch record version: 8192").
+
+    The same error occurs with Apache Kafka, so the records of these tests are not transactional.
+    """
 
     @pytest.fixture
     def program(self) -> Program:
@@ -83,7 +85,7 @@ class TestRskafka:
 
     @pytest.mark.feature("produce and read")
     def test_each_acknowledged_record_outlives_the_broker(self, program: Program, start_broker: StartBroker):
-        """At least once: the client has no idempotent producer."""
+        """Each acknowledged record is read after a restart of the broker, perhaps twice: the producer is not idempotent."""
         broker = start_broker(topics=["orders:1"], environment={"ODRADEK_CRASH_POINTS": "file.write:20"})
         with program.start("write", broker.bootstrap, "orders", WRITTEN) as writing:
             assert broker.wait(HANG_S) == -signal.SIGKILL

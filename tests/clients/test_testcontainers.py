@@ -57,7 +57,7 @@ def engine() -> Iterator[Engine | RealEngine]:
 
 
 def says(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
-    """The lines of JSON that a program writes, which uses this engine and must succeed."""
+    """Run a program that uses this engine and must succeed. Returns the JSON of each line that it prints."""
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, **engine.environment, **environment},
@@ -111,7 +111,7 @@ def test_go(engine: Engine | RealEngine):
 
 
 def test_node(engine: Engine | RealEngine):
-    """The module interprets the tag as the version of Confluent Platform: from 8.0.0 on there is only KRaft."""
+    """Testcontainers for Node interprets the tag as a version of Confluent Platform: from 8.0.0 on there is only KRaft."""
     command = node_program("modules", HERE / "node")
     images = {"KafkaContainer": BEFORE_KRAFT, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)
@@ -219,7 +219,7 @@ RECIPES = "docs/recipes/testcontainers.md"
 def test_a_recipe_typed_in_an_empty_folder(
     engine: Engine | RealEngine, section: str, program: str, environment: dict[str, str], tmp_path: Path
 ):
-    """The recipe's rule loses the response to the commit, and its container is removed at the end."""
+    """A recipe typed in an empty folder runs. Its rule loses the response to the commit, and its container is removed."""
     tool_or_skip(program)
     variables: dict[str, Any] = {**engine.environment, **environment}
     if section == "Python":

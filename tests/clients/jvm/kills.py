@@ -195,7 +195,7 @@ class Run:
             self._broker.restart(environment={})
 
     def _reaches(self, point: str) -> None:
-        """Start the broker with this crash point, and send inputs until it dies there."""
+        """Start the broker with this crash point, and send inputs until the broker dies there."""
         restart_doomed(self._broker, point)
         deadline = Deadline()
         with ThreadPoolExecutor(1) as thread:

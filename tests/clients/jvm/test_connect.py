@@ -24,7 +24,7 @@ INTERNAL = {"config": 1, "offset": 3, "status": 2}
 
 
 class Worker(Running):
-    """A Connect worker, with its REST API. A signal ends it."""
+    """A Connect worker, with its REST API. A signal ends the worker."""
 
     def __init__(self, command: list[str], port: int) -> None:
         super().__init__(command)

@@ -1,4 +1,4 @@
-"""Apicurio Registry stores schemas in a topic: they are registered, read again after registry and broker were killed."""
+"""Apicurio Registry stores schemas in a topic. They are registered, and read again after registry and broker were killed."""
 
 from __future__ import annotations
 

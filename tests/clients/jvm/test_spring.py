@@ -48,7 +48,7 @@ class SpringLoop(Loop):
 
 
 class SpringConsumerLoop(SpringLoop):
-    """The same loop in a consumer group (KIP-848)."""
+    """The loop of `SpringLoop`, in a consumer group (KIP-848)."""
 
     name = "spring-consumer"
     protocol = "consumer"

@@ -85,7 +85,7 @@ def test_words_are_counted_once_whatever_is_killed(start_broker: StartBroker, tm
 
 @pytest.mark.feature("state stores and internal topics")
 def test_internal_topics_are_set_up_compacted_and_purged(start_broker: StartBroker, tmp_path: Path):
-    """With at-least-once and with exactly-once processing."""
+    """Kafka Streams creates, compacts and purges its internal topics, with at-least-once and exactly-once processing."""
     broker = start_broker(topics=StreamsLoop.topics, settings=SETTINGS)
     loop = StreamsLoop(broker, tmp_path)
     program = jvm_program("streams", "WordCount")

@@ -34,7 +34,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """An event that is set when the test writes a line to our standard input, or closes it."""
+    """An event that is set when the test writes a line to our standard input, or closes the input."""
     said = threading.Event()
 
     def wait() -> None:
@@ -46,7 +46,7 @@ def word() -> threading.Event:
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """A function that says "here" at the step at which the program is to be killed, and then waits."""
+    """A function that is called at each step. At the step ``fatal`` it prints "here" and waits for the kill."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 
@@ -62,7 +62,7 @@ def doom(fatal: str) -> Callable[[str], None]:
 
 
 class Teller:
-    """Says each change of the assignment."""
+    """Prints each change of a member's assignment."""
 
     def __init__(self) -> None:
         self._known: list[str] = []

@@ -1,4 +1,4 @@
-"""Cells: what each client does in the handshake tests, the same for all clients.
+"""Cells: the actions of each client in the handshake tests, the same for all clients.
 
 A cell is a connection to a listener with certain credentials, and an action:
 
@@ -12,7 +12,7 @@ A cell is a connection to a listener with certain credentials, and an action:
 
 An error ends a cell. The outcome then has ``error``, with the client's class names for the error and its text.
 
-Programs in other languages read the cells as JSON from a file, run all of them concurrently, and say a line for each
+Programs in other languages read the cells as JSON from a file, run all of them concurrently, and print a line for each
 outcome.
 """
 

@@ -15,7 +15,7 @@ pytest.register_assert_rewrite("tests.clients.security.contract")
 
 @pytest.fixture(scope="class")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A broker for each client, because the log's rate limit allows only so many lines of a kind."""
+    """A broker for each client, because its log has a rate limit for lines of one kind."""
     with started_world(tmp_path_factory.mktemp("handshakes")) as found:
         yield found
 

@@ -82,7 +82,7 @@ class Handshakes:
             assert any(re.match(refusal.log, line) for line in told), told
 
     def test_its_sessions_end(self, world: World) -> None:
-        """The sessions of its connections expire, and it continues to write without an error."""
+        """The sessions of the client's connections expire, and the client continues to write without an error."""
         world.add_topics(cell.topic(self.title) for cell in SESSIONS)
         with world.control.trace.follow(api="SaslHandshake") as exchanges:
             run = self.begin(SESSIONS, world)
@@ -108,5 +108,5 @@ class Sessions:
         self._counts[connection] = self._counts.get(connection, 0) + 1
 
     def are_over(self, again: bool) -> bool:
-        """Whether two sessions are over, on one connection or on several."""
+        """Whether two sessions have ended: on one connection if the client authenticates again, otherwise on several."""
         return max(self._counts.values(), default=0) > 2 if again else len(self._counts) > 3

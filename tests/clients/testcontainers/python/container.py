@@ -1,4 +1,4 @@
-"""Uses `odradek.testcontainers` like a test suite: `python container.py IMAGE`. Writes its findings as JSON."""
+"""Uses `odradek.testcontainers` like a test suite: `python container.py IMAGE`. Prints its findings as JSON."""
 
 import json
 import sys
