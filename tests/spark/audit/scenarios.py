@@ -78,7 +78,7 @@ def gap_at_a_new_epoch(world: World) -> Expected:
 
 @broken
 def gap_after_the_first_marker(world: World) -> Expected:
-    """The leader has an entry of the producer because of a marker without data."""
+    """The leader has an entry of the producer only because of a marker without data."""
     log, producer = world.log("gap_after_the_first_marker"), world.begin("gap-after-marker")
     world.state("gap-after-marker", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("gap-after-marker", producer, 1, "PrepareCommit", [(log.topic, 0)])
@@ -120,7 +120,7 @@ def epoch_fell(world: World) -> Expected:
 
 @broken
 def late(world: World) -> Expected:
-    """Data of epoch 0 after the marker that ended the transaction. It is not also an open transaction."""
+    """Data of epoch 0 follows the marker that ended the transaction, and is not reported as an open transaction as well."""
     log, producer = world.log("late"), world.begin("late")
     world.transaction("late", producer, 0, [log])
     zombie = log.data(producer, epoch=0, sequence=2)
@@ -251,7 +251,7 @@ def hanging(world: World) -> Expected:
 
 @broken
 def hanging_beside(world: World) -> Expected:
-    """The coordinator has an ongoing transaction, but not in this partition."""
+    """The coordinator has an ongoing transaction of the id, but not in this partition."""
     one, two = world.log("hanging_beside"), world.log("hanging_beside", 1)
     producer = world.begin("hanging-beside")
     world.transaction("hanging-beside", producer, 0, [one], stop_after="Ongoing")
@@ -434,7 +434,7 @@ def commit_and_abort_of_one_epoch(world: World) -> Expected:
 
 @broken
 def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
-    """The coordinator's decision shows which of the two is wrong."""
+    """An abort and a commit marker have the same epoch. The coordinator's decision shows which of them is wrong."""
     log, producer = world.log("abort_before_the_commit_of_one_epoch"), world.begin("abort-first")
     world.state("abort-first", producer, 0, "Ongoing", [(log.topic, 0)])
     log.data(producer)
@@ -447,7 +447,7 @@ def abort_before_the_commit_of_one_epoch(world: World) -> Expected:
 
 @broken
 def abort_behind_a_commit_of_its_epoch(world: World) -> Expected:
-    """Transaction version 1, without a decision to abort. A warning: an operator's abort may have crossed the commit."""
+    """Transaction version 1 without a decision to abort: a warning, as an operator's abort may have crossed the commit."""
     log, producer = world.log("abort_behind_a_commit_of_its_epoch"), world.begin("abort-behind", 1)
     world.transaction("abort-behind", producer, 0, [log], version=1)
     wrong = log.marker(producer, 0, "abort")
@@ -578,7 +578,7 @@ def log_start_moved(world: World) -> None:
 
 @legal
 def forgotten_producer(world: World) -> None:
-    """Idle for longer than producer.id.expiration.ms: its retry is appended again, and an old epoch is accepted."""
+    """Idle for longer than producer.id.expiration.ms: the producer's retry is appended again, its old epoch accepted."""
     log, producer = world.log("forgotten_producer"), world.producer()
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=0)
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=DAY_MS)
@@ -724,7 +724,7 @@ def decided_not_delivered(world: World) -> None:
 
 @legal
 def new_producer_id(world: World) -> None:
-    """The epochs are exhausted: the id continues with a new producer id, and after its expiration it starts again."""
+    """The epochs of a transactional id are exhausted: it gets a new producer id, and another one after it has expired."""
     log, producer = world.log("new_producer_id"), world.begin("overflow")
     world.state("overflow", producer, 32766, "Empty")
     world.state("overflow", producer, 32766, "Ongoing", [(log.topic, 0)])
@@ -781,7 +781,7 @@ def offsets_with_forgotten_decisions(world: World) -> None:
 
 @legal
 def commits_and_aborts_share_an_epoch(world: World) -> None:
-    """Transaction version 1: some of the transactions wrote nothing to the partition."""
+    """Transaction version 1: some transactions of the epoch wrote nothing to the partition."""
     log, producer = world.log("commits_and_aborts_share_an_epoch"), world.begin("shared-epoch", 1)
     world.transaction("shared-epoch", producer, 0, [log], version=1)
     for kind in ("Abort", "Commit"):
@@ -813,7 +813,7 @@ def idempotent_and_transactional_producers(world: World) -> None:
 
 @legal
 def leader_epochs_grow(world: World) -> None:
-    """Batches from before leader epochs existed have none."""
+    """Batches from before leader epochs existed have no epoch, the later ones have growing epochs."""
     log = world.log("leader_epochs_grow")
     for log.leader_epoch in (-1, 0, 0, 2, 7):
         log.plain()
@@ -854,7 +854,7 @@ def hole_in_a_copied_partition(world: World) -> Expected:
 
 @broken
 def unacknowledged_copies(world: World) -> Expected:
-    """A dead leader's last batches, which no other replica has: a warning, as they are truncated when it follows again."""
+    """The last batches of a dead leader are on no other replica: a warning, as they are truncated when it follows again."""
     one, two = world.log("unacknowledged_copies"), world.log("unacknowledged_copies", log_dir="/data-2")
     for log in (one, two):
         log.plain()

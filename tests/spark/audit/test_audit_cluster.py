@@ -111,7 +111,10 @@ def test_a_broker_at_work_is_seen_at_one_moment(spark: Any, tmp_path: Path) -> N
 def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
     spark: Any, tmp_path: Path
 ) -> None:
-    """Only the partitions of __transaction_state with records have a directory; the producer ids in them are known."""
+    """The marker of an unknown producer is found, although only some partitions of __transaction_state have a directory.
+
+    A partition without records has no directory, and the producer ids in the others are known.
+    """
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
@@ -128,7 +131,10 @@ def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
 def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its directory was created after the list of directories was read, and before the batches were read."""
+    """A coordinator that begins to write during the audit causes no finding.
+
+    Its directory was created after the directories were listed, and before the batches were read.
+    """
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
         write(broker.bootstrap_servers, "orders")
@@ -153,7 +159,7 @@ def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
 
 
 def aborted(producer: Producer) -> None:
-    """A transaction that rolls several segments of a MiB, and is aborted."""
+    """Write a transaction that rolls several segments of a MiB, and abort it."""
     producer.begin_transaction()
     for number in range(24):
         producer.produce("orders", bytes([number]) * 100_000, partition=0)
@@ -166,7 +172,10 @@ def aborted(producer: Producer) -> None:
 def test_indexes_of_a_broker_at_work_are_judged_where_it_has_done_with_them(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker appends, rolls and aborts before each read of the index files; entries that are right later are legal."""
+    """Index files of a running broker are checked only where it does not write them any more.
+
+    The broker appends, rolls and aborts before each read of the index files; entries that are right later are legal.
+    """
     data = tmp_path / "data"
     settings = {"log.segment.bytes": 1 << 20, "log.index.interval.bytes": 1}
     with Broker(topics={"orders": 1}, settings=settings, data_dir=data) as broker:

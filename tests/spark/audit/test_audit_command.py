@@ -84,7 +84,7 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_key_of_a_topic_that_is_not_there(tmp_path: Path) -> None:
-    """No rule would keep it, and it would look as if it were kept."""
+    """A unique key for a topic that does not exist is an error: no rule would check it, and it would seem unique."""
     segment(tmp_path / "data" / "orders-0", b"")
     with pytest.raises(BadKey, match=r"There is no topic oders in .*data"):
         audit(MagicMock(), tmp_path / "data", tmp_path / "out", unique={"oders": "key"})
@@ -99,7 +99,10 @@ def test_the_program_to_submit_is_the_command() -> None:
 
 
 def test_a_directory_where_a_broker_is_at_work(tmp_path: Path) -> None:
-    """Asked from outside, as the lock is another process's; asking does not take it."""
+    """The audit notices a broker that has locked the directory, and does not take the lock itself.
+
+    The lock is another process's, because a process does not see its own.
+    """
     lock = tmp_path / ".lock"
     assert not is_locked(lock)
     lock.touch()
@@ -138,7 +141,7 @@ def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> N
 
 
 class Tracker:
-    """Spark's, with one stage under way and one that has ended meanwhile."""
+    """A fake of Spark's status tracker, with one active stage and one that has ended meanwhile."""
 
     def getActiveStageIds(self) -> list[int]:
         return [3, 4]

@@ -1,4 +1,4 @@
-"""The comparisons of ``--deep``, on rows that are written by hand."""
+"""The comparisons of ``--deep``, on rows that the tests define."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ def look(*rows: tuple[Any, ...], log_dir: str = "/data") -> list[tuple[Any, ...]
 
 
 def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
-    """At the second read "0" is the same file, "1" was compacted, "2" truncated, "3" rolled, and "4" created since."""
+    """Only files that the running broker no longer writes are compared.
+
+    At the second read "0" is the same file, "1" was compacted, "2" truncated, "3" rolled, and "4" created since.
+    """
     before = look(
         *(("0", "segment", 900, 10, 0), ("0", "offset", 0, 5, 100), ("0", "offset", 8, 6, 200)),
         *(("1", "segment", 900, 11, 0), ("1", "offset", 0, 15, 100), ("1", "transaction", 0, 11, 12)),

@@ -1,4 +1,4 @@
-"""The page, rendered from a report that is written by hand, without Spark."""
+"""The page of the audit, rendered without Spark from a report that the tests define."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_plots_are_drawn_and_coloured_by_the_theme() -> None:
 
 
 def test_no_label_is_cut_off() -> None:
-    """The lines of a label are the complete name, whatever characters it has, and all drawn shapes are within the figure."""
+    """The lines of a label are the complete name, whatever characters it has, and all shapes are within the figure."""
     for name in (
         "orders",
         "x" * 249,
@@ -136,7 +136,7 @@ def test_no_label_is_cut_off() -> None:
 
 
 def test_a_page_of_the_worst_directory_stays_small() -> None:
-    """Every name has thousands of findings, with ids as long as Kafka allows."""
+    """The page stays small although every name has thousands of findings, with ids as long as Kafka allows."""
     topic, long = "y" * 249, "&" * 32_000
     found = [
         Finding(kind, "violation", "/data", topic, 0, 7, f"{7:020d}.log", 123, 1, 0, long, long)
@@ -223,7 +223,7 @@ def test_every_kind_of_finding_has_a_heading_a_sentence_and_a_place_in_the_docs(
 
 
 def test_the_names_before_0_2_0_are_accepted() -> None:
-    """Deprecated in 0.2.0, removed in 0.3.0."""
+    """The earlier names of findings are accepted; they are deprecated since 0.2.0 and removed in 0.3.0."""
     found = finding(kind="duplicated_sequence")
     assert (found.name, found.kind) == ("duplicated_sequence", "duplicate_sequence")
     assert (finding().name, finding().kind) == ("mixed_outcome", "mixed_outcome")

@@ -26,7 +26,7 @@ SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partit
 
 
 def write(bootstrap: str, topic: str) -> None:
-    """Three committed transactions, each with three batches in two partitions and with offsets, and an aborted one."""
+    """Write three committed transactions, each with three batches in two partitions and with offsets, and an aborted one."""
     host, _, port = bootstrap.partition(":")
     producer = ProducerByHand(host, int(port), f"id-{topic}", new=True).init()
     for number in range(3):
@@ -119,6 +119,9 @@ def test_the_directory_that_was_copied_is_clean(spark: Any, written: Path, tmp_p
 
 @pytest.mark.parametrize("name", ["clean", "killed"])
 def test_what_apache_kafka_wrote_is_clean(spark: Any, name: str, tmp_path: Path) -> None:
-    """Both versions of transactions, compaction, retention, one open transaction; stopped, and killed."""
+    """Directories of Apache Kafka have no findings: both transaction versions, compaction, retention, an open transaction.
+
+    One directory is of a stopped Kafka, the other of a killed one.
+    """
     report = clean(spark, recorded(name, tmp_path / "data"), tmp_path / "out")
     assert {row["status"] for row in report.tables["open_transactions"]} == {"open"}

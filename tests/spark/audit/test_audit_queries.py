@@ -1,4 +1,4 @@
-"""The queries, on logs that are written by hand: each case has its findings, and there are no others.
+"""The queries, on logs that the tests define: each case has its findings, and there are no others.
 
 All cases are in one world and one audit, because planning a query takes most of its time, not the rows.
 """
@@ -104,7 +104,7 @@ def test_what_may_be_in_order_is_a_warning(audited: Audited) -> None:
 
 
 def test_each_finding_leads_to_a_batch(audited: Audited) -> None:
-    """File and position are those of the batch at the offset."""
+    """File and position of each finding are those of the batch at its offset."""
     named = {(each.topic, each.offset): (each.file, each.position) for each in audited.report.findings}
     assert named["duplicate", 6] == (f"{0:020d}.log", 2 * SIZE)
     assert all(file for (_, offset), (file, _) in named.items() if offset is not None)
@@ -116,7 +116,7 @@ def test_a_finding_names_the_transactional_id(audited: Audited) -> None:
 
 
 def test_a_transaction_counts_once(audited: Audited) -> None:
-    """Counts are by topic and transactional id, so that each case can be checked alone."""
+    """A transaction is counted once, by topic and transactional id, so that each case can be checked alone."""
     counts = {row["topic"]: row for row in audited.report.tables["outcomes"]}
     both = counts["transactions_of_both_versions"]
     # Three transactions in three partitions with epochs of their own, then four in two partitions that share an epoch.

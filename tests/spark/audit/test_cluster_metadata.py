@@ -63,7 +63,10 @@ def test_a_metadata_log_that_cannot_be_read_says_nothing(tmp_path: Path, damage:
 def test_a_copy_of_the_metadata_log_that_ends_early_does_not_speak(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A controller that was killed early does not have the later deletion of a topic."""
+    """A copy of the metadata log that ends early is not trusted if another copy is longer.
+
+    A controller that was killed early does not have the later deletion of a topic.
+    """
     topic_id, index = bytes(range(16)), (0).to_bytes(4, "big")
     topic = b"\x01\x02\x00" + b"\x07orders" + topic_id + b"\x00"
     partition = b"\x01\x03\x00" + index + topic_id
@@ -130,7 +133,10 @@ def test_coordinators_that_lie_elsewhere_are_missed() -> None:
 
 
 def test_coordinators_without_a_folder_have_written_nothing_if_they_can_be_nowhere_else() -> None:
-    """A broker creates the directory of a partition at its first append."""
+    """A coordinator without a directory has written nothing if no broker's directory is missing.
+
+    A broker creates the directory of a partition at its first append.
+    """
     one, two = uuid.UUID(int=1), uuid.UUID(int=2)
     created = {("__transaction_state", number): 5 for number in range(3)}
     metadata = ClusterMetadata(True, 9, {1, 2}, {1: {one}, 2: {two}}, created)

@@ -154,7 +154,7 @@ def test_log_append_time_is_read_with_its_timestamp_type(kafka, load):
 
 
 def test_gaps_of_markers_and_aborted_data_are_stepped_over(kafka, load):
-    """A split may begin or end in a gap: the connector splits by offsets, not by records."""
+    """A split may begin or end in a gap of markers and aborted data: the connector splits by offsets, not by records."""
     topic = kafka.topic()
     for number in range(4):
         kafka.produce(topic, [f"{number}"], transaction="abort" if number % 2 else "commit")

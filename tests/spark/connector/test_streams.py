@@ -51,7 +51,10 @@ def test_available_now_ends_at_the_first_open_transaction(kafka, queries):
 
 
 def test_batches_that_end_in_markers_and_aborted_data_lose_nothing(kafka, queries):
-    """Six transactions, three of them aborted, make 24 records and 6 markers. Each batch has three offsets."""
+    """Streaming batches of three offsets, which may end in markers and aborted data, lose no committed record.
+
+    Six transactions, three of them aborted, make 24 records and 6 markers.
+    """
     topic = kafka.topic()
     for number in range(6):
         rows = [f"{number}.{each}" for each in range(4)]

@@ -132,7 +132,10 @@ def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: 
 
 
 def _before(rng: Random, plan: Plan, point: str) -> list[Kill]:
-    """A kill that makes the commit of a batch fail: otherwise Spark aborts no batch, and no process reaches these points."""
+    """A kill that makes the commit of a batch fail, if the point is in an abort. For other points an empty list.
+
+    Without it Spark aborts no batch, and no process reaches such a point.
+    """
     if not point.startswith("abort."):
         return []
     return [_kill(rng, plan, rng.choice(COMMITTING), WORKER, 0.0)]
@@ -149,7 +152,7 @@ def _kill(rng: Random, plan: Plan, point: str, victim: str, after: float) -> Kil
 
 
 def at(kill: Kill) -> Kill:
-    """The kill with the number of steps counted over all batches if the step has no batch number, or once for an abort."""
+    """Adapt a kill to a point without batch number: ``plan`` steps count over all batches, ``abort`` steps happen once."""
     if kill.point.startswith("plan."):
         return replace(kill, batch=0, nth=kill.batch + kill.nth)
     return replace(kill, batch=0, nth=1) if kill.point.startswith("abort.") else kill

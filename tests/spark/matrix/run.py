@@ -53,8 +53,10 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """Violations of exactly-once by the sink, and planned kills at points that no process reached. (A story that a kill for
-    another query hit is run again instead.)"""
+    """Violations of exactly-once by the sink, and planned kills at points that no process reached.
+
+    (A story that was hit by a kill for another query is run again instead.)
+    """
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 
 

@@ -75,7 +75,7 @@ class Stage:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _count(self, query: str) -> int:
-        """The number of this call, counted over all processes."""
+        """The number of this call, counted over all processes of the query."""
         file = os.open(self._directory / f"{query}.count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(file, b".")
@@ -85,6 +85,6 @@ class Stage:
 
 
 def here() -> Stage | None:
-    """The stage of this process, or None."""
+    """The stage of this process, or None if it has none."""
     directory = os.environ.get(VARIABLE)
     return None if directory is None else Stage(Path(directory))

@@ -88,7 +88,7 @@ class Story:
 
     @property
     def waits_for_the_driver(self) -> bool:
-        """Whether its next kill is a kill of the driver at a point that it has still to reach."""
+        """Whether the story's next kill is a kill of the driver at a point that it has still to reach."""
         return self.victim not in ("", WORKER) and not self.waits_for_a_moment
 
     @property
@@ -104,7 +104,7 @@ class Story:
         return written(self.admin, self.output, self.plan.partitions)
 
     def record_kill(self) -> Kill:
-        """Record that its next kill was carried out."""
+        """Record that the story's next kill was carried out, and return it."""
         kill = self.next_kill
         assert kill is not None
         self.killed.append(kill)
@@ -112,9 +112,10 @@ class Story:
         return kill
 
     def record_random_kill(self) -> bool:
-        """Record that a kill for other queries hit this one. Returns whether its point has to be set again.
+        """Record that a kill for other queries hit this story. Returns whether its point has to be set again.
 
-        The kill also ends an abort that was under way, and with it the planned step: the commit has to fail again first."""
+        The kill also ends an abort that was under way, and with it the planned step: the commit has to fail again first.
+        """
         self.caught += 1
         kill = self.next_kill
         if kill is None or not kill.point.startswith("abort.") or not self.killed:
@@ -146,7 +147,7 @@ class Story:
             self.fault = faults.add(self.plan.fault.format(q=self.name, out=self.output))
 
     def late(self) -> int:
-        """Deliver the requests that were detached a batch ago, and return their number."""
+        """Deliver the requests that were delayed during the last batch, and return their number."""
         if self.fault is None or not self.fault.held:
             return 0
         now = self.written()

@@ -33,7 +33,7 @@ def test_each_record_is_there_once_after_a_kill_in_any_phase():
 @pytest.mark.slow
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_with_any_two_circumstances():
-    """Any two values of phase, victim and features occur together."""
+    """Each record is written once with any combination of two values of phase, victim and features."""
     print(summary(run(sample(1, POINTS), "pairs")))
 
 

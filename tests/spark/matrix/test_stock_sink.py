@@ -15,7 +15,10 @@ pytestmark = [pytest.mark.spark_apart, pytest.mark.slow, pytest.mark.timeout(LON
 
 
 def test_spark_s_own_sink_duplicates_an_interrupted_batch(tmp_path: Path):
-    """The task has written, and waits for one of its responses: so its batch cannot be in Spark's commit log."""
+    """Spark's own sink writes an interrupted batch twice.
+
+    The task has written and waits for one of its responses, so its batch cannot be in Spark's commit log.
+    """
     plan = Plan(1, sink=STOCK)
     with Company([plan], tmp_path) as company:
         (story,) = company.stories

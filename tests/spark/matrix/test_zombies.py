@@ -36,9 +36,11 @@ def has_moved(company: Company, name: str, was: Any) -> bool:
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
-    """The request arrives right before the decision, when all reports have been checked, and in a second query right after.
+    """An attempt does no harm whose InitProducerId arrives when its successor has reported.
 
-    The first attempt of each task 0 is killed while its first InitProducerId is in flight. A second attempt replaces it."""
+    The request arrives right before the decision, when all reports have been checked, and in a second query right after.
+    The first attempt of each task 0 is killed while its first InitProducerId is in flight. A second attempt replaces it.
+    """
     before, after = Plan(1, **SMALL), Plan(2, **SMALL)
     with Company([before, after], tmp_path) as company:
         names = [each.name for each in company.stories]
@@ -67,7 +69,10 @@ def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_driver_that_wakes_beside_its_successor_decides_nothing():
-    """The driver wakes right before its decision (others have decided this and later batches), after it, or in planning."""
+    """A driver that wakes up beside its successor decides nothing.
+
+    It wakes right before its decision (others have decided this and later batches), after the decision, or in planning.
+    """
     points = ("commit.checked", "decision.written", "decision.made", "end.first", "plan.fenced", "plan.swept")
     plans = [
         Plan(

@@ -32,7 +32,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Settings, bool]]:
-    """The runs that the command asks for. They are recorded and not carried out."""
+    """The runs that the command starts. They are recorded and not carried out."""
     asked: list[tuple[Settings, bool]] = []
 
     def run(settings: Settings, keep: bool) -> int:

@@ -22,7 +22,7 @@ PARTITIONS = 3
 
 
 class Watched:
-    """A producer that is killed once for each of these flights, when it begins the flight's transaction."""
+    """A producer that is killed once for each of the given flights, at the beginning of the flight's transaction."""
 
     def __init__(self, bootstrap: str, directory: Path, kill_at: list[int]) -> None:
         self.kill_at = kill_at

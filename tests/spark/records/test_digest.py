@@ -85,7 +85,7 @@ def test_slices_and_layouts_do_not_matter():
 
 
 def test_the_sum_is_the_same_in_each_version_and_on_each_machine():
-    """Decision records contain the digest."""
+    """The digest must be the same in each version and on each machine, because decision records contain it."""
     assert name_hash("out") == 0xE248E0C20BD470DA
     assert (
         total([("out", 3, b"key", b"a value of 18 byte", [("h", b"1"), ("i", None)])]) == 0x6C3CD62048EDCA4F

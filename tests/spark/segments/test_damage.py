@@ -121,7 +121,7 @@ def test_old_formats_are_one_row_that_says_so(tmp_path: Path, magic: int):
 
 
 def test_a_wrong_base_offset_is_found_by_its_neighbours(tmp_path: Path):
-    """The CRC does not cover the base offset."""
+    """A wrong base offset, which the CRC does not cover, is detected by the offsets of its neighbours."""
     low = GOOD[1][:8].replace(b"\3", b"\1") + GOOD[1][8:]
     segment(tmp_path / "low-0", log_of(GOOD[0], low, GOOD[2]))
     high = (1 << 20).to_bytes(8, "big") + GOOD[1][8:]
@@ -145,7 +145,7 @@ def test_offsets_that_belong_to_the_next_segment_are_damage(tmp_path: Path):
 
 
 def sealed(one: bytes) -> bytes:
-    """The batch with a CRC that matches its present bytes."""
+    """The batch with a CRC that matches its changed bytes."""
     return one[:17] + google_crc32c.value(one[21:]).to_bytes(4, "big") + one[21:]
 
 

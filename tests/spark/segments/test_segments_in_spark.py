@@ -68,7 +68,7 @@ def test_filters_reach_the_reader_and_give_what_spark_alone_gives(spark: SparkSe
 
 
 def test_one_data_frame_serves_many_queries(spark: SparkSession, directory: Path):
-    """With ``pushdown`` it would not: Spark keeps the filters that the first query has pushed."""
+    """One data frame serves many queries. With ``pushdown`` it would not: Spark keeps the filters of the first query."""
     records = load(spark, directory, "records", columns=COLUMNS)
     few, all_of_them = records.where("topic = 'flow'").count(), records.count()
     assert 0 < few < all_of_them == len(read(directory, columns="offset"))

@@ -1,4 +1,4 @@
-"""A Spark query whose driver is killed, which then loses a file, a group or its name, and is started again."""
+"""A Spark query whose driver is killed. The query then loses a file, a group or its name, and is started again."""
 
 from __future__ import annotations
 

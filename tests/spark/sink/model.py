@@ -48,7 +48,7 @@ class Dead(BaseException):
 
 @dataclass
 class Transaction:
-    """The coordinator's state of a transactional id."""
+    """The coordinator's state of a transactional id, with its open transaction."""
 
     producer: ProducerId
     state: str = "Empty"
@@ -151,7 +151,7 @@ class Kafka:
                 self.unheard = None
 
     def time_out_pending(self) -> None:
-        """Abort hanging transactions, as an operator does (before KIP-890 nothing else ends them)."""
+        """Abort hanging transactions, as an operator does (before KIP-890 nothing else ends such transactions)."""
         self.pending.clear()
 
     def _close(self, known: Transaction, commit: bool) -> None:
@@ -258,8 +258,11 @@ class Process:
 
 
 class Cluster:
-    """A process's client of ``Kafka``. ``World.lost`` has the ids for which a response to InitProducerId is lost,
-    ``fails_at`` the step at which the cluster cannot be reached."""
+    """A process's client of ``Kafka``.
+
+    ``World.lost`` has the ids for which a response to InitProducerId is lost, ``fails_at`` the step at which the cluster
+    cannot be reached.
+    """
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -589,13 +592,13 @@ class World:
         return sorted(row for rows in self.batches for row in rows)
 
     def last_record(self) -> SinkState:
-        """The committed decision record, which there is."""
+        """The committed decision record, which must exist."""
         record = self.record()
         assert record is not None
         return record
 
     def record(self) -> SinkState | None:
-        """The committed decision record."""
+        """The committed decision record, or None if there is none."""
         offsets = self.kafka.offsets
         cluster = Cluster(self)
         cluster.fetch_offsets = lambda group, partitions: _of_group(offsets, group, partitions)

@@ -131,7 +131,7 @@ class TestOffsets:
 
     @slow
     def test_another_driver_was_the_last_to_write_it(self, story):
-        """The second driver has seen more rows of the source, and the sink does not let it write its own."""
+        """The second driver has seen more rows of the source, and the sink does not let it write its own batch."""
         other = story.job.but(checkpoint=str(story.save("other")))
         remove(other.directory / "offsets", 1)
         story.produce(150)
@@ -189,7 +189,7 @@ class TestOldCheckpoints:
 
     @slow
     def test_a_copy_of_in_the_last_batch(self, story, tmp_path):
-        """The batch's offsets are in the copy, its commit is not."""
+        """The restored copy of the checkpoint has the offsets of the last batch, but not its commit."""
         story.produce(100)
         story.dies("task.flushed", batch=2)
         assert (batches(story.offsets), batches(story.commits)) == ([0, 1, 2], [0, 1])
@@ -332,7 +332,7 @@ def on_other_topic(story) -> str:
 
 
 class TestRecords:
-    """Batch 0 is decided and committed, Spark has not recorded it yet, and the sink's record is lost or not found."""
+    """The sink's record is lost or not found. Batch 0 is decided and committed, but Spark has not recorded it yet."""
 
     @pytest.fixture
     def story(self, story):
@@ -410,7 +410,10 @@ class TestRecords:
     @slow
     @pytest.mark.parametrize("ids", [False, True], ids=["offsets", "offsets and ids"])
     def test_seven_days_pass(self, spark, start, broker_kind, tmp_path, ids):
-        """On Apache Kafka this takes a minute, because its clock cannot be advanced."""
+        """After its offsets (and ids) have expired, a query stops with an error, and continues with firstBatch.
+
+        On Apache Kafka this takes a minute, because its clock cannot be advanced.
+        """
         settings = EXPIRING if ids else EXPIRING_OFFSETS
         kafka = start({} if broker_kind == "odradek" else settings)
         story = Losses(spark, kafka, tmp_path)
@@ -430,7 +433,7 @@ class TestRecords:
 
 
 class TestNotDeterministic:
-    """Each replay makes other rows of the same input."""
+    """A query that is not deterministic: each replay makes other rows of the same input."""
 
     @slow
     def test_a_replay_is_known_by_its_offsets(self, story):
@@ -467,7 +470,7 @@ class TestNotDeterministic:
 @slow
 @pytest.mark.parametrize("step", ["decision.made", "end.first", "end.all"])
 def test_decisions_have_one_partition(spark, start, tmp_path, step):
-    """The topic has no partition for the write that precedes each read."""
+    """The sink works if __consumer_offsets has one partition, and so no other for the write that precedes each read."""
     story = Losses(spark, start({"offsets.topic.num.partitions": 1}), tmp_path, partitions=2)
     for partition in (0, 1):
         story.produce(150, partition)
@@ -480,7 +483,7 @@ def test_decisions_have_one_partition(spark, start, tmp_path, step):
 @slow
 @pytest.mark.parametrize("names", [1, 2])
 def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
-    """In `foreachBatch`: with one name, the second write is taken for a replay of the first one."""
+    """`foreachBatch` writes a batch to two topics: with one name, the second write is taken for a replay of the first."""
     source, topics, name = kafka.topic(), [kafka.topic(), kafka.topic()], kafka.name()
     kafka.produce(source, [f"{number:04}" for number in range(100)])
 
@@ -511,7 +514,10 @@ def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
 
 @slow
 def test_a_copy_that_lost_holds_no_reader_back(kafka):
-    """The first attempt wins, its speculative copy is killed with an open transaction, and no further batch comes."""
+    """A speculative copy that lost holds no reader back.
+
+    The first attempt wins, its speculative copy is killed with an open transaction, and no further batch comes.
+    """
     topic, name, query_id = kafka.topic(), kafka.name(), str(uuid4())
     settings = Settings(name, DECISION_TOPIC, TRANSACTION_TIMEOUT_MS)
 

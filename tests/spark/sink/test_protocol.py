@@ -89,7 +89,10 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
 class TestCrashes:
     @pytest.mark.parametrize("victims", ["driver", "workers", "all"])
     def test_at_every_step(self, victims: str):
-        """Kill, and restart. If only the driver is killed, its tasks continue as zombies beside the new driver."""
+        """Processes are killed at each step, and the query is restarted.
+
+        If only the driver is killed, its tasks continue as zombies beside the new driver.
+        """
         for at in range(STEPS + 1):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -113,7 +116,7 @@ class TestCrashes:
 
     @pytest.mark.more
     def test_twice(self):
-        """A second crash while the restart recovers from the first one."""
+        """Processes are killed a second time, while the restart recovers from the first crash."""
         for first_at, second_at in itertools.product(range(3, STEPS, 9), range(1, STEPS, 8)):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -300,7 +303,7 @@ class TestFailures:
             world.close()
 
     def test_what_is_decided_is_not_aborted_by_giving_up(self):
-        """Spark calls abort after commit has raised, which may be after the decision."""
+        """Spark calls abort after commit has raised, which may be after the decision: a decided batch is not aborted."""
         seen = 0
         for at in range(STEPS):
             world = World(BATCHES[:1])
@@ -332,7 +335,10 @@ class TestFailures:
 
     @pytest.mark.more
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """A deposed coordinator has an old record and accepts no commits; a broker that acknowledges one has the newest."""
+        """A deposed coordinator returns an old record and accepts no commits.
+
+        A broker that acknowledges a commit has the newest record.
+        """
         for deposed, crash in itertools.product(range(0, STEPS, 3), range(0, STEPS, 7)):
             if crash < deposed:
                 continue
@@ -352,7 +358,7 @@ class TestFailures:
             world.close()
 
     def test_the_end_that_makes_the_decision_is_heard_later(self):
-        """Its sender has timed out, and Spark has the batch aborted."""
+        """The EndTxn that makes the decision is handled after the driver has timed out and Spark has aborted the batch."""
         for late in range(12):
             world = World(BATCHES[:2])
             first = world.start_driver("first", (2,))
@@ -369,7 +375,10 @@ class TestFailures:
     @pytest.mark.parametrize("verified", [True, False])
     @pytest.mark.more
     def test_an_end_of_the_driver_s_transaction_is_repeated_and_comes_late(self, verified: bool):
-        """Without the verification of KIP-890 (before Kafka 3.6) offsets can then be pending forever."""
+        """An EndTxn of the driver is repeated, and its first copy arrives late.
+
+        Without the verification of KIP-890 (before Kafka 3.6) offsets can then be pending forever.
+        """
         for at in range(STEPS):
             world = World(BATCHES)
             world.kafka.verified = verified
@@ -439,7 +448,10 @@ class TestIntruders:
             world.close()
 
     def test_each_loss_of_one_batch_is_a_question_of_its_own(self):
-        """Three times the batch is decided, all processes die, and its transactions time out."""
+        """Each loss of a batch is a question of its own.
+
+        Three times the batch is decided, all processes die, and its transactions time out.
+        """
         world = World(BATCHES[:2])
         for number in range(4):
             driver = world.start_driver(f"driver-{number}", (2,))
@@ -481,7 +493,7 @@ def die_when_decided(world: World, driver: Process) -> None:
 
 
 class TestStrays:
-    """A query that has ended left transactions open, or tasks that continue then open more."""
+    """Transactions that remain open after a query has ended, or that its remaining tasks open."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
         """A task is suspended at the step ``at``, its successor does the work, the query ends, and the task continues."""
@@ -521,7 +533,10 @@ class TestStrays:
 
     @pytest.mark.parametrize("by", ["the next start", "resolve"])
     def test_an_id_that_is_no_longer_in_the_pool_is_aborted_under_new_names(self, by):
-        """The pool has a limit, and a task that has left it may continue with its ticket."""
+        """A transaction of an id that is no longer in the pool is aborted, and the ids get new names.
+
+        The pool has a limit, and a task whose id has left the pool may continue with its ticket.
+        """
         world = self.ended(STEPS)
         world.kafka.add("q-1-7", world.kafka.init("q-1-7"), [(OUT, 0)])
         world.now_ms += SWEEP_INTERVAL_MS
@@ -573,7 +588,7 @@ class TestStrays:
 
     @pytest.mark.more
     def test_beside_a_running_query_at_any_time_and_late(self):
-        """It costs the running query at most a replay: suspended between any two steps, it touches no later id."""
+        """`resolve`, suspended at any step beside a running query, costs at most a replay, and touches no later id."""
         for at, long in itertools.product(range(1, STEPS, 9), (0, 3, 11, 41, 10**9)):
             for sleeps in (0, 4, 8):
                 world = World(BATCHES)
@@ -612,7 +627,7 @@ def resolved(world: World) -> Process:
 
 
 class TestTopics:
-    """The output topic is deleted, and created again at once or by the next task that writes to it."""
+    """The output topic is deleted, and created again at once or by the next task that writes to the topic."""
 
     def failures(self, world: World, at: int, created_again: bool) -> list[str]:
         """Error messages of the tasks that failed after the topic was deleted at the step ``at`` and all processes died."""
@@ -796,7 +811,7 @@ class TestRefusals:
         return str(TestIntruders.task_error(world, driver))
 
     def test_a_new_checkpoint_is_not_taken_for_the_old_one(self):
-        """Its batches 0, 1, 2 would be skipped as decided, and lost."""
+        """A new checkpoint is not taken for the old one: its batches 0, 1, 2 would be skipped as decided, and lost."""
         world = self.finished()
         world.checkpoint.query_id = "query-2"
         world.checkpoint.commits.clear()
@@ -874,10 +889,13 @@ class TestRefusals:
 
 
 class TestLostFiles:
-    """Files of the checkpoint are lost, and Spark plans the last batch again."""
+    """Files of the checkpoint are lost, so Spark plans the last batch again."""
 
     def one(self, at: int, planned_anew: str, settings: Settings = SETTINGS) -> tuple[World, bool]:
-        """Kill all at a step, and remove the file of the last uncommitted batch; return whether that was decided."""
+        """Kill all processes at a step, and remove the file of the last uncommitted batch.
+
+        Returns the world, and whether that batch was decided.
+        """
         world = World(BATCHES, settings)
         world.start_driver("first", TASKS)
         all_die(world, at)
@@ -938,7 +956,10 @@ class TestLostFiles:
             world.close()
 
     def test_a_query_that_is_not_deterministic_is_known_by_its_offsets(self, tmp_path: Path, caplog):
-        """Each replay has the same number of different rows: they are written once, and a warning is logged."""
+        """A query that is not deterministic is recognised by its offsets.
+
+        Each replay has the same number of different rows: they are written once, and a warning is logged.
+        """
         warned = 0
         for at in range(0, STEPS, 2):
             world = World(BATCHES, dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
@@ -954,7 +975,10 @@ class TestLostFiles:
         assert warned > 3
 
     def test_another_number_of_rows_from_the_same_offsets_is_a_question(self, tmp_path: Path):
-        """The query makes any number of rows, or its source was created again: the sink cannot know which."""
+        """Another number of rows from the same offsets is an error that asks the user.
+
+        Either the query makes any number of rows, or its source was created again: the sink cannot know which.
+        """
         questions = 0
         for at in range(0, STEPS, 2):
             world = World(BATCHES[:1], dataclasses.replace(SETTINGS, checkpoint=str(tmp_path / str(at))))
@@ -983,7 +1007,10 @@ class TestLostFiles:
         assert questions > 5
 
     def test_without_the_hash_the_offsets_tell(self, tmp_path: Path):
-        """The same number of different rows in a batch that was planned again does not count as written."""
+        """Without the hash the offsets show that a batch was planned again with as many other rows.
+
+        These rows do not count as written.
+        """
         questions = 0
         for at in range(0, STEPS, 2):
             world, decided = self.one(
@@ -1148,7 +1175,7 @@ class TestLostRecords:
 
 
 class TestOneDecisionPartition:
-    """A topic with one partition has no other partition for the write that precedes each read."""
+    """The topic of the decision records has one partition, and no other for the write that precedes each read."""
 
     def world(self) -> World:
         world = World(BATCHES)
@@ -1165,7 +1192,7 @@ class TestOneDecisionPartition:
             world.close()
 
     def test_a_coordinator_that_was_deposed_answers_from_its_memory(self):
-        """A deposed coordinator would return an old record as the newest, and the batch would be duplicated."""
+        """A deposed coordinator, which returns an old record as the newest, causes no duplicated batch."""
         for deposed in range(0, STEPS, 9):
             world = self.world()
             world.start_driver("first", TASKS)
@@ -1198,7 +1225,7 @@ def test_a_batch_that_took_too_long_is_not_decided():
 
 
 def test_strays_of_attempts_that_lost_are_aborted():
-    """A copy that is slower than another one continues with its open transaction."""
+    """The open transaction of a copy that lost is aborted, although the copy is slower than its rival and continues."""
     world = World(BATCHES)
     world.start_driver("first", TASKS)
     while ("first", 1, 1) not in world.attempts:
@@ -1214,7 +1241,10 @@ def test_strays_of_attempts_that_lost_are_aborted():
 
 
 def test_a_copy_that_lost_against_the_first_attempt_holds_no_reader_back():
-    """Spark's speculation starts it while the first attempt writes with the pool's id, in the last batch."""
+    """A speculative copy that lost to the first attempt holds no reader back.
+
+    Spark starts the copy while the first attempt writes with the pool's id, in the last batch.
+    """
     world = World(BATCHES[:2])
     world.start_driver("first", TASKS)
     while ("first", 1, 1) not in world.attempts:

@@ -157,7 +157,10 @@ def test_the_writer_is_planned_once_and_only_when_it_is_pickled(kafka, sink, tas
 
 
 def test_a_commit_without_any_report_says_that_the_trigger_is_continuous(sink):
-    """In continuous processing Spark commits epochs whose rows it passed to no task of the sink."""
+    """A commit without any report is an error that names the continuous trigger.
+
+    In continuous processing Spark commits epochs whose rows it passed to no task of the sink.
+    """
     with pytest.raises(SinkError, match=r"continuous trigger.*delete.*trigger\(processingTime="):
         stream(sink).commit([None, None], 0)
 
@@ -339,7 +342,10 @@ class TestBatchWrites:
     def test_two_writes_of_one_name_and_batch_to_two_topics_are_no_repetition(
         self, kafka, sink, task, hashed
     ):
-        """foreachBatch writes one batch to two topics: the second one would get no rows."""
+        """Two writes of one name and batch to two topics are an error, not a repetition.
+
+        foreachBatch writes one batch to two topics: the second one would get no rows.
+        """
         other, sink["contentHash"] = {**sink, "topic": kafka.topic()}, hashed
         self.save({**sink, "batchId": "0"}, task, [["a"]], queries[-1])
         with pytest.raises(

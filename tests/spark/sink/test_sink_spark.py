@@ -152,7 +152,7 @@ def count_with_state(spark, kafka, source, topic, checkpoint, failed: Path):
 
 
 def test_rows_of_transform_with_state_are_written_once(spark, kafka, tmp_path):
-    """When a task is repeated, and when another query continues with the state."""
+    """Rows of transformWithState are written once, also if a task is repeated or another query continues with the state."""
     source, topic, checkpoint = kafka.topic(partitions=2), kafka.topic(), str(tmp_path / "checkpoint")
     failed = tmp_path / "failed"
     spark.conf.set(STATE_STORE, "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider")
@@ -179,7 +179,10 @@ def start_continuous(spark, kafka, source, topic, **options):
 
 
 def test_continuous_processing_is_refused_before_anything_is_written(spark, kafka, tmp_path):
-    """With a new checkpoint, and with that of a query that has written micro-batches; the latter continues afterwards."""
+    """Continuous processing is refused, with a new checkpoint and with one of a query that has written micro-batches.
+
+    The latter continues afterwards.
+    """
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     used, new = str(tmp_path / "used"), str(tmp_path / "new")
     kafka.produce(source, ["a"])
@@ -197,7 +200,10 @@ def test_continuous_processing_is_refused_before_anything_is_written(spark, kafk
 
 
 def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing(spark, kafka, tmp_path):
-    """Spark does not pass that checkpoint to the sink. If the query's offsets are deleted, another query writes all rows."""
+    """The sink writes nothing in continuous processing with a checkpoint location that only Spark's configuration has.
+
+    If the query's offsets are deleted, another query writes all rows.
+    """
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     kafka.produce(source, ["a"])
     spark.conf.set(CHECKPOINTS, str(tmp_path))
@@ -219,7 +225,10 @@ def test_continuous_processing_with_a_checkpoint_by_configuration_writes_nothing
 
 @pytest.mark.parametrize("output_mode", ["append", "update"])
 def test_real_time_mode_is_refused_by_spark(spark, kafka, tmp_path, output_mode):
-    """Even if its list of allowed sinks is not checked: real-time mode needs mode update, which Python sinks lack."""
+    """Spark refuses real-time mode, even if its list of allowed sinks is not checked.
+
+    The mode needs the output mode update, which Python sinks lack.
+    """
     source = kafka.topic()
     spark.conf.set(ALLOWLIST_CHECK, "false")
     try:

@@ -11,7 +11,7 @@ from odradek.spark.records.partitioner import murmur2, partition_by_key, partiti
 
 
 def test_the_vectors_of_kafkas_own_test():
-    """The vectors are those of clients/src/test/java/org/apache/kafka/common/utils/UtilsTest.java."""
+    """Our hash gives the results of Kafka's own test: clients/src/test/java/org/apache/kafka/common/utils/UtilsTest.java."""
     vectors = {
         b"21": -973932308,
         b"foobar": -790332482,

@@ -12,7 +12,7 @@ OUT_OF_ORDER = 45
 
 
 class Log:
-    """A model of a partition's leader: it accepts any first batch, then only the next, and detects repeats of its last 5."""
+    """A model of a partition's leader. It accepts any first batch, then only the next, and detects repeats of its last 5."""
 
     def __init__(self) -> None:
         self.appended: list[int] = []

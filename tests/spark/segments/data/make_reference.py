@@ -1,4 +1,4 @@
-"""Write ``coordinator_records.json`` with Kafka's own classes. Run it when a schema changes.
+"""Write ``coordinator_records.json`` with Kafka's own classes. Run this script when a schema changes.
 
     PYTHONPATH=. python tests/spark/segments/data/make_reference.py directory/of/jars
 
