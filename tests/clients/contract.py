@@ -89,12 +89,12 @@ def relayed(start_broker: StartBroker, *topics: str) -> Iterator[tuple[Broker, R
 
 class Contract:
     codecs: ClassVar[tuple[str, ...]] = CODECS
-    # Whether its partitioner for records with keys is murmur2, as in Java.
+    # Whether the client's partitioner for records with keys is murmur2, as in Java.
     murmur2: ClassVar[bool] = True
-    # Its error names for a topic that exists already, and for a fenced producer.
+    # The client's error names for a topic that exists already, and for a fenced producer.
     exists: ClassVar[str]
     fenced: ClassVar[dict[str, str]]
-    # The version of each transactional request that it sends to us; None if it does not send it.
+    # The version of each transactional request that the client sends to us; None if it does not send that request.
     spoken: ClassVar[dict[str, int | None]]
 
     @pytest.mark.feature("topics and settings")

@@ -22,7 +22,7 @@ EARLIEST = "3.3.2"
 
 PROPERTIES = {
     "log.cleaner.backoff.ms": "200",
-    # So that the file exists at the time of the kill.
+    # A short interval, so that the checkpoint file exists at the time of the kill.
     "log.flush.start.offset.checkpoint.interval.ms": "500",
     # Not the default, so that a coordinator has to read the number of partitions of its topic.
     "offsets.topic.num.partitions": "5",

@@ -212,8 +212,8 @@ def test_faust_copies_in_transactions_and_loses_nothing_when_killed(application:
     kill_a_member_and_the_broker(application)
     application.feed(1)
     application.judge(exactly_once=False)
-    # Its processes are killed: if SIGTERM comes between two transactions, faust commits offsets outside any transaction, its
-    # client refuses that ("Not in the middle of a transaction"), and the process never ends.
+    # The application's processes are killed: if SIGTERM comes between two transactions, faust commits offsets outside any
+    # transaction, its client refuses that ("Not in the middle of a transaction"), and the process never ends.
 
 
 def storm(application: Application, seed: int) -> None:

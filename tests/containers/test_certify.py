@@ -92,7 +92,7 @@ def test_a_killed_container_is_gone_and_can_be_restarted(jobs: list[Job], image:
     assert docker("inspect", "--format", "{{.State.Status}}", first.name) == "running"
     first.freeze()
     assert docker("inspect", "--format", "{{.State.Status}}", first.name) == "paused"
-    job.killed(first)  # while it is frozen
+    job.killed(first)  # while the container is frozen
     assert first.name not in names(docker)
     assert not first.is_alive
     assert wait_until(lambda: job.last_lines() == ["hello", "hello"], HANG_S)

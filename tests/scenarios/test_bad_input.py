@@ -144,7 +144,7 @@ def test_bad_input_gets_its_response_and_one_line_and_harms_no_other_client(
     assert act(connect())
     # A thread writes the broker's log, so the line may come after the response.
     eventually(lambda: len(shared_broker.events) > before, "the log has a new line")
-    # On the connection from before, and on a new one.
+    # Requests succeed on an earlier connection and on a new one.
     assert produce(neighbour, batch(1, ts=now_ms())) == 0
     assert produce(connect(), batch(1, ts=now_ms())) == 0
     assert [line["event"] for line in shared_broker.events[before:]] == [event]

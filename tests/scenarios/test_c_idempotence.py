@@ -102,7 +102,7 @@ def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
     producer = new_producer(relay.bootstrap, more=ONE_RECORD_A_BATCH[client])
     producer.send("orders", ["a"])
     loss = relay.lose("request", "produce", nth=2, close=False)
-    # So long that no two share a batch: the client rounds up the smallest batch size.
+    # The values are so long that no two share a batch: the client rounds up the smallest batch size.
     rest = [letter * 500 for letter in "bcde"]
     producer.send("orders", rest)
 

@@ -114,7 +114,7 @@ def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProc
     producer.begin()
     for partition in range(3):
         producer.send("orders", [f"{partition}"], partition=partition)
-    # Only now: markers of the transaction before may still be written when this one begins.
+    # The rule is added only now, as markers of the previous transaction may still be written when this one begins.
     rule = broker.stage(f"{where} transactional_id=payments nth=1 -> kill")
     producer.commit()
     broker.reached(rule)

@@ -130,7 +130,7 @@ class ControlLedger:
             assert call.snapshot_id is not None
             del self._snapshots[call.snapshot_id]
         if call.act == "restore" and call.before is not None and answer.refusal == ENDING:
-            self.records, self.topics = call.before  # it failed before it changed anything
+            self.records, self.topics = call.before  # the restore failed before it changed anything
 
     @contextmanager
     def writes(self, value: str) -> Iterator[Callable[[], None]]:

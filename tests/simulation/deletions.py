@@ -89,7 +89,7 @@ class Deletions(Reach):
         while not self.stage.stop.now:
             await asyncio.sleep(wire.random.uniform(*PAUSE_S))
             await self._delete_somewhere(wire)
-        # The last deletion is acknowledged, and must hold in the end.
+        # The last deletion is acknowledged, so the final checks expect its effect.
         while not await self._delete_somewhere(wire):
             await wire.back_off()
         wire.close()

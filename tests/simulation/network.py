@@ -65,7 +65,7 @@ class SimTransport(asyncio.Transport):
         self._lost = False
         self._ended = False  # the peer has sent FIN
         self.made = not of_node
-        """Whether its protocol's connection_made was called."""
+        """Whether connection_made of this end's protocol was called."""
 
     # ---- called by protocols
 

@@ -32,7 +32,7 @@ class Reach:
     """Base class of a reach. Its methods do nothing."""
 
     clients: Sequence[str] = ()
-    """Names of its clients, whose connections the faults may cut."""
+    """Names of the reach's clients, whose connections the faults may cut."""
 
     listeners: Sequence[str] = ()
     """Names of each node's further listeners, in addition to the first one."""

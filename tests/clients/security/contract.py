@@ -55,7 +55,7 @@ class Handshakes:
     keeps_to_itself: ClassVar[frozenset[str]] = frozenset()
     """Refusals by the client itself, which does not connect to the broker."""
     authenticates_again: ClassVar[bool] = True
-    """Whether it reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
+    """Whether the client reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
 
     @classmethod
     def begin(cls, cells: Sequence[Cell], world: World) -> Run:

@@ -51,7 +51,7 @@ class TestSarama(Handshakes):
         "wrong-password.PLAIN": r"SASL Authentication failed: .*Invalid username or password",
         "wrong-password.SCRAM": r"SASL Authentication failed: .*SASL mechanism SCRAM-SHA-256",
         "unknown-user": r"SASL Authentication failed: .*SASL mechanism SCRAM-SHA-512",
-        # It ends an exchange with the four characters \x01 instead of the byte.
+        # sarama ends an exchange with the four characters \x01 instead of the byte.
         "token-expired": r"SASL Authentication failed: .*SASL mechanism OAUTHBEARER",
         "token-forged": r"SASL Authentication failed: .*SASL mechanism OAUTHBEARER",
         "mechanism-not-enabled": r"run out of available brokers to talk to$",

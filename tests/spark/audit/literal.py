@@ -154,7 +154,7 @@ class World:
     offsets: list[Row] = field(default_factory=list)
     cleaned: dict[tuple[str, int], int] = field(default_factory=dict)
     cleaned_elsewhere: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)
-    """By log directory; ``cleaned`` is that of the first one."""
+    """Cleaner checkpoints by log directory, except the first directory's, which is ``cleaned``."""
     created: dict[tuple[str, int], int] = field(default_factory=dict)
     """The partitions in the cluster metadata, with the time of their creation."""
     high_watermarks: dict[str, dict[tuple[str, int], int]] = field(default_factory=dict)

@@ -80,8 +80,6 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
     assert code == 2
     assert "TOPIC=EXPRESSION" in said
 
-    """No records would be checked, and the audit would look as if they had been."""
-
 
 def test_a_key_of_a_topic_that_is_not_there(tmp_path: Path) -> None:
     """A unique key for a topic that does not exist is an error: no rule would check it, and it would seem unique."""
@@ -94,8 +92,6 @@ def test_the_program_to_submit_is_the_command() -> None:
     arguments = [sys.executable, "-m", "odradek.spark.audit", "--help"]
     said = subprocess.run(arguments, capture_output=True, text=True, check=True).stdout
     assert said.startswith("Usage: odradek audit [OPTIONS] DATA_DIR")
-
-    """The lock belongs to another process, and checking it does not take it."""
 
 
 def test_a_directory_where_a_broker_is_at_work(tmp_path: Path) -> None:
@@ -136,8 +132,6 @@ def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> N
         log_starts={("a-b", 0): 17, ("a-b", 11): 3},
         coordinator_partitions=frozenset({0, 1, 2}),
     )
-
-    """Spark's status tracker, with one running stage and one that has ended meanwhile."""
 
 
 class Tracker:

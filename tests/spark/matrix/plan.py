@@ -19,7 +19,7 @@ from typing import Any
 
 WORKER, DRIVER, BOTH, ZOMBIE = "worker", "driver", "both", "zombie"
 VICTIMS = (WORKER, DRIVER, BOTH, ZOMBIE)
-"""Worker: the Python process that reaches the point. Driver: the JVM, so that the Python process goes on without it. Both.
+"""Worker: the Python process that reaches the point. Driver: the JVM, so that the Python process continues without it. Both.
 Zombie: the JVM, while the Python process sleeps until its successors have made progress."""
 LATE = ("detach", "lose-answer")
 TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")

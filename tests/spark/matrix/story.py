@@ -51,7 +51,7 @@ class Story:
     runs: int = 0
     killed: list[Kill] = field(default_factory=list)
     caught: int = 0
-    """How often a kill for other queries hit this one."""
+    """How often a kill for other queries hit this story."""
     finished: bool = False
     errors: list[str] = field(default_factory=list)
     standing: int | None = None

@@ -32,7 +32,7 @@ def moving(s: ClusterStory, t: Topic, note: str = "") -> None:
     """Reassignments in progress, as ListPartitionReassignments, Metadata and DescribeTopicPartitions return them."""
     body: dict[str, Any] = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
     for topic in s.look(3, "list_partition_reassignments", 0, **body)["topics"]:
-        # The controller learns of it before the other nodes.
+        # The controller learns of a completed reassignment before the other nodes.
         await_replicas(s, t, topic["partitions"][0]["replicas"])
     s.ask("list_partition_reassignments", 0, note=note, **body)
     metadata(s, t, 3, note=note)
