@@ -26,7 +26,7 @@ CALL_S = stretched(10.0)
 
 @dataclass
 class Stage:
-    """The run, as actors see it. Once ``ending`` is set, they begin no new transaction."""
+    """The run, as actors see it. Once ``ending`` is set, actors begin no new transaction."""
 
     bootstrap: str
     history: History

@@ -119,7 +119,7 @@ async def transfers(stage: Stage, who: str) -> None:
 
 
 async def _settle(client: _Producer) -> None:
-    """Start a new producer of the same transactional id, which aborts a transaction that the last one left open."""
+    """Start a new producer of the same transactional id, which aborts a transaction that the previous producer left open."""
     await client.drop()
     with contextlib.suppress(*FAILURES):
         await client.get()

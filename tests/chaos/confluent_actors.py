@@ -51,7 +51,7 @@ def _insist(stage: Stage, call: Callable[[], object]) -> None:
 
 
 def _error(failed: BaseException) -> KafkaError:
-    """The KafkaError of a failure, in whichever way the binding raises it."""
+    """The KafkaError of a failure, which the binding raises in several ways."""
     cause = failed.__cause__ if isinstance(failed, SystemError) and failed.__cause__ else failed
     error = cause.args[0] if isinstance(cause, KafkaException) else cause
     if not isinstance(error, KafkaError):
@@ -304,8 +304,10 @@ class _Worker:
                     raise GivenUp from failure
 
     def leave(self) -> None:
-        """Unassign before closing the consumer. During a close librdkafka 2.16 may lose the request to unassign, and then
-        waits forever while it has the interpreter's lock."""
+        """Unassign before closing the consumer.
+
+        During a close librdkafka 2.16 may lose the request to unassign, and then waits forever with the interpreter's lock.
+        """
         self.consumer.unsubscribe()
         deadline = Deadline(CALL_S)
         while self.consumer.assignment() and not deadline.is_over:

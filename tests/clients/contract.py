@@ -108,7 +108,7 @@ class Contract:
 
     @pytest.mark.feature("every codec", "idempotence", "produce and read")
     def test_batches_of_every_codec_are_stored_unchanged(self, program: Program, start_broker: StartBroker):
-        """F2, C7: each producer has an id of its own, and its sequence begins at zero."""
+        """F2, C7: batches of each codec are stored unchanged. Each codec has a new producer, which begins at sequence 0."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("codecs", broker.bootstrap, "orders")
         assert said == [
@@ -186,7 +186,7 @@ class Contract:
 
     @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):
-        """A8, with transactions that are aborted: their records are read again, and have one result."""
+        """A8: each record has one result, although some transactions are aborted and their records read again."""
         broker = start_broker(topics=["orders:1", "done:1"])
         self.fill(broker)
         (said,) = program.run("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)
@@ -459,7 +459,7 @@ class Crew:
         """Start the first member, and wait until the group has an offset for each partition.
 
         librdkafka 2.16 resets a position once more, half a second later, if the partition is revoked while the response to
-        ListOffsets is on its way (`rd_kafka_toppar_handle_Offset`: "outdated offset response"), and so reads twice.
+        ListOffsets is in flight (`rd_kafka_toppar_handle_Offset`: "outdated offset response"), and so reads records twice.
         """
         self.start(name)
         self._eventually(
@@ -566,7 +566,7 @@ class Crew:
             raise
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
-        """Each result is there once, and was written in a transaction."""
+        """Check that each result is there once, and was written in a transaction."""
         assert sorted(found) == sorted(wanted)
         assert all(batch.is_transactional for batch in batches_of(self.broker.data_dir, "out"))
 

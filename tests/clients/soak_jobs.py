@@ -74,7 +74,7 @@ def crew_run(
 
 
 def loop_run(program: Callable[[], Program], seed: int, folder: Path) -> None:
-    """Run the loop of `Contract` while the broker dies once. Its program ends if the client gives up."""
+    """Run the loop of `Contract` while the broker dies once. The client's program ends if the client gives up."""
     random = Random(seed)
     with brokers(folder) as start_broker:
         broker = start_broker(topics=["orders:1", "done:1"])

@@ -115,7 +115,10 @@ def test_partitions_of_a_topic_are_imported_one_by_one(
 def test_a_torn_batch_of_a_copied_log_is_truncated_and_reported(
     written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
 ):
-    """The broker was writing while its folder was copied: half a batch, and indexes with entries beyond the log."""
+    """`odradek import` truncates and reports half a batch, which the broker was writing while its folder was copied.
+
+    The indexes have entries beyond the log.
+    """
     log = hanging / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])
     done = import_(tmp_path / "data", hanging)

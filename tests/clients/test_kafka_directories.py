@@ -263,8 +263,11 @@ def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
 
 
 def complaints(kafka: Oracle) -> list[str]:
-    """Error lines of Kafka's log, without a race of any restart: coordinators begin to load with the leader epochs at the
-    end of the metadata, while the controller raises them; how far the load gets depends on the machine's speed."""
+    """Error lines of Kafka's log, without those of a race that each restart has.
+
+    Coordinators begin to load with the leader epochs at the end of the metadata, while the controller raises these
+    epochs. The machine's speed decides how far the load gets.
+    """
     lines = [line for line in kafka.log.read_text().splitlines() if " ERROR " in line]
     return [line for line in lines if "partition is not online or is no longer the leader" not in line]
 
@@ -337,8 +340,7 @@ def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
 def test_kafka_reads_its_directory_after_our_broker_used_it(
     name: str, start_broker: StartBroker, tmp_path: Path
 ):
-    """From Kafka to our broker, a kill, and back to Kafka: feature levels and quotas that we do not support are still
-    there."""
+    """Kafka reads its directory after our broker was killed on it: unsupported feature levels and quotas are still there."""
     home = tmp_path / "kafka"
     home.mkdir()
     written = Written(home, name)

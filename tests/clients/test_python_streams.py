@@ -109,7 +109,7 @@ class Application:
             self._fed += 1
 
     def kill_broker(self, point: str) -> None:
-        """Restart the broker with this crash point, wait until it dies there, and restart it without it."""
+        """Restart the broker with this crash point, wait until it dies there, and restart it without the crash point."""
         self.broker.terminate()
         self.feed(5)
         restart_doomed(self.broker, point)
@@ -217,7 +217,7 @@ def test_faust_copies_in_transactions_and_loses_nothing_when_killed(application:
 
 
 def storm(application: Application, seed: int) -> None:
-    """Two processes, with kills from the seed of one or of the broker. Not for faust, which duplicates results."""
+    """Run two processes and kill one of them or the broker, as the seed decides. Not for faust, which duplicates results."""
     random = Random(seed)
     for name in ("a", "b"):
         application.start(name)

@@ -62,7 +62,7 @@ def lines_of_tests() -> list[Line]:
 
 
 def shown_by(lines: Iterable[Line], before: Shown) -> Shown:
-    """Results of these tests. If tests of a feature or tool were left out, its earlier result is used."""
+    """Results to show for these tests. If tests of a feature or tool were left out, its result in ``before`` is used."""
     features: dict[str, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     tools: dict[str, list[str]] = defaultdict(list)
     stories: list[dict[str, list[Any]]] = []

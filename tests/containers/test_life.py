@@ -29,7 +29,7 @@ def test_a_signal_ends_a_broker_that_serves(docker: Docker, signal: str):
 
 @pytest.mark.parametrize("attempt", range(8))
 def test_sigterm_works_from_the_first_moment_on(docker: Docker, attempt: int):
-    """SIGTERM stops the container even at its start: as soon as the engine accepts it, or attempt engine calls later."""
+    """SIGTERM stops the container even at its start: as soon as the engine accepts it, or ``attempt`` engine calls later."""
     with docker.container() as broker:
         for _ in range(attempt):
             docker("inspect", broker.name)

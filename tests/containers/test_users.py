@@ -1,4 +1,4 @@
-"""The image as any user: it serves as OpenShift and hardened clusters start it, or prints one sentence with the remedy."""
+"""Tests of the image as any user: the broker serves (OpenShift, hardened clusters), or prints a sentence with the remedy."""
 
 from __future__ import annotations
 

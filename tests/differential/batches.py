@@ -58,7 +58,7 @@ def compress(codec: int, data: bytes) -> bytes:
 
 
 def lz4_frame(data: bytes) -> bytes:
-    """An LZ4 frame with one independent block. Kafka refuses blocks that depend on each other, which cramjam makes."""
+    """An LZ4 frame with one independent block. Kafka refuses dependent blocks, which cramjam makes."""
     block = bytes(cramjam.lz4.compress_block(data, store_size=False))
     size = len(block)
     if size >= len(data):

@@ -34,7 +34,7 @@ class Row:
         return {(self.id, "story", p) for p in self.stories} | {(self.id, "field", p) for p in self.fields}
 
     def met(self, difference: Difference) -> set[tuple[str, str, str]]:
-        """The row's patterns that match the difference; empty if the row is not for it."""
+        """The row's patterns that match the difference. Empty if the row does not explain the difference."""
         stories = {p for p in self.stories if fnmatchcase(difference.story, p)}
         fields = {p for p in self.fields if fnmatchcase(difference.field, p)}
         values = _one_of(difference.kafka, self.kafka) and _one_of(difference.ours, self.ours)
@@ -54,7 +54,7 @@ def _cell(text: str) -> tuple[str, ...]:
 
 
 def rows(text: str | None = None, columns: tuple[str, ...] = COLUMNS) -> list[Row]:
-    """The rows of the table with these columns, up to the first line that is not part of it."""
+    """The rows of the table with these columns, up to the first line that is not a row."""
     header, found, is_there = False, [], False
     for line in (FILE.read_text() if text is None else text).splitlines():
         cells = [cell.strip() for cell in line.strip("|").split(" | ")]

@@ -83,8 +83,10 @@ def run(
     hold_markers: Callable[[], AbstractContextManager[object]] = nullcontext,
     restart_broker: Callable[[], object] | None = None,
 ) -> Transcript:
-    """Run one story. An error that ends it early is its last line. ``attempt`` makes its names unique on the same
-    broker."""
+    """Run one story and return its transcript.
+
+    An error that ends the story early is the last line. ``attempt`` makes the story's names unique on the same broker.
+    """
     told = Story(entry, host, port, attempt, hold_markers, restart_broker)
     try:
         entry.run(told)

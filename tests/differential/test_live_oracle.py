@@ -28,7 +28,7 @@ ATTEMPTS = 3
 def as_recorded(
     entry: Entry, on_kafka: Callable[[Entry, int], runner.Transcript]
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
-    """Differences of Kafka from the recording. ``on_kafka`` runs one attempt."""
+    """Our transcript, and the differences of Kafka from the recording. ``on_kafka`` runs one attempt."""
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):

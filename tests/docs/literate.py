@@ -64,8 +64,8 @@ class Piece:
 class Chapter:
     """A section of the page that runs something.
 
-    ``before`` has the pieces between the ``##`` and its first ``###``. They run once; the broker is reset before each
-    further ``###`` of that ``##``.
+    ``before`` has the pieces between the ``##`` and its first ``###``. These pieces run once; the broker is reset before
+    each further ``###`` of that ``##``.
     """
 
     title: str
@@ -94,7 +94,7 @@ def chapters(page: str, *, of_parts: bool = False) -> list[Chapter]:
 
 
 def commands(block: str) -> list[tuple[str, str]]:
-    """Return each command of a console block with its output. A backslash at the end of a line continues it in the next."""
+    """Return each command of a console block with its output. A command continues after a backslash at the end of a line."""
     found = re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", one_line(block), re.M)
     return [(command, output) for command, output in found]
 
@@ -180,7 +180,7 @@ class Reader:
         return output
 
     def _odradek(self, words: list[str]) -> str:
-        """Run an ``odradek`` command in this process: starting an interpreter for each would take longer than the page."""
+        """Run an ``odradek`` command in this process: an interpreter for each command would take longer than the page."""
         runner, environment = CliRunner(), self._environment()
         if words[0] in _TOOLS:
             command: click.Command = getattr(import_module(COMMANDS[words[0]]), words[0])

@@ -206,7 +206,7 @@ class Terminal:
 
 
 def commands(text: str) -> list[tuple[str, str]]:
-    """Return the commands of a block, each with its output. A backslash at the end of a line continues it in the next."""
+    """Return the commands of a block, each with its output. A command continues after a backslash at the end of a line."""
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):
@@ -239,7 +239,7 @@ def normal(line: str) -> str:
 
 
 def check_is_installed(package: str) -> None:
-    """Check that a package, with its extra, is installed in the environment of the tests; raises an error if not."""
+    """Check that a package, with its extra, is installed in the environment of the tests. Raises an error otherwise."""
     name = re.match(r"[\w.-]+", package)
     assert name is not None, package
     importlib.metadata.distribution("odradek" if name[0].startswith(".") else name[0])

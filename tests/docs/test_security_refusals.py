@@ -47,7 +47,10 @@ SECURITY: Final = "org.apache.kafka.common.security"
 
 
 class Row(NamedTuple):
-    """The texts in back-ticks of each column. The first text of the log is the reason or the event, the others its error."""
+    """A row of the table, as the texts in back-ticks of each column.
+
+    The first text of the log column is the reason or the event, the others are its error.
+    """
 
     librdkafka: list[str]
     java: list[str]

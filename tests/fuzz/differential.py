@@ -55,7 +55,7 @@ class Identity:
 
 
 class Player:
-    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get the same."""
+    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get equal ones."""
 
     def __init__(self, story: Story, random: Random) -> None:
         self._story = story

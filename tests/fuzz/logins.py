@@ -189,7 +189,7 @@ class Logins:
         return True
 
     def _accepting(self, talk: Talk, login: Login) -> Callable[[bytes], bool]:
-        """Predicate on the sent bytes: whether they may have authenticated the client."""
+        """Predicate on the sent bytes: whether these bytes may have authenticated the client."""
         if talk.mechanism == "OAUTHBEARER" and talk.listener == "SASL":
             return lambda data: True
         return lambda data: any(each in data for each in login.proofs)

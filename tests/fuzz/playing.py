@@ -20,7 +20,7 @@ class Failure(AssertionError):
 
 class Work(Protocol):
     async def run(self, count: int, /) -> None:
-        """Send this many frames, or start this many clients."""
+        """Send ``count`` frames, or start ``count`` clients."""
         ...
 
     def log(self, logger: Any, method: str, event: MutableMapping[str, Any], /) -> Any:
@@ -32,7 +32,7 @@ W = TypeVar("W", bound=Work)
 
 
 def play(make: Callable[[int, Path, SimLoop], W], seed: int, count: int) -> W:
-    """Run one seed. Raises ``Failure`` if something is not handled correctly."""
+    """Run one seed. Raises ``Failure`` if the broker does not handle an input correctly."""
     loop = SimLoop(seed)
     failures: list[Any] = []
     loop.set_exception_handler(lambda _, context: failures.append(context))

@@ -73,8 +73,11 @@ class World:
 
 
 class Frame(NamedTuple):
-    """A request without its size. ``is_mute``: it may have no response, as a Produce with acks=0 (an error closes its
-    connection, as in Kafka) or because of its damage."""
+    """A request without its size prefix.
+
+    ``is_mute``: the request may have no response, as a Produce with acks=0 (an error closes its connection, as in Kafka) or
+    because of its damage.
+    """
 
     api: str
     version: int

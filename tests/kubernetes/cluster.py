@@ -144,7 +144,7 @@ class Namespace:
     # ---- Commands in the client's pod
 
     def start_client(self) -> None:
-        """Start a pod with the commands of odradek in the namespace. It keeps running when the broker's pod ends."""
+        """Start a pod with the commands of odradek in the namespace. The pod keeps running when the broker's pod ends."""
         container = {
             "name": "client",
             "image": IMAGE,

@@ -56,7 +56,7 @@ def client(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterator[NewProducer]:
-    """A function that creates producers of this client. They are closed before their broker is stopped."""
+    """A function that creates producers of this client. The producers are closed before their broker is stopped."""
     made: list[TransactionalProducer] = []
 
     def make(bootstrap: str, transactional_id: str | None = None, **options: Any) -> TransactionalProducer:
@@ -73,7 +73,7 @@ def new_producer(client: str, start_broker: StartBroker, relay: Relay) -> Iterat
 
 @pytest.fixture
 def start_three(tmp_path: Path) -> Iterator[Callable[..., ThreeNodes]]:
-    """A function that starts a broker of three nodes (``ThreeNodes``) with its trace on. It is stopped after the test."""
+    """A function that starts a broker of three nodes (``ThreeNodes``) with its trace on. The broker stops after the test."""
     with contextlib.ExitStack() as stack:
 
         def start(*topics: str, settings: dict[str, Any] | None = None, **options: Any) -> ThreeNodes:

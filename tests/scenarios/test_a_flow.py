@@ -274,7 +274,7 @@ def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
 
 @pytest.mark.java
 def test_after_the_last_epoch_comes_a_new_producer_id(start_relayed: Callable[..., Broker], relay: Relay):
-    """A9: the response to the commit at epoch 32766 has a new id and epoch 0, and the producer continues with them."""
+    """A9: the response to the commit at epoch 32766 has a new producer id and epoch 0, with which the producer continues."""
     broker = start_relayed(topics=["orders:1"])
     raise_epoch(broker, "orders", LAST_EPOCH - 3)
     producer = JavaProducer(relay.bootstrap, transactional_id="orders")

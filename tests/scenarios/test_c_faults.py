@@ -121,7 +121,7 @@ def test_a_batch_that_the_network_duplicates_is_written_once(
 def test_a_batch_that_lingers_in_the_network_is_written_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C2: the client sends the request again; when the first one arrives late, the broker recognises it as a duplicate."""
+    """C2: the client sends the request again. The first request arrives late, and the broker recognises the duplicate."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     rule = broker.stage("Produce topic=orders nth=1 -> detach")
     assert producer.send("orders", ["one"]) == [(0, 0)]

@@ -37,7 +37,7 @@ def place(answer: dict) -> tuple[int, int]:
 def test_a_batch_whose_answer_is_lost_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1: the client sends the batch again, and gets the offset of the first one."""
+    """C1: the client sends the batch again, and gets the offset of the batch that was written first."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=RETRIES[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
@@ -83,7 +83,7 @@ def seven_batches(client: str, new_producer: NewProducer, relay: Relay) -> list[
 def test_the_last_five_batches_are_recognised_and_no_older_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C2: the original bytes of a client's requests are sent again; nothing is written."""
+    """C2: a client's requests are sent again byte for byte: the last five get their old offsets, and nothing is written."""
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for number in (6, 2, 5, 3, 4):

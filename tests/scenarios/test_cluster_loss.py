@@ -109,7 +109,7 @@ def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
 def test_an_unclean_election_loses_what_was_acknowledged_by_all_in_sync(
     unclean: bool, start_three: StartThree
 ) -> None:
-    """Only the leader was in sync. Without unclean elections its partition has no leader until it is back."""
+    """Only the leader was in sync. Without unclean elections its partition has no leader until that node is back."""
     quick = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 300}
     settings = {"min.insync.replicas": 1, **quick}
     cluster = start_three(
@@ -197,7 +197,6 @@ def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_
 
 
 def is_named(refused: Refused, *errors: str) -> bool:
-    """Whether the error has one of these names. librdkafka uses Kafka's names, Java NotEnoughReplicasException and the
-    like."""
+    """Whether the error has one of these names. librdkafka uses Kafka's names, Java those of exceptions."""
     classes = {error.title().replace("_", "") + "Exception" for error in errors}
     return refused.names[0] in classes | set(errors)

@@ -14,10 +14,10 @@ from tests.support.readers import reader
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
-    """D4: the coordinator sent the marker twice, and the second one arrives in the next transaction.
+    """D4: the coordinator sent the marker twice, and the second copy arrives in the next transaction.
 
-    Up to level 1 it ends that transaction, and half of the records that are aborted then were visible. At level 2 each
-    transaction has an epoch of its own, so the marker is refused.
+    Up to level 1 the copy ends that transaction, and half of the records that are aborted then were visible. At level 2 each
+    transaction has an epoch of its own, so the copy is refused.
     """
     broker = at_level(start_broker, level)
     producer = by_hand(broker, "orders", level)
@@ -45,7 +45,7 @@ def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
-    """D5, without verification of the transaction: up to level 1 the transaction hangs forever, and so do all consumers."""
+    """D5 without verification: up to level 1 a late batch leaves a hanging transaction, and consumers wait forever."""
     broker = at_level(start_broker, level, transaction__partition__verification__enable="false")
     _, error = leave_a_batch_behind(broker, level)
     ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])

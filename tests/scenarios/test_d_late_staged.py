@@ -50,7 +50,7 @@ def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
     ],
 )
 def test_a_marker_that_lingers_between_two_nodes(level: str, client: str, anomaly: bool, tmp_path: Path):
-    """D4: the coordinator gets no response and sends another marker; the first one arrives in the next transaction."""
+    """D4: the coordinator gets no response and sends another marker. The first marker arrives in the next transaction."""
     level_of = ("--feature", f"transaction.version={level}")
     nodes = ("--nodes", "3", "--topic", "orders:1")
     with InProcess(tmp_path, *nodes, *level_of) as broker, ExitStack() as leaving:

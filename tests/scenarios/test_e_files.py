@@ -35,7 +35,7 @@ class Left:
     offsets_and_groups: list[dict[str, Any]]
 
     def files(self, pattern: str, *, empty: bool = False) -> list[Path]:
-        """Matching files, without the empty ones unless ``empty``."""
+        """Files that match the pattern. Empty files are included only with ``empty``."""
         return [path for path in sorted(self.data_dir.glob(pattern)) if empty or path.stat().st_size]
 
 

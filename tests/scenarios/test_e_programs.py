@@ -31,7 +31,7 @@ def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
 
 @pytest.mark.java
 def test_the_console_producer_is_idempotent(broker: Broker, tmp_path):
-    """E7: the lines of its input are in the log, with a producer id and sequences."""
+    """E7: the console producer's input lines are in the log, with a producer id and sequences."""
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nacks=all\n")
     ran = java_clients().tool(

@@ -36,7 +36,7 @@ def whole_batches(records: bytes) -> Iterator[RecordBatch]:
 def visible(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """((offset, value) of the records that a consumer delivers, its next position)."""
+    """((offset, value) of the records that a consumer delivers, the consumer's next position)."""
     found, after = delivered(records, aborted, position)
     return [(offset, record.value or b"") for offset, record in found], after
 
@@ -103,7 +103,7 @@ class Reader:
         self.wire.facts.shown(*self.spot, records)
 
     async def out_of_range(self, leader_epoch: int) -> None:
-        """Handle OFFSET_OUT_OF_RANGE: a violation here, as no records are deleted. A subclass may allow it."""
+        """Raise ``Broken`` for OFFSET_OUT_OF_RANGE, as no records are deleted. A subclass may allow the error."""
         raise Broken(f"{self.spot}: the consumer's position {self.position} is OFFSET_OUT_OF_RANGE")
 
     def _request(self, leader_epoch: int, max_wait_ms: int) -> FetchRequest:
@@ -143,7 +143,7 @@ class Reader:
 
 
 async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
-    """Committed offset of a group in a partition, 0 if it has none.
+    """Committed offset of a group in a partition, 0 if the group has none.
 
     Raises ``Gone`` if the response is missing or unstable.
     """

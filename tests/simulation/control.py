@@ -134,7 +134,7 @@ class ControlLedger:
 
     @contextmanager
     def writes(self, value: str) -> Iterator[Callable[[], None]]:
-        """Context manager for one attempt. It yields a function to call at the acknowledgement."""
+        """Context manager for one attempt to write. Yields a function to call at the acknowledgement."""
         self.records.may.add(value)
         yield partial(self._acknowledged, self._lives, lambda: self.records, value)
 

@@ -133,7 +133,7 @@ class Ending:
 
 
 def _check_epochs(spot: Spot, leader: Partition) -> None:
-    """Check that in one log no epoch of a producer or its coordinator decreases. Valid as no producer expires in a run."""
+    """Check that in one log no epoch of a producer or of its coordinator decreases. No producer expires in a run."""
     epochs: dict[int, int] = {}
     coordinator_epochs: dict[int, int] = {}
     for batch in leader.log.batches():

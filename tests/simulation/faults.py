@@ -183,7 +183,7 @@ class Chaos:
             await self._bring_back(node_id)
 
     async def _kill_at_accept(self) -> None:
-        """Kill a node that has accepted a connection before its protocol object learns of it."""
+        """Kill a node that has accepted a connection before the connection's protocol object learns of it."""
         node_id = self._node()
         port = self._port(node_id)
         if not self._is_running(node_id):
@@ -336,14 +336,14 @@ class Chaos:
         self._network.slow_down(port, 0)
 
     async def _elect(self) -> None:
-        """Elect the preferred leaders where they are in sync."""
+        """Elect the preferred leaders of partitions in which they are in sync."""
         metadata = self._cluster.metadata
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         self._say("fault: preferred leaders are elected")
         await metadata.replication_control.elect(keys, Election.PREFERRED)
 
     async def _reassign(self) -> None:
-        """Reassign a partition to other replicas, or to the same ones in another order."""
+        """Reassign a partition to other replicas, or to the same replicas in another order."""
         metadata, nodes = self._cluster.metadata, sorted(self._cluster.nodes)
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         key = self._random.choice(keys)

@@ -76,7 +76,7 @@ async def read_from_any(
 
 
 async def draft(wire: Wire, spots: Sequence[Spot], stop: Stop) -> None:
-    """Produce with acks=1. The records may be lost, and must not be shown before they are committed."""
+    """Produce with acks=1. The records may be lost, and consumers must not get them before they are committed."""
     number = 0
     while not stop.now:
         await asyncio.sleep(wire.random.uniform(*SEND_PAUSE_S))

@@ -59,7 +59,7 @@ Subscription = tuple[Sequence[str] | None, str | None]
 
 
 class ConsumerMember:
-    """A client that is a group member, under one member id after the other. ``work`` handles a partition that it owns."""
+    """A client that is a group member, with one member id after another. ``work`` handles a partition that it owns."""
 
     def __init__(
         self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None

@@ -46,7 +46,7 @@ class Work:
 
 @dataclass(slots=True)
 class View:
-    """What one consumer saw of one partition."""
+    """Records that one consumer saw in one partition."""
 
     isolation: str
     records: list[tuple[int, bytes]] = field(default_factory=list)

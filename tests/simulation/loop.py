@@ -24,7 +24,7 @@ class NothingLeft(Exception):
 
 
 class _Jump:
-    """Replaces the selector: instead of waiting it advances the time."""
+    """Replacement of the selector, which advances the time instead of waiting."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop

@@ -356,7 +356,7 @@ class SimNetwork:
     # ---- faults
 
     def lose_answers(self, port: int, count: int) -> None:
-        """Drop the next responses of a node, and reset their connections instead."""
+        """Drop the next responses of a node, and reset their connections."""
         self._losing[port] = self._losing.get(port, 0) + count
 
     def at_next_accept(self, port: int, act: Callable[[], object]) -> None:
@@ -373,7 +373,7 @@ class SimNetwork:
         then: Callable[[str], object],
         wants: Callable[[bytes], bool] = lambda frame: True,
     ) -> None:
-        """Delay the next inter-node request of this API, which arrives even if its sender dies meanwhile.
+        """Delay the next inter-node request of this API. The request arrives even if its sender dies meanwhile.
 
         ``then`` is called with the sender's client id in the next turn. ``wants`` selects the request by its frame.
         """

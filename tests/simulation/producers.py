@@ -118,7 +118,7 @@ class Producer:
     # ---- requests
 
     async def init(self, *, bump: bool = False) -> None:
-        """Send InitProducerId: for a new epoch that fences the old one, or with ``bump`` as the same producer (KIP-360)."""
+        """Send InitProducerId for a new epoch that fences the old one, or with ``bump`` as the same producer (KIP-360)."""
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,
@@ -205,7 +205,7 @@ class Producer:
             self.wire.say(f"produce {topic}-{index} without the first: {errors}")
 
     async def _try_to_send(self, topic: str, index: int, batches: list[Batch]) -> list[Batch]:
-        """Send the batches once, and return those to retry."""
+        """Send the batches once, and return the batches to retry."""
         version = 11 if self._level == 1 else 12
         requests = [each.request for each in batches]
         try:

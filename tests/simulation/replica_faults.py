@@ -32,7 +32,10 @@ Held = tuple[InjectionPoint, Callable[[], object]]
 
 
 class ReplicaFaults:
-    """``kill`` kills a node and starts it again after a while. Only partitions of ``topic`` lose their leaders."""
+    """Faults of the replicas of ``topic``, whose partitions lose their leaders.
+
+    ``kill`` kills a node and starts it again after a while.
+    """
 
     def __init__(
         self,

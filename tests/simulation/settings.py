@@ -107,7 +107,7 @@ def choices(nodes: int, node_ids: Iterable[int]) -> dict[Name, tuple[str | None,
 
 @dataclass(slots=True)
 class History:
-    """Possible values of a setting: the one acknowledged last, and those of requests without a response."""
+    """Possible values of a setting: the last acknowledged value, and the values of requests without a response."""
 
     value: str | None = None
     pending: list[tuple[str | None, int]] = field(default_factory=list)

@@ -48,7 +48,7 @@ def simulated(story: Callable[[SimLoop], Coroutine[Any, Any, None]], seed: int =
 
 
 async def connected(loop: SimLoop, name: str = "c") -> tuple[End, End]:
-    """(client, server)."""
+    """Connect two ends, and return (client, server)."""
     servers: list[End] = []
 
     def accept() -> End:

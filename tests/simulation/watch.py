@@ -204,11 +204,11 @@ class StableOffset:
         return min(self._open.values(), default=high_watermark)
 
     def after_a_restart(self, leader: Partition) -> Iterator[int]:
-        """Yield other LSOs that are allowed if the leader loaded its producer state from a snapshot.
+        """Yield further LSOs that are allowed if the leader loaded its producer state from a snapshot.
 
         The snapshot lacks transactions that ended before it, even if their markers are above the high watermark
         (``ProducerStateManager`` does not save unreplicated transactions). Their outcome is decided: if the markers are
-        lost, the coordinator writes the same ones again.
+        lost, the coordinator writes the same markers again.
         """
         left, high_watermark = dict(self._open), leader.high_watermark
         last_snapshot = max((int(file.stem) for file in leader.log.directory.glob("*.snapshot")), default=0)

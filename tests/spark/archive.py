@@ -40,7 +40,7 @@ def java_options() -> str:
 
 
 def _make(archive: Path) -> None:
-    """Make the archive in a separate process: the JVM writes it when it exits."""
+    """Make the archive in a separate process, whose JVM writes it at its exit."""
     made = archive.with_suffix(f".{os.getpid()}")
     subprocess.run(
         [sys.executable, "-m", "tests.spark.archive", str(made)],

@@ -51,7 +51,7 @@ SPARK_ROW = re.compile(r"^\| `([\w.]+)`", re.MULTILINE)
 
 @cache
 def surface() -> Lines:
-    """The lines of each section, as the sources have them now."""
+    """The lines of each section, read from the sources."""
     return {title: sorted(set(found())) for title, found in SECTIONS.items()}
 
 

@@ -34,7 +34,7 @@ _ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
 def token_of(cell: Cell) -> str:
-    """The cell's fixed token, or a new unsecured one."""
+    """The cell's fixed token, or a new unsecured token."""
     now_ms = time.time_ns() // 1_000_000
     return cell.token or unsecured(
         {"sub": cell.user, "iat": now_ms / 1000, "exp": (now_ms + cell.token_ms) / 1000}

@@ -44,7 +44,7 @@ class TestFranzGo(Handshakes):
 
 @pytest.mark.client("sarama")
 class TestSarama(Handshakes):
-    """If all brokers fail, sarama's error is that none is left; some errors have details only in its log."""
+    """sarama reports that no broker is left if all of them fail. Some errors have details only in its log."""
 
     title = "sarama"
     says: ClassVar = {

@@ -44,7 +44,7 @@ class TestConfluent(Handshakes):
 
 @pytest.mark.client("kafka-python")
 class TestKafkaPython(Handshakes):
-    """kafka-python has the reason of a connection failure only in its log."""
+    """kafka-python writes the reason of a connection failure only to its log."""
 
     title = "kafka-python"
     says: ClassVar = {
@@ -59,7 +59,7 @@ class TestKafkaPython(Handshakes):
 
 @pytest.mark.client("aiokafka")
 class TestAioKafka(Handshakes):
-    """aiokafka has the reason of a connection failure only in its log. It takes a refused token for an accepted one."""
+    """aiokafka writes the reason of a connection failure only to its log, and takes a refused token for an accepted one."""
 
     title = "aiokafka"
     authenticates_again = False

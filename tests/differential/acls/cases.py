@@ -62,7 +62,7 @@ def case(number: int) -> Case:
 
 
 def _of_writing(random: Random) -> Rule:
-    """ACLs for the question whether any topic may be written, with allowing and denying ones for similar names."""
+    """ACLs that allow and deny access to similar names, for the question whether the principal may write any topic."""
     pattern = random.choice(
         (("a", LITERAL), ("a", PREFIXED), ("ab", LITERAL), ("ab", PREFIXED), ("*", LITERAL))
     )

@@ -288,7 +288,7 @@ class ClusterStory(Story):
         return {row["partition_index"]: row for row in answer["topics"][0]["partitions"]}
 
     def settled(self, topic: Topic | str) -> None:
-        """Wait until all nodes have the same metadata of a topic, and act on it."""
+        """Wait until all nodes have the same metadata of a topic, and have applied it."""
         self.until(lambda: self._is_settled(topic), f"{topic} is settled")
 
     def _is_settled(self, topic: Topic | str) -> bool:
@@ -329,7 +329,7 @@ class ClusterStory(Story):
     def await_leader(
         self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
     ) -> None:
-        """Wait until all nodes have this leader, and it leads. ``readable``: and its high watermark is valid."""
+        """Wait until this leader leads and all nodes know it. ``readable``: and until its high watermark is valid."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader
@@ -342,7 +342,7 @@ class ClusterStory(Story):
             self.await_readable(topic, partition)
 
     def await_isr(self, topic: Topic | str, isr: set[int], partition: int = 0) -> None:
-        """Wait until all nodes have this ISR."""
+        """Wait until all nodes have this ISR in their metadata."""
         self.until(
             lambda: all(
                 set(self.partitions(topic, at).get(partition, {}).get("isr_nodes", ())) == isr

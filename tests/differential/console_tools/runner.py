@@ -29,8 +29,10 @@ def entries(profile: str | None = None) -> list[Entry]:
 
 
 def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
-    """Run one story. An error that ends it early is its last line. ``attempt`` makes its names unique on the same
-    broker."""
+    """Run one story and return its transcript.
+
+    An error that ends the story early is the last line. ``attempt`` makes the story's names unique on the same broker.
+    """
     if side.stage is None:
         told = ToolStory(
             entry, side.host, side.port, attempt, data_dir=side.data_dir, sasl_port=side.sasl_port

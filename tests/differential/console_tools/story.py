@@ -140,8 +140,10 @@ class ToolStory(Story):
         until_gone: str = "",
     ) -> Ran:
         """Run one command. An argument may be a text of several words. ``at`` replaces the option with the broker's address.
+
         ``until`` and ``until_gone`` are patterns that the output must have, or must not have: the command is repeated until
-        then, as a Kafka broker learns of its controller's changes later. Only the last run is in the transcript."""
+        then, as a Kafka broker learns of its controller's changes later. Only the last run is in the transcript.
+        """
         where = ("--bootstrap-server", self.bootstrap) if at is None else at
         tool = tool or self.entry.area
         words = list(_words(arguments))

@@ -46,7 +46,7 @@ def internal_topics(s: Story) -> None:
 
 @story("add-partitions")
 def verify_only(s: Story) -> None:
-    """v4+: a partition that is not in the transaction is TRANSACTION_ABORTABLE."""
+    """AddPartitionsToTxn v4 or later with verify_only: a partition outside the transaction is TRANSACTION_ABORTABLE."""
     t, p = s.topic(2), Producer(s, "tx")
     for v in (4, 5):
         p.add({t.name: [0]}, v, verify_only=True, note="empty")
@@ -62,7 +62,7 @@ def verify_only(s: Story) -> None:
 
 @story("add-partitions")
 def batched(s: Story) -> None:
-    """v4+: several transactions in one request, each with its own result."""
+    """AddPartitionsToTxn v4 may have several transactions in one request, each with its own result."""
     t, p, q = s.topic(), Producer(s, "p"), Producer(s, "q")
     topics = [{"name": t.name, "partitions": [0]}]
     rows = [

@@ -12,7 +12,7 @@ SOFTWARE: dict[str, Any] = {"client_software_name": "raw", "client_software_vers
 
 @story("api-versions")
 def every_version(s: Story) -> None:
-    """v3 omits supported features whose minimum is 0, v4 lists them (KIP-1022); the response header is always v0."""
+    """ApiVersions v3 omits supported features with minimum 0, v4 lists them (KIP-1022). The response header is always v0."""
     for v in range(5):
         s.ask("api_versions", v, **SOFTWARE)
 

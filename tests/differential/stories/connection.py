@@ -189,7 +189,7 @@ def _from(name: str) -> list[dict[str, object]]:
 
 @story("connection")
 def good_then_bad(s: Story) -> None:
-    """A pipelined bad request does not prevent the response to the good one before it."""
+    """A malformed request does not prevent the response to a correct request before it on the connection."""
     good = raw.encode_request("metadata", 1, METADATA_NONE, 21)
     bad = raw.encode_header(999, 0, 22, "raw", False)
     s.wire().send_bytes(b"".join(struct.pack(">i", len(f)) + f for f in (good, bad)))
@@ -199,7 +199,7 @@ def good_then_bad(s: Story) -> None:
 
 @story("connection")
 def produce_to_nobody(s: Story) -> None:
-    """acks=0: no byte is sent, so the next response belongs to the next request. An error closes the connection."""
+    """acks=0: the broker sends nothing, so the next response belongs to the next request. An error closes the connection."""
     t = s.topic()
     rows = [{"name": t.name, "partition_data": [{"index": 0, "records": s.batch(1)}]}]
     s.send("produce", 9, acks=0, timeout=1000, topic_data=rows)

@@ -281,7 +281,7 @@ def member_ids(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def two_members(s: Story) -> None:
-    """The second member gets partitions only after the first has reported that it revoked some."""
+    """The second member gets partitions only after the first member has reported that it revoked some."""
     t = s.topic(2)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
     a.join("a joins")
@@ -441,7 +441,7 @@ def different_subscriptions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def offsets(s: Story) -> None:
-    """Commits and fetches have a member epoch; an older epoch is accepted for partitions assigned then (KIP-1251)."""
+    """OffsetCommit and OffsetFetch have a member epoch. An old one is accepted for partitions assigned then (KIP-1251)."""
     t = s.topic(2)
     a = Member(s, "a", names=[t.name])
     a.join("a joins")

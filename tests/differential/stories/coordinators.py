@@ -151,7 +151,7 @@ def after_an_end(s: Story) -> None:
 
 @story("init-producer-id")
 def new_timeout(s: Story) -> None:
-    """The new timeout replaces the old one: a transaction that is begun later times out sooner."""
+    """The new timeout of InitProducerId replaces the old one: a transaction that begins later times out earlier."""
     t, p = s.topic(), Producer(s, "tx")
     init(s, "a short one", p.tx, timeout=300)
     p.epoch += 1

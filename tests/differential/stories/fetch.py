@@ -156,7 +156,7 @@ def odd_parameters(s: Story) -> None:
 
 @story("fetch")
 def long_poll(s: Story) -> None:
-    """The request waits for MinBytes up to MaxWaitMs; new data completes it."""
+    """A Fetch waits for MinBytes up to MaxWaitMs, and new data completes it."""
     t = s.topic()
     watch = Stopwatch()
     s.fetch(t, max_wait=600, note="nothing comes")
@@ -233,7 +233,7 @@ def life(s: Story) -> None:
 
 @story("fetch-session")
 def errors(s: Story) -> None:
-    """FETCH_SESSION_ID_NOT_FOUND and INVALID_FETCH_SESSION_EPOCH have no topics, and do not close the session."""
+    """Responses with FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH have no topics, and the session survives."""
     t = s.topic()
     fill(s, t, 1)
     session(s, t, "unknown id", 123456789, 1)

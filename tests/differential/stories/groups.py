@@ -164,8 +164,7 @@ def bad_requests(s: Story) -> None:
 
 @story("join-group")
 def member_id_required(s: Story) -> None:
-    """KIP-394: from v4 on a new dynamic member gets MEMBER_ID_REQUIRED; before that, or with an instance id, it joins at
-    once."""
+    """From v4 on a dynamic member first gets MEMBER_ID_REQUIRED (KIP-394). Before v4, or if static, it joins at once."""
     for v in range(10):
         m = Member(s, f"m{v}", f"g{v}")
         s.ask("join_group", v, on=m.on, client_id="my-client", note="first", **m.join_body())
@@ -197,7 +196,7 @@ def strange_clients(s: Story) -> None:
 
 @story("join-group")
 def two_members(s: Story) -> None:
-    """Only the leader gets the members; heartbeats are REBALANCE_IN_PROGRESS until they rejoin, NONE until they sync."""
+    """Only the leader gets the members. Heartbeats are REBALANCE_IN_PROGRESS until members rejoin, NONE until they sync."""
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     a.heartbeat("stable")
@@ -318,7 +317,7 @@ def leader_leaves(s: Story) -> None:
 
 @story("join-group")
 def connection_closed_while_joining(s: Story) -> None:
-    """The member stays until its session timeout; a new one on another connection waits for it or replaces it."""
+    """A member whose connection closes stays until its session timeout. A new member waits for it or replaces it."""
     a = Member(s, "a")
     a.lead()
     s.close("a")

@@ -74,7 +74,7 @@ def life_at_level_1(s: Story) -> None:
 
 @story("inspection")
 def partitions_of_a_transaction(s: Story) -> None:
-    """DescribeTransactions lists partitions in the order of their addition; AddOffsetsToTxn adds that of the group."""
+    """DescribeTransactions lists partitions in the order of addition. AddOffsetsToTxn adds the group's partition."""
     t, u, p = s.topic(3), s.topic(), Producer(s, "tx")
     for topics in ({t.name: [2]}, {u.name: [0]}, {t.name: [0, 1, 2]}):
         p.add(topics)
@@ -108,7 +108,7 @@ def wait_until(s: Story, p: Producer, state: str) -> None:
 
 @story("inspection")
 def ended_by_hand(s: Story) -> None:
-    """kafka-transactions abort: the partition has no open transaction, the coordinator still has it."""
+    """After kafka-transactions abort the partition has no open transaction, but the coordinator still has it."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     producers(s, "open", t)
@@ -125,7 +125,7 @@ def ended_by_hand(s: Story) -> None:
 
 @story("inspection")
 def who_is_in_a_log(s: Story) -> None:
-    """Several idempotent producers, each with its last sequence and the time of its last record."""
+    """A log has several idempotent producers, each with its last sequence and the time of its last record."""
     t = s.topic(2)
     producers(s, "nobody", t, indexes=(0, 1))
     s.produce(t, s.batch(3), note="without an id")

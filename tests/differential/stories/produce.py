@@ -15,7 +15,7 @@ UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555
 
 @story("produce")
 def transactional_without_id(s: Story) -> None:
-    """All partitions of the request are TRANSACTIONAL_ID_AUTHORIZATION_FAILED, also one with a plain batch."""
+    """All partitions of the request are TRANSACTIONAL_ID_AUTHORIZATION_FAILED, even a partition with a plain batch."""
     t = s.topic(2)
     pid, epoch = s.producer_id()
     txn = s.batch(1, pid=pid, epoch=epoch, seq=0, txn=True)

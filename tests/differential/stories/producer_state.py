@@ -158,7 +158,7 @@ def partitions_are_apart(s: Story) -> None:
 
 @story("producer-state")
 def both_kinds(s: Story) -> None:
-    """Plain batches between those of a producer do not change its state."""
+    """Plain batches between the batches of a producer do not change its state."""
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "0", pid, 0, 0)

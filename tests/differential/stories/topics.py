@@ -448,7 +448,7 @@ def of_other_things(s: Story) -> None:
 
 @story("describe-cluster")
 def cluster(s: Story) -> None:
-    """On a broker listener endpoint type 2 is MISMATCHED_ENDPOINT_TYPE."""
+    """DescribeCluster with endpoint type 2 is MISMATCHED_ENDPOINT_TYPE on a broker listener."""
     for v in (0, 1, 2):
         s.ask("describe_cluster", v, include_cluster_authorized_operations=True, note="operations")
     for kind in (0, 1, 2, 3):

@@ -24,9 +24,12 @@ def marker(
 
 @story("write-txn-markers")
 def epochs(s: Story) -> None:
-    """Without TransactionVersion 2 a lower epoch is INVALID_PRODUCER_EPOCH and an equal one valid. With it an equal one is
-    INVALID_PRODUCER_EPOCH too, unless no transaction is open (KAFKA-19999). An older coordinator epoch is
-    TRANSACTION_COORDINATOR_FENCED."""
+    """WriteTxnMarkers checks epochs.
+
+    Without TransactionVersion 2 a lower producer epoch is INVALID_PRODUCER_EPOCH and an equal epoch is valid. With it an
+    equal epoch is INVALID_PRODUCER_EPOCH too, unless no transaction is open (KAFKA-19999). An older coordinator epoch is
+    TRANSACTION_COORDINATOR_FENCED.
+    """
     for v, tv in ((1, 0), (2, 0), (2, 1), (2, 2)):
         t, p = s.topic(), Producer(s, f"tx{v}{tv}")
         s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)

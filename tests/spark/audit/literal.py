@@ -92,7 +92,7 @@ class Log:
         time_ms: int | None = None,
         records: int | None = None,
     ) -> int:
-        """Write a batch of a producer; return its base offset. ``records``: the number that compaction has left."""
+        """Write a batch of a producer; return its base offset. ``records`` is the number that compaction has left."""
         last = (sequence + length - 1) % SEQUENCES
         return self._put(
             length,
@@ -249,7 +249,7 @@ class World:
     ) -> dict[Log, tuple[int, int | None]]:
         """Write one transaction as a broker does; return the offsets of its data and its marker per log.
 
-        ``unmarked`` logs lack their marker; ``marked_otherwise`` logs have one of the other outcome.
+        ``unmarked`` logs lack their marker; ``marked_otherwise`` logs have a marker of the other outcome.
         """
         partitions = [(log.topic, log.partition) for log in logs]
         end_epoch = epoch + 1 if version >= 2 else epoch

@@ -34,7 +34,7 @@ INDEX_ENTRY = Struct(">ii")
 
 @dataclass(frozen=True)
 class Place:
-    """The finding's name and the place of its batch; ``offset`` is None if that of the damaged bytes is not reliable."""
+    """The finding's name and the place of its batch; ``offset`` is None if that of damaged bytes is not reliable."""
 
     name: str
     topic: str
@@ -53,7 +53,7 @@ class Segment:
         self.batches = list(batches(self.path.read_bytes()))
 
     def data(self, *, of_transaction: int) -> list[int]:
-        """Indexes of the data batches of the nth transaction (from 0): those between two markers."""
+        """Indexes of the data batches of the nth transaction (from 0), which are between two markers."""
         markers = self.markers()
         first = markers[of_transaction - 1] + 1 if of_transaction else 0
         return list(range(first, markers[of_transaction]))
@@ -96,7 +96,7 @@ def _batch(epoch: int, sequence: int, *, transactional: bool = False) -> RecordB
 
 
 def _patched(batch: RecordBatch, at: int, value: bytes) -> RecordBatch:
-    """The batch with other bytes in its header, and a right checksum."""
+    """The batch with other bytes in its header, and a matching checksum."""
     body = bytearray(bytes(batch.buffer)[batch.start : batch.start + batch.size])
     body[at : at + len(value)] = value
     CRC.pack_into(body, CRC_AT, google_crc32c.value(bytes(body[ATTRIBUTES_AT:])))

@@ -91,7 +91,7 @@ def gap_after_the_first_marker(world: World) -> Expected:
 
 @broken
 def offsets_lost(world: World) -> Expected:
-    """The lost offsets are reported, and not also the sequences in them."""
+    """Offsets are lost. They are reported once, and not as missing sequences as well."""
     log, producer = world.log("offsets_lost"), world.producer()
     log.data(producer, sequence=0, length=3, transactional=False)
     log.skip(3)
@@ -335,7 +335,7 @@ def zeros_below_the_recovery_point(world: World) -> Expected:
 
 @broken
 def zeros_before_a_flushed_segment(world: World) -> Expected:
-    """When the next segment begins, a segment is truncated to its batches, and then flushed."""
+    """Zeros in an earlier segment: a segment is truncated to its batches and flushed when the next one begins."""
     log = world.log("zeros_before_a_flushed_segment")
     log.plain()
     log.zeros()
@@ -366,7 +366,7 @@ def zeros_between_batches(world: World) -> Expected:
 
 @broken
 def zeros_for_batches(world: World) -> Expected:
-    """The lost offsets are reported, and not also the zeros in their place."""
+    """Lost offsets are reported once, and not also as the zeros in their place."""
     log = world.log("zeros_for_batches")
     log.plain()
     log.zeros(2)
@@ -644,7 +644,7 @@ def fenced_by_its_successor(world: World) -> None:
 
 @legal
 def nothing_to_abort(world: World) -> None:
-    """An abort without partitions, then a transaction that added a partition and wrote nothing to it."""
+    """An id aborts without partitions, and then commits a transaction with a partition to which it has written nothing."""
     log, producer = world.log("nothing_to_abort"), world.begin("nothing")
     log.plain()
     world.state("nothing", producer, 1, "PrepareAbort", [])
@@ -716,7 +716,7 @@ def under_way(world: World) -> None:
 
 @legal
 def decided_not_delivered(world: World) -> None:
-    """Stopped between the decision and its markers: the coordinator sends them after its restart."""
+    """All nodes stopped between the decision and its markers, which the coordinator sends after its restart."""
     one, two = world.log("decided_not_delivered"), world.log("decided_not_delivered", 1)
     producer = world.begin("decided")
     world.transaction("decided", producer, 0, [one, two], stop_after="Prepare", unmarked=[two])
@@ -738,7 +738,7 @@ def new_producer_id(world: World) -> None:
 
 @legal
 def deleted_topic(world: World) -> None:
-    """A listed partition that does not exist any more, and one that was created again since."""
+    """A decision lists a partition that does not exist any more, and one that was deleted and created again since."""
     log, producer = world.log("deleted_topic"), world.begin("deleted")
     gone, created_again = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
     world.transaction("deleted", producer, 0, [log, gone, created_again], unmarked=[gone, created_again])
@@ -769,7 +769,7 @@ def offsets_with_output(world: World) -> None:
 
 @legal
 def offsets_with_forgotten_decisions(world: World) -> None:
-    """Version 1: all transactions have one epoch, and nothing shows any more which markers belong together."""
+    """Version 1: all transactions have one epoch, so nothing shows any more which markers belong together."""
     output, group = world.log("offsets_with_forgotten_decisions"), world.log("__consumer_offsets", 6)
     producer = world.begin("forgotten")
     for number, outcome in enumerate(("commit", "abort", "commit")):

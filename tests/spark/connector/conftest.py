@@ -22,7 +22,7 @@ def apache_kafka() -> Iterator[str]:
 
 @pytest.fixture(params=["odradek", APACHE])
 def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """This broker, then Apache Kafka."""
+    """The Kafka of a test: first this broker, then Apache Kafka."""
     if request.param == "apache":
         mine = Kafka(request.getfixturevalue("apache_kafka"), prefix=request.node.name)
     else:

@@ -177,7 +177,10 @@ def test_a_topic_is_deleted_and_created_again(kafka, queries, load, strict: bool
 
 
 def test_a_batch_read_finds_a_recreated_topic(kafka, load):
-    """Spark pools consumers by their parameters: a consumer that knows the old topic id has to learn the new one."""
+    """A batch read finds a topic that was recreated.
+
+    Spark pools consumers by their parameters: a consumer that has the old topic id has to learn the new id.
+    """
     topic = kafka.topic()
     for value in ("a", "b"):
         kafka.produce(topic, [value])

@@ -105,7 +105,7 @@ class Company:
         return [each.outcome() for each in self.stories]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Carry the plans on until the condition is true."""
+        """Continue all plans until the condition is true."""
         if self.driver is None:
             self.start_driver()
         deadline = Deadline(PLAY_S)
@@ -123,7 +123,7 @@ class Company:
             time.sleep(POLL_S)
 
     def start_driver(self) -> None:
-        """Start a driver, and on it every query that is not finished."""
+        """Start a driver, and in it every query that is not finished."""
         self.drivers += 1
         environment = {**self.stage.environment, **sinks.environment(self._directory)}
         # A task that stops at a point occupies a core.
@@ -220,7 +220,7 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def kill_driver(self, due: Sequence[Story] = ()) -> None:
-        """Kill the driver for the stories that are due, and all others where they are. If none is due, kill everything."""
+        """Kill the driver for the stories that are due, and for others at a random step. If none is due, kill everything."""
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:

@@ -194,7 +194,7 @@ def sample(seed: int, points: Iterable[str]) -> list[Plan]:
 
 
 def fewest(plans: Sequence[Plan]) -> list[Plan]:
-    """A small subset of these plans (by greedy search) that contains every phase, victim, feature and node of them."""
+    """A small subset of these plans (by greedy search) that contains each of their phases, victims, features and nodes."""
     missing = set().union(*map(_features, plans))
     chosen: list[Plan] = []
     while missing:

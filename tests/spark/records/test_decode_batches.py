@@ -27,7 +27,7 @@ def body(data: bytes, records: int) -> tuple[Bytes, decode.Fields, list[int]]:
 
 
 def test_crcs_of_batches_of_all_sizes():
-    """Our code computes the CRC of small batches, the library that of large ones."""
+    """The CRCs of small batches, from our code, and of large batches, from the library, are right."""
     rng = random.Random(1)
     sizes = [*range(40), 940, 950, 960, 970, 5000]
     batches = [

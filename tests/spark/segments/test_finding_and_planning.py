@@ -31,7 +31,7 @@ def topics(directory: Path | str, **options: Any) -> set[tuple[str, str, int]]:
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """A data directory of three nodes, with every kind of file and directory that can be in one."""
+    """A data directory of three nodes, with every kind of file and directory that a data directory can have."""
     root = tmp_path / "data"
     for node in ("node-1", "node-2", "node-3"):
         home = root / node
@@ -197,7 +197,10 @@ def test_filters_that_cannot_be_applied_exactly_are_returned_to_spark(data: Path
 
 
 def test_a_reader_accepts_no_filters_without_the_option_pushdown(data: Path):
-    """Spark keeps the filters that one query pushed for all later queries on the same DataFrame."""
+    """Without the option pushdown a reader accepts no filters.
+
+    Spark keeps the filters that one query pushed for all later queries on the same DataFrame.
+    """
     source = Segments({"path": str(data)})
     reader = source.reader(source.schema())
     assert type(reader).pushFilters is spark.DataSourceReader.pushFilters

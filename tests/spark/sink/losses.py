@@ -73,7 +73,7 @@ class Losses:
         return ""
 
     def asked(self, *parts: str) -> str:
-        """Check that the query ends with an error of the sink that has these parts, and has written nothing; return it."""
+        """Check that the query writes nothing and ends with an error of the sink that has these parts; return the error."""
         before = self.written()
         text = self.run()
         missing = [part for part in ("firstBatch=", *parts) if part not in text]

@@ -494,7 +494,7 @@ class World:
             self.checkpoint.commits.add(batch)
 
     def _rows_of(self, batch: int) -> tuple[str, ...]:
-        """The rows of a batch, which are planned once. If the checkpoint has a directory, the batch's file is in it."""
+        """The rows of a batch, which is planned once. If the checkpoint has a directory, the plan is a file in it."""
         rows = self.checkpoint.offsets.setdefault(batch, self.batches[batch])
         if self.settings.checkpoint is not None:
             file = Path(self.settings.checkpoint) / "offsets" / str(batch)
@@ -509,7 +509,7 @@ class World:
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
     ) -> list[Report | None]:
-        """Run the tasks; one report each, from the attempt that ends first. A frozen or dead attempt gets a successor."""
+        """Run the tasks and return their reports, from the attempts that end first. A frozen or dead one is replaced."""
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
 

@@ -83,8 +83,10 @@ def story(spark, kafka, tmp_path):
 
 
 class TestOffsets:
-    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit. It is decided and committed,
-    but Spark has not recorded it yet."""
+    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit.
+
+    The batch is decided and committed, but Spark has not recorded this yet.
+    """
 
     @pytest.fixture
     def story(self, story):
@@ -145,7 +147,7 @@ class TestOffsets:
 
 @slow
 class TestOffsetsOfTwoPartitions:
-    """A batch takes from each partition in proportion to what is left of it: later rows change both shares."""
+    """A batch takes rows from two partitions in proportion to their remaining rows, so later rows change both shares."""
 
     @pytest.fixture
     def story(self, spark, kafka, tmp_path):
@@ -240,7 +242,7 @@ class TestOtherFiles:
     @slow
     @pytest.mark.parametrize("step", ["task.flushed", "end.all"])
     def test_the_metadata_is_lost(self, story, step):
-        """Spark does not start the query; if a setting makes it start, the query has another id."""
+        """Without its metadata Spark does not start the query. If a setting makes Spark start it, its id is another one."""
         story.dies(step, batch=1)
         saved = story.save("saved")
         for each in ("metadata", ".metadata.crc"):
@@ -396,7 +398,7 @@ class TestRecords:
 
     @slow
     def test_the_decision_topic_is_deleted(self, story):
-        """Kafka deletes the offsets of a deleted topic: the record, and the binding of the query to its sink."""
+        """With the decision topic Kafka deletes its offsets: the record, and the binding of the query to its sink."""
         topic = story.kafka.topic(2)
         story.job = story.job.but(options={"decisionTopic": topic})
         story.dies("end.all", batch=0)

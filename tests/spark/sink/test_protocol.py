@@ -167,9 +167,11 @@ class TestZombies:
     @pytest.mark.parametrize("kind", ["driver", "task"])
     @pytest.mark.more
     def test_asleep_at_any_step_awake_at_any_later_one(self, kind: str):
-        """A suspended driver is replaced by another one on the same checkpoint, a suspended task by its next attempt; later
-        it continues with its old state. It may make a batch fail, which is then written again, but readers get each row
-        once."""
+        """A suspended driver is replaced by another driver on the same checkpoint, a suspended task by its next attempt.
+
+        Later the suspended process continues with its old state. It may make a batch fail, which is then written again, but
+        readers get each row once.
+        """
         for asleep in range(1, STEPS, 3):
             for awake in [*range(1 + asleep % 23, STEPS + 10, 23), 10**9]:
                 self.one(kind, asleep, asleep + awake)
@@ -284,7 +286,7 @@ def time_passes(world: World) -> None:
 
 
 class TestFailures:
-    """The cluster cannot be reached for one request, for longer than the client's timeout; it may have handled it or not."""
+    """The cluster cannot be reached for one request, for longer than the client's timeout. It may have been handled."""
 
     @pytest.mark.parametrize("heard", [True, False])
     def test_at_every_step(self, heard: bool):
@@ -400,7 +402,7 @@ class TestFailures:
 
 
 class TestIntruders:
-    """Another program takes a reported id, or a timeout ends its transaction: no driver or task does that."""
+    """Another program takes a reported id, or a timeout ends the id's transaction: no driver or task does that."""
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
@@ -496,7 +498,10 @@ class TestStrays:
     """Transactions that remain open after a query has ended, or that its remaining tasks open."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
-        """A task is suspended at the step ``at``, its successor does the work, the query ends, and the task continues."""
+        """A world in which a query has ended and a task continues that was suspended at the step ``at``.
+
+        A successor has done the work of the task.
+        """
         world = World(batches)
         world.start_driver("first", TASKS)
         sleeping: list[Process] = []

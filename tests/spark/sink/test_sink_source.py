@@ -295,7 +295,7 @@ class TestZombies:
 
 
 def make_anew(options) -> None:
-    """Delete the topic, and create it again as soon as every broker has removed it."""
+    """Delete the topic, and create it again as soon as every broker has removed the topic."""
     admin = AdminClient({"bootstrap.servers": options["kafka.bootstrap.servers"]})
     admin.delete_topics([options["topic"]])[options["topic"]].result()
 

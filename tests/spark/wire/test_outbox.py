@@ -19,7 +19,7 @@ class Log:
         self.remembered: deque[int] = deque(maxlen=5)
 
     def move(self) -> None:
-        """Move to a leader that has just started: its snapshot of the producer has only the last batch."""
+        """Move to a leader that has just started, and has only the last batch of the producer in its snapshot."""
         self.remembered = deque(list(self.remembered)[-1:], maxlen=5)
 
     def produce(self, number: int) -> str:

@@ -120,7 +120,7 @@ def tls_before(port: int, target: tuple[str, int], certificate: str, ask_client:
 
 @pytest.fixture(scope="module")
 def hidden_broker():
-    """A broker that advertises the address of a TLS relay, and that address."""
+    """Yields a broker that advertises the address of a TLS relay, and this address."""
     port = raw.free_port()
     with odradek.Broker(
         topics=["t:2"], settings={"advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}

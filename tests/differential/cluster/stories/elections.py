@@ -42,7 +42,7 @@ def preferred(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_by_request(s: ClusterStory) -> Iterator[None]:
-    """The last in-sync replica is down: an operator elects another one, and the old leader truncates its log."""
+    """While the last in-sync replica is down, an operator elects another replica. The old leader then truncates its log."""
     t, kept = s.topic([[1, 2]], min__insync__replicas="1"), s.topic([[1, 2]], min__insync__replicas="1")
     for each in (t, kept):
         s.produce(each, s.batch(1), at=1)
@@ -95,7 +95,7 @@ def unclean_by_request(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
-    """unclean.leader.election.enable of a topic: from its creation, and set while there is no leader."""
+    """unclean.leader.election.enable of a topic is set at its creation, or while a partition has no leader."""
     always = s.topic([[1, 2]], min__insync__replicas="1", unclean__leader__election__enable="true")
     later = s.topic([[1, 2]], min__insync__replicas="1")
     for t in (always, later):

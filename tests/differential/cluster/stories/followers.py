@@ -65,7 +65,7 @@ def one_that_lags(s: ClusterStory) -> Iterator[None]:
 
 @story("followers")
 def committed_reads(s: ClusterStory) -> None:
-    """read_committed at a follower: its own last stable offset, and its own list of aborted transactions."""
+    """A read_committed Fetch at a follower returns its own last stable offset and its own list of aborted transactions."""
     t, p, other = s.topic([[1, 2, 3]]), Producer(s, (3, 1, 2)), Producer(s, (3, 1, 2), "other")
     p.send(t, 0, 1)
     other.send(t, 0, 1)

@@ -13,7 +13,7 @@ class Producer:
     """A producer with its id, its epoch and its coordinator."""
 
     def __init__(self, s: ClusterStory, by: Sequence[int], suffix: str = "tx", timeout: int = 60_000) -> None:
-        """``by`` are the replicas of its partition of ``__transaction_state``, the coordinator first."""
+        """``by`` are the replicas of the producer's partition of ``__transaction_state``, the coordinator first."""
         self.s, self.tx, self.at, self.timeout = s, s.coordinated(by, suffix), by[0], timeout
         s.await_coordinator(self.tx, 1, self.at)
         answer = s.quiet("init_producer_id", 4, at=self.at, **self._id())

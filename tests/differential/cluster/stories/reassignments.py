@@ -21,7 +21,7 @@ def move(
     partition: int = 0,
     **more: Any,
 ) -> bool:
-    """Request a reassignment. Whether it was accepted."""
+    """Request a reassignment, and return whether it was accepted."""
     rows = [{"partition_index": partition, "replicas": None if replicas is None else list(replicas)}]
     body: dict[str, Any] = {"topics": [{"name": t.name, "partitions": rows}], "timeout": 30_000}
     answer = s.ask("alter_partition_reassignments", v, note=note or f"to {replicas}", **body, **more)
@@ -29,7 +29,7 @@ def move(
 
 
 def moving(s: ClusterStory, t: Topic, note: str = "") -> None:
-    """Reassignments in progress, as ListPartitionReassignments, Metadata and DescribeTopicPartitions return them."""
+    """Record the reassignments in progress, from ListPartitionReassignments, Metadata and DescribeTopicPartitions."""
     body: dict[str, Any] = {"topics": [{"name": t.name, "partition_indexes": [0]}], "timeout": 30_000}
     for topic in s.look(3, "list_partition_reassignments", 0, **body)["topics"]:
         # The controller learns of a completed reassignment before the other nodes.
@@ -79,7 +79,7 @@ def refused(s: ClusterStory) -> None:
 
 @story("reassignments", "cut")
 def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
-    """Node 3 cannot fetch: reassignments to it are in progress until it can."""
+    """Reassignments to node 3 are in progress as long as it cannot fetch."""
     added, moved, led = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2]])
     given_up, changed, left = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2, 3]])
     every = (added, moved, led, given_up, changed, left)
@@ -150,7 +150,7 @@ def more_partitions(
 
 @story("reassignments", "killed")
 def with_a_dead_node(s: ClusterStory) -> Iterator[None]:
-    """Node 1 is dead: reassignments to it and away from it, and new partitions on it."""
+    """While node 1 is dead, partitions are reassigned to it and away from it, and created on it."""
     away, onto, alone, grown = s.topic([[1, 2]]), s.topic([[2, 3]]), s.topic([[1]]), s.topic([[2, 3]])
     cancelled = s.topic([[1]], unclean__leader__election__enable="true")
     yield

@@ -14,7 +14,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("shutdown", "stopped")
 def leadership(s: ClusterStory) -> Iterator[None]:
-    """The node leaves the ISR and leads no more; a partition that only it has gets no leader."""
+    """The node leaves the ISR and leads no more. A partition without another replica gets no leader."""
     led, followed, own = s.topic([[1, 2, 3]]), s.topic([[2, 1, 3]]), s.topic([[1]], min__insync__replicas="1")
     for t, at in ((led, 1), (followed, 2), (own, 1)):
         s.produce(t, s.batch(1), at=at)
@@ -63,7 +63,7 @@ def transactions(s: ClusterStory) -> Iterator[None]:
 
 @story("shutdown", "stopped")
 def idempotence(s: ClusterStory) -> Iterator[None]:
-    """The node has the producer state after a clean restart, when it leads again."""
+    """The node has the producer state when it leads again after a clean restart."""
     t = s.topic([[1, 2]])
     pid, epoch = s.producer_id()
 

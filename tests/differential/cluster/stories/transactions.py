@@ -218,7 +218,7 @@ def markers(s: ClusterStory, t: Topic, at: int, partition: int) -> list[str]:
 
 @story("transactions", "killed")
 def offsets_move(s: ClusterStory) -> Iterator[None]:
-    """The group's coordinator dies with pending offsets of a transaction: the next one commits them with the transaction."""
+    """The group's coordinator dies with pending offsets of a transaction. The next one commits them with the transaction."""
     t, group = s.topic([[2, 3]]), s.coordinated(FIRST, "g")
     p, other = Producer(s, SECOND), Producer(s, SECOND, "other")
     s.await_coordinator(group, 0, 1)
