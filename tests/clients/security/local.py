@@ -184,7 +184,9 @@ class Java(LocalClient):
         if cell.does == "knock":
             config |= dict.fromkeys(("reconnect.backoff.ms", "reconnect.backoff.max.ms"), KNOCK_AGAIN_MS)
         if cell.does == "knock" and cell.protocol:
-            config["max.block.ms"] = KNOCK_MS  # the client gets no error from a listener with another protocol
+            config["max.block.ms"] = (
+                KNOCK_MS  # the client gets no error from a listener with another protocol
+            )
         return config
 
     def _claims(self, cell: Cell) -> str:
