@@ -15,7 +15,7 @@ RESPONSE_BYTES = 5 * LARGE_READ_BYTES + 12_345
 
 
 class FakeTransport(asyncio.Transport):
-    """A socket that has more bytes to read until the response is complete."""
+    """A transport that always has bytes to read until the response is complete."""
 
     def __init__(self, wire: Wire) -> None:
         super().__init__()

@@ -16,8 +16,8 @@ from tests.support.readers import reader
 def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
     """D4: the coordinator sent the marker twice, and the second copy arrives in the next transaction.
 
-    Up to level 1 the copy ends that transaction, and half of the records that are aborted then were visible. At level 2 each
-    transaction has an epoch of its own, so the copy is refused.
+    Up to level 1 the copy commits that transaction: consumers see its first record, although the producer aborts it later.
+    At level 2 each transaction has an epoch of its own, so the copy is refused.
     """
     broker = at_level(start_broker, level)
     producer = by_hand(broker, "orders", level)

@@ -236,7 +236,7 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_the_histories_are_worth_their_name():
-    """The histories reach every group state, and contain waiting requests, failures and remaining groups."""
+    """The histories reach every group state except Dead, and have requests, committed and pending offsets, and members."""
     states: set[object] = set()
     waited = left = pending = members = 0
     for seed in range(100):

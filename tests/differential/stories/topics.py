@@ -52,7 +52,7 @@ def unknown_names(s: Story) -> None:
 
 @story("metadata")
 def invalid_names(s: Story) -> None:
-    """Metadata with an invalid name is INVALID_TOPIC_EXCEPTION, with and without auto-creation."""
+    """Metadata with an invalid name returns INVALID_TOPIC_EXCEPTION, with and without auto-creation."""
     for name in BAD_NAMES:
         for allow in (False, True):
             note = f"{shown(name)}, creation {'on' if allow else 'off'}"
@@ -62,7 +62,7 @@ def invalid_names(s: Story) -> None:
 
 @story("metadata")
 def auto_creation(s: Story) -> None:
-    """The first Metadata is UNKNOWN_TOPIC_OR_PARTITION without partitions, and the topic is created in the background."""
+    """The first Metadata returns UNKNOWN_TOPIC_OR_PARTITION and no partitions; the topic is created in the background."""
     name = s.name("auto")
     s.ask("metadata", 9, topics=named(name), allow_auto_topic_creation=True, note="first")
     s.ask("metadata", 9, retry=(3, 5), topics=named(name), allow_auto_topic_creation=True, note="at last")
@@ -177,7 +177,7 @@ def names(s: Story) -> None:
 
 @story("create-topics")
 def counts(s: Story) -> None:
-    """Numbers of partitions or replicas of 0 and below -1 are errors; -1 means the default, in every version."""
+    """A number of partitions or replicas that is 0 or below -1 is an error; -1 means the default, in every version."""
     for partitions in (0, -2):
         create(s, f"{partitions} partitions", num_partitions=partitions)
     for replicas in (0, -2, 2, 3):
@@ -197,7 +197,7 @@ def exists(s: Story) -> None:
 
 @story("create-topics")
 def configs(s: Story) -> None:
-    """CreateTopics with invalid, unknown or null values of settings is INVALID_CONFIG."""
+    """CreateTopics with invalid, unknown or null values of settings returns INVALID_CONFIG."""
     for name, value in (
         ("retention.ms", "soon"),
         ("retention.ms", ""),
@@ -249,7 +249,7 @@ def assignments(s: Story) -> None:
 
 @story("create-topics")
 def several(s: Story) -> None:
-    """CreateTopics reports errors by topic. A duplicate name is INVALID_REQUEST."""
+    """CreateTopics reports errors by topic. A duplicate name returns INVALID_REQUEST."""
     row = {"num_partitions": 1, "replication_factor": 1}
     rows = [row | {"name": s.name("a")}, row | {"name": "a/b"}, row | {"name": s.name("b")}]
     answer = s.quiet("create_topics", 7, retry=(), topics=rows)
@@ -448,7 +448,7 @@ def of_other_things(s: Story) -> None:
 
 @story("describe-cluster")
 def cluster(s: Story) -> None:
-    """DescribeCluster with endpoint type 2 is MISMATCHED_ENDPOINT_TYPE on a broker listener."""
+    """DescribeCluster with endpoint type 2 returns MISMATCHED_ENDPOINT_TYPE on a broker listener."""
     for v in (0, 1, 2):
         s.ask("describe_cluster", v, include_cluster_authorized_operations=True, note="operations")
     for kind in (0, 1, 2, 3):

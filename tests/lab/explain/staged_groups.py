@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def commit(stage: Stage, offset: int) -> None:
-    """Commit an offset without being a member, as the command for offsets does."""
+    """Commit an offset without being a member, as ``odradek group reset`` does."""
     partition = OffsetCommitRequestPartition(partition_index=0, committed_offset=offset)
     topics = [OffsetCommitRequestTopic(name=stage.topic, partitions=[partition])]
     request = OffsetCommitRequest(group_id=stage.group, topics=topics)

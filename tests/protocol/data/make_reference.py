@@ -98,7 +98,7 @@ def plain(value: Any) -> Any:
 
 
 def kafka_names(name: str) -> set[str]:
-    """Our field name in camel case, and the names from which it may have been renamed."""
+    """Kafka's possible names of one of our fields: camel case, with and without ``_ms``, and with Kafka's odd spellings."""
     names = set()
     for variant in {name, name.removesuffix("_ms"), name.replace("endpoints", "end_points")}:
         first, *rest = variant.split("_")

@@ -125,7 +125,7 @@ class Losses:
 
     @property
     def query_group(self) -> str:
-        """The group that binds the query to its sink."""
+        """The consumer group whose offset names the sink of this query (``odradek.spark.sink.names.query_group``)."""
         return query_group(json.loads((self.job.directory / "metadata").read_text())["id"])
 
     def save(self, name: str) -> Path:

@@ -74,7 +74,7 @@ class Kafka:
         self.topics_made = 1
         self.memory: dict[Place, tuple[int, str]] | None = None
         self.decision_partitions = 4
-        # Prefix of groups for which the client lacks the right.
+        # Prefix of the groups that the client is not authorized to access.
         self.refused_groups: str | None = None
         self.verified = True
         self.ended_by_driver: tuple[str, ProducerId] | None = None
@@ -615,7 +615,7 @@ class World:
 
 
 def with_answer(world: World, batch: int, plan: int | None = None) -> None:
-    """Set the option ``firstBatch``; ``plan`` is that of the last decision by default."""
+    """Set the option ``firstBatch`` to ``BATCH@PLAN``; without ``plan``, to the plan of the last decision."""
     if plan is None:
         record = world.record()
         plan = record.decision if record else 0

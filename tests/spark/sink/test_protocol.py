@@ -450,7 +450,7 @@ class TestIntruders:
             world.close()
 
     def test_each_loss_of_one_batch_is_a_question_of_its_own(self):
-        """Each loss of a batch is a question of its own.
+        """Each loss of the same batch stops the query, and needs a ``firstBatch`` of its own.
 
         Three times the batch is decided, all processes die, and its transactions time out.
         """
@@ -980,9 +980,9 @@ class TestLostFiles:
         assert warned > 3
 
     def test_another_number_of_rows_from_the_same_offsets_is_a_question(self, tmp_path: Path):
-        """Another number of rows from the same offsets is an error that asks the user.
+        """Another number of rows from the same offsets is an error, until the user sets ``firstBatch``.
 
-        Either the query makes any number of rows, or its source was created again: the sink cannot know which.
+        Either the query is not deterministic, or its source was created again: the sink cannot know which.
         """
         questions = 0
         for at in range(0, STEPS, 2):
@@ -1180,7 +1180,7 @@ class TestLostRecords:
 
 
 class TestOneDecisionPartition:
-    """The topic of the decision records has one partition, and no other for the write that precedes each read."""
+    """The topic of the decision records has one partition, so the barrier write before each read has none of its own."""
 
     def world(self) -> World:
         world = World(BATCHES)

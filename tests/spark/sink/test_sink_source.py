@@ -1,4 +1,4 @@
-"""The data source is called as by Spark, without a JVM: planned by pickling, written in tasks, decided by a new object."""
+"""Calls the data source as Spark does, without a JVM: it is pickled for the tasks, and another object decides the batch."""
 
 import contextlib
 import itertools
@@ -216,7 +216,7 @@ class TestZombies:
             stream(sink).commit(messages, batch)
         else:
             stream(sink).commit(messages, batch)
-            # In the first batch a task looks up the query's sink before.
+            # In the first batch, a task looks up the query's sink before it writes.
             with contextlib.nullcontext() if pooled else pytest.raises(DecisionMismatch):
                 task(planned, ["a", "b"], frozen)
         assert values(kafka, sink)[: 2 + pooled] == ["a", "b", *expected]
