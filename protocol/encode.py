@@ -49,7 +49,7 @@ def _records_size(records: Any) -> int:
 
 
 def _too_long(name: str, length: int) -> ValueError:
-    return ValueError(f"{name} is a string of {length} bytes, {STRING_BYTES_MAX} may be")
+    return ValueError(f"{name} is a string of {length} bytes, the maximum is {STRING_BYTES_MAX}")
 
 
 def _push_records(chunks: list[Chunk], out: list[Chunk], records: Any) -> None:

@@ -241,7 +241,7 @@ def _tags_reader(readers: dict[int, tuple[str, Read]], absent: dict[str, Structu
             size, position = read_unsigned_varint(data, position)
             end = position + size
             if end > len(data):
-                raise ValueError(f"a tagged field of {size} bytes cannot follow")
+                raise ValueError(f"a tagged field of {size} bytes does not fit into the rest of the message")
             if tag in readers:
                 name, read_value = readers[tag]
                 values[name], position = read_value(data, position)

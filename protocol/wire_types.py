@@ -191,7 +191,7 @@ BYTES, NULLABLE_BYTES = Bytes(), Bytes(nullable=True)
 def _cut(data: bytes, position: int, length: int) -> tuple[bytes, int]:
     end = position + length
     if end > len(data):
-        raise ValueError(f"{length} bytes cannot follow")
+        raise ValueError(f"{length} bytes do not fit into the rest of the message")
     return data[position:end], end
 
 
@@ -202,7 +202,7 @@ def _refuse_null(nullable: bool) -> None:
 
 def _refuse_long(length: int) -> None:
     if length > STRING_BYTES_MAX:
-        raise ValueError(f"a string of {length} bytes, {STRING_BYTES_MAX} may be")
+        raise ValueError(f"a string of {length} bytes, the maximum is {STRING_BYTES_MAX}")
 
 
 def _length_writer(flexible: bool, plain: Struct) -> Callable[[int], bytes]:

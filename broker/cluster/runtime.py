@@ -474,7 +474,7 @@ class NodeRuntime:
             try:
                 self.synced = {**self.synced, **forget_unsynced(each.log, partial(self._note_unsynced, each))}
             except StorageError as error:
-                log.error("cutting a log to what was synced failed", file=error.path, reason=str(error))
+                log.error("log not truncated after a power loss", file=error.path, reason=str(error))
 
     def _note_unsynced(self, partition: Partition, end_offset: int) -> None:
         """Record the batches that a power loss removes, unless another replica leads the partition and still has them."""

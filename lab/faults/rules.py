@@ -353,7 +353,7 @@ def _check_match(rule: Rule, place: Place) -> None:
         if match.topic is not None and "*" in match.topic:
             raise FaultError("pause takes one topic, or all of them without topic=")
         if match.partition is not None and match.topic is None:
-            raise FaultError("pause: a partition needs a topic beside it")
+            raise FaultError("pause: a partition needs a topic, such as topic=orders")
 
 
 def _check_values(match: Match) -> None:
@@ -384,5 +384,5 @@ def _check_when_fits(rule: Rule, place: Place) -> None:
     for name in rule.when.__struct_fields__:
         if name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, name) is not None:
             raise FaultError(
-                f"{rule.action.do} lasts until it is removed: {name} is not possible, only expires"
+                f"{rule.action.do} lasts until the rule is removed: it takes only expires, not {name}"
             )

@@ -66,7 +66,7 @@ def abort(
     elif transactional_id is not None and where is None and start_offset is None and not dry_run:
         view, text = _fence(cluster, transactional_id)
     else:
-        raise click.UsageError("give an ID, or --partition with --start-offset; --dry-run is for a partition")
+        raise click.UsageError("give an ID, or --partition with --start-offset; --dry-run needs --partition")
     say_done(as_json, view, text)
 
 
