@@ -107,7 +107,7 @@ class Pending:
         return self._before_s + now - first[0].since if first else 0.0
 
     def due_in_s(self, now: float) -> float:
-        """Seconds until the next notice; without a step, the minimum time until a notice can be due."""
+        """Seconds until the next notice; without a step, the shortest wait after which a notice is printed."""
         if not self.steps:
             return NOTICES_S[0]
         return max(0.0, self._notice_s() - self.waited_s(now))

@@ -1,4 +1,4 @@
-"""The views of the upstream cluster, by the proxy's own requests. They are sent only while a viewer is connected."""
+"""The views of the upstream cluster, from requests that the proxy itself sends while a viewer is connected."""
 
 from __future__ import annotations
 
@@ -208,7 +208,10 @@ class ProxyViews:
     async def _read(
         self, leader: int, place: Place, offset: int
     ) -> tuple[PartitionData | None, list[BatchView]]:
-        """(data of the partition in the last response, batches from an offset on, as many as one look reads)."""
+        """Fetch at most ``FETCHES_PER_LOOK`` times from ``offset`` on. Return the last response's data and all batches.
+
+        The data is None if the last fetch failed.
+        """
         found: list[BatchView] = []
         data = None
         for _ in range(FETCHES_PER_LOOK):

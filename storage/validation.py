@@ -167,7 +167,7 @@ def _read(
 
 
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
-    """The part that follows `check`, with the time of the append: timestamps in the header, and the size of the result.
+    """Set the timestamps in the header at the time of the append, and check the size of the result. Comes after `check`.
 
     `passes_as_sent` is the short form of both (ADR 23).
     """
@@ -233,7 +233,7 @@ def _check_header(batch: RecordBatch, config: LogConfig, limits: BatchLimits) ->
 
 
 def _check_claims(batch: RecordBatch, limits: BatchLimits) -> Invalid | None:
-    """Check the record count: against the configured maximum and, uncompressed, against the size of the body."""
+    """Check the record count against the configured maximum and, in an uncompressed batch, against the size of the body."""
     if batch.record_count > limits.records_max:
         # Producers split a batch at this error and send the parts.
         return Invalid(

@@ -69,7 +69,7 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
 
 
 def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The problem of a partition without a leader, with the nodes that could lead it and are away."""
+    """The problem of a partition without a leader, with the nodes of its ISR that are not running."""
     gone = all_away(around, sorted(at.isr))
     if gone:
         why = f"of its ISR, {listed(gone)}"

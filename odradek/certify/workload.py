@@ -60,7 +60,7 @@ class Workload:
     left_out: frozenset[str] = frozenset()
     """Faults that are not tried."""
     patience_s: float | None = None
-    """Seconds without a request for a change, in addition to the duration of a reference run, after which a run is stuck.
+    """A run is stuck if the job sends no request that changes something for this time plus that of a reference run.
 
     None for `PATIENCE_S`, plus the timeouts of the job's clients if the cluster's clock cannot be advanced.
     """

@@ -56,7 +56,7 @@ from odradek.spark.segments.coordinator_schema import Field, RecordSchema, Value
 
 
 def render() -> str:
-    """Text of the module."""
+    """Source text of the module ``coordinator_tables``."""
     declared = (_declared(each) for each in _structures())
     return f"{HEAD}\n{''.join(declared)}\n{_topics()}"
 

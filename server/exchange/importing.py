@@ -38,7 +38,7 @@ class ImportRefused(Exception):
 
 @slotted(frozen=True)
 class Folder:
-    """A partition's folder as it was copied."""
+    """A partition directory copied from another cluster, and what its files say about the partition."""
 
     path: Path
     topic: str

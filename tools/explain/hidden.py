@@ -94,7 +94,10 @@ def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
 
 
 class Stops:
-    """Notices of a following reader, each given once: no record for 2 s, and an offset where it has stopped for 2 s."""
+    """Decides when a reader that follows reports that no record came for 2 s, or that it has stopped at an offset for 2 s.
+
+    Each of these is reported once.
+    """
 
     def __init__(self) -> None:
         self.shown = False
@@ -160,7 +163,7 @@ def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
 
 
 def sentences(hidden: list[Hidden]) -> list[str]:
-    """A few lines, regardless of the number of partitions."""
+    """Sentences about these partitions, at most ``SHOWN_MAX`` of which have sentences of their own."""
     found = [sentence for each in hidden[:SHOWN_MAX] for sentence in each.sentences()]
     if len(hidden) > SHOWN_MAX:
         rest = hidden[SHOWN_MAX:]

@@ -46,7 +46,7 @@ class IdleProducers(PartitionListener["Partition"]):
         self._expire(self._opened())
 
     def _expire(self, partitions: Iterator[Partition]) -> None:
-        """Handle at most ``EXPIRED_PER_TURN`` partitions in this turn of the event loop, the rest in the next ones."""
+        """Expire producers of at most ``EXPIRED_PER_TURN`` partitions in this turn of the event loop, then of the rest."""
         now_ms, expiration_ms = self._clock.now_ms(Domain.PRODUCERS), self._config.producer_id_expiration_ms
         some = list(islice(partitions, EXPIRED_PER_TURN))
         for partition in some:

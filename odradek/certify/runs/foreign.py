@@ -40,7 +40,7 @@ _MARKERS: Final = ("COMMIT", "ABORT")
 
 
 class _Proxy(Handle):
-    """The control port of a proxy, with the usual methods."""
+    """The handle of a proxy: the assertions and methods that use its control port."""
 
     def __init__(self, process: BrokerProcess) -> None:
         self._process = process

@@ -142,7 +142,7 @@ class Observation:
         return peers(self._newest())
 
     def has_begun(self) -> bool:
-        """Whether the job has read a record, or sent a change other than InitProducerId."""
+        """Whether the job has read a record, or sent a request that changes something, except InitProducerId."""
         return any(self._broker.trace.entries(api=each, limit=1, bodies=False) for each in _BEGUN) or any(
             _is_work(each) for each in self._broker.trace.entries(api="Fetch", limit=_NEWEST, bodies=False)
         )

@@ -13,7 +13,7 @@ RESTS: Final = 1 / 3
 
 
 class Patience:
-    """The deadline of a run, and how long its job may go without a request for a change (``patience_s``).
+    """The deadline of a run, and how long its job may go without a request that changes something (``patience_s``).
 
     If ``patience_s`` is None, only the deadline counts.
     """
@@ -56,7 +56,7 @@ class Patience:
         return None if self._patience_s is None else self._patience_s * RESTS
 
     def over(self, newest: int) -> str:
-        """Why the run is over, given the number of the job's latest change request; empty while it is not."""
+        """Why the run is over; empty while it is not. ``newest`` is `Progress.newest_write`."""
         idle_s = self._idleness.lasts_s(newest)
         if self.has_no_time:
             return f"{self._deadline_s:.0f} s have passed"

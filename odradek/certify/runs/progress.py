@@ -132,7 +132,7 @@ class Progress:
         return self._answer
 
     def asked(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are correct now."""
+        """Whether the outputs are correct now, without the cache; False while a node is restarting."""
         try:
             return is_right(self._collect())
         except OdradekError:
@@ -141,9 +141,9 @@ class Progress:
     # -- idle times --------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float:
-        """Seconds since the job's last request for a change, or since `begin_again`; 0 before the first one.
+        """Seconds since the job's last request that changes something, or since `begin_again`; 0 before the first one.
 
-        For a job that has requested no change, seconds since it last read a record or joined a group.
+        For a job that has sent no such request, seconds since it last read a record or joined a group.
         """
         self._look()
         if self._writes.newest:
@@ -152,7 +152,7 @@ class Progress:
 
     @property
     def longest_pause_s(self) -> float:
-        """The longest time between two requests of the job for a change."""
+        """The longest time between two requests of the job that change something."""
         return self._writes.longest_s
 
     @property

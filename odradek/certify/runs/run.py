@@ -131,7 +131,8 @@ class Stage:
     ) -> Run:
         """Run the job under this plan.
 
-        ``patience_s`` is how long the job may go without a request for a change; if it is None, only the deadline counts.
+        ``patience_s`` is how long the job may go without a request that changes something; if it is None, only the deadline
+        counts.
 
         After its end a job may still write. ``settle_s`` is how long it wrote without faults (`Run.settled_s`). The outputs
         must be unchanged for that long if ``is_right`` accepts them, otherwise longer; if ``is_right`` is None, for

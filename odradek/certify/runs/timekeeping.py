@@ -68,9 +68,9 @@ class Timekeeping:
             self.time_out_transactions()
 
     def ends_rest(self) -> bool:
-        """Advance a clock for an idle job to the next timeout, as real time would. Returns False if there is none.
+        """The job is idle: advance a clock to the next timeout, as real time would do. Returns False if none is pending.
 
-        After the session timeout the group reassigns the partitions of a dead member, also if no instance replaces it, or
+        After the session timeout the group reassigns the partitions of a dead member, even if no instance replaces it, or
         if only a client inside a living process died (a thread of Kafka Streams). The coordinator aborts transactions.
         """
         if not self._moves_time:

@@ -66,7 +66,7 @@ def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
-    """The records of the chosen replicas, each with the states before and after it of the same id.
+    """The records of the chosen replicas, each with the previous and the next state of its transactional id.
 
     Times are in milliseconds.
     """

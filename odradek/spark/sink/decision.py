@@ -276,8 +276,8 @@ def _end_all(cluster: Coordination, transactions: Transactions, batch: int) -> N
 def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batch: int) -> None:
     """Raise ``MayBeLost`` if a topic has changed while its transactions were committed.
 
-    Spark then does not record the batch, and the replay asks the user. ``topics`` are all topics that were written, even if
-    the record has only a part.
+    Spark then does not record the batch as committed, and the replay of the batch stops with an error until the user sets
+    ``firstBatch``. ``topics`` are all topics that were written to; the decision record may list fewer.
     """
     other = changed_topics(cluster, topics)
     if other:
