@@ -48,7 +48,7 @@ class Clock(Protocol):
 
     @property
     def skew_ms(self) -> int:
-        """How far a node's clock is ahead of the cluster's clock, in ms; negative if it is behind. 0 for other clocks.
+        """Milliseconds by which a node's clock is ahead of the cluster's clock (negative: behind); 0 for other clocks.
 
         The skew does not apply to timers and to the domains in `MONOTONIC`.
         """
@@ -78,7 +78,7 @@ class Clock(Protocol):
         ...
 
     def wait_for(self, work: Awaitable[object]) -> None:
-        """Make an advance of the clock wait for this work, which runs in a thread."""
+        """Register work that runs in a thread: an advance of the clock waits for its end."""
         ...
 
 
@@ -116,14 +116,14 @@ def stopwatch_us() -> int:
 
 
 class Periodic:
-    """Work that is repeated ``interval_ms`` after it was done, until cancelled.
+    """Work that is repeated, each time ``interval_ms`` after the previous round, until it is cancelled.
 
     ``idle_until_ms``, if given, returns the time of the domain at which the work will have something to do, None for never.
     A clock that advances by a week then need not stop at each of 60,000 rounds without work. ``passed_over`` is called with
     the number of rounds that were skipped.
 
-    With ``once_per_advance``, an advance runs the work only in the first due round. That is for work which depends on
-    clients: they act in real time, and could cause work for each round. Two days have 34,560 rounds of five seconds.
+    With ``once_per_advance``, an advance runs the work only in the first due round. This is for work that clients cause:
+    they act in real time, and could cause work for each round. Two days have 34,560 rounds of five seconds.
     """
 
     __slots__ = (
@@ -157,7 +157,7 @@ class Periodic:
         self._timer = self._arm()
 
     def busy_at_ms(self) -> float | None:
-        """``idle_until_ms`` without the node's skew, as timers have none; None for never."""
+        """Result of ``idle_until_ms`` without the node's skew, which timers do not have; None for never."""
         busy_at_ms = self.idle_until_ms() if self.idle_until_ms is not None else None
         if busy_at_ms is None or self._domain in MONOTONIC:
             return busy_at_ms
@@ -172,7 +172,7 @@ class Periodic:
         return done
 
     def every(self, interval_ms: float) -> None:
-        """Set another interval, which starts now."""
+        """Change the interval; the next round starts ``interval_ms`` from now."""
         if interval_ms != self.interval_ms:
             self.cancel()
             self.interval_ms = interval_ms

@@ -9,8 +9,8 @@ from typing import Final, Protocol
 from broker.clock import MONOTONIC, Domain, Periodic, periodic_of
 
 PROMPT_TIMERS_MAX: Final = 200
-"""Timers of `MONOTONIC` domains, set during an advance, for which the clock stops. Retries inside the broker need few.
-Clients run in real time and could set any number: Fetch after Fetch would stop the clock every half second.
+"""Maximum number of timers of `MONOTONIC` domains, set during an advance, for which the clock stops. Retries inside the
+broker need few. Clients run in real time and could set any number: Fetch after Fetch would stop the clock every half second.
 """
 
 
@@ -34,12 +34,12 @@ class Advanced(Protocol):
 
 
 class Course:
-    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire otherwise."""
+    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire without it."""
 
     def __init__(
         self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]
     ) -> None:
-        """``offsets`` are those of the advancing domains. ``timers`` has all domains."""
+        """``offsets`` are the offsets of the advancing domains. ``timers`` has the timers of all domains."""
         self.by_ms = by_ms
         self.moved_ms = 0
         self.offsets = offsets
@@ -71,7 +71,7 @@ class Course:
         self._add(heap, domain, timer)
 
     def next_due_ms(self) -> float:
-        """When the next timer with work fires, as real time without the advance; infinite if there is none."""
+        """Real time at which the next timer with work would fire without the advance; infinite if there is none."""
         while self._heap and not self._heap[0][2].is_pending:
             heappop(self._heap)
         due = [self._heap[0][0]] if self._heap else []
@@ -87,7 +87,7 @@ class Course:
         return float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()
 
     def take(self, until_ms: float) -> list[Advanced]:
-        """Take the timers that are due, in the order in which they were set. Earlier rounds without work are skipped."""
+        """Remove and return the due timers, in the order in which they were set. Earlier rounds without work are skipped."""
         found = []
         for heap in (self._heap, self._patient):
             while heap and heap[0][0] <= until_ms:

@@ -41,7 +41,7 @@ def parse_duration_ms(text: str) -> int:
 
 
 def parse_skew_ms(text: str) -> int:
-    """Parse how far a node's clock is ahead of the cluster's, in ms; negative if it is behind.
+    """Parse the skew of a node: by how many milliseconds its clock is ahead of the cluster's; negative if it is behind.
 
     >>> parse_skew_ms("5m"), parse_skew_ms("-30s"), parse_skew_ms("0")
     (300000, -30000, 0)
@@ -75,7 +75,7 @@ def _read_ms(text: str) -> int | None:
 
 
 def duration_text(duration_ms: int) -> str:
-    """The duration in the form that ``parse_duration_ms`` reads.
+    """Format a duration as text that ``parse_duration_ms`` reads.
 
     >>> duration_text(1500), duration_text(129_600_000), duration_text(250)
     ('1.5s', '1d12h', '250ms')

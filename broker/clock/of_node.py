@@ -25,7 +25,7 @@ class NodeClock:
         self.skew(skew_ms)
 
     def skew(self, skew_ms: int) -> None:
-        """Set how far this clock is ahead of the cluster's from now on; negative if it is behind."""
+        """Set the skew: milliseconds by which this clock is ahead of the cluster's clock; negative if it is behind."""
         self.skew_ms = skew_ms
         # Each append reads the clock, so without a skew the cluster clock's method is used directly.
         self.now_ms: Callable[..., int] = self._skewed_ms if skew_ms else self._clock.now_ms

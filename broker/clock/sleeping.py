@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 async def sleep_ms(clock: Clock, delay_ms: float, domain: Domain) -> None:
-    """Return after ``delay_ms`` in the time of ``domain``; 0 means the next turn of the loop. If the node dies, never."""
+    """Return after ``delay_ms`` of ``domain``; 0 means the next turn of the loop. Never returns if the node dies."""
     over: Waiter[None] = Waiter()
     clock.call_later_ms(delay_ms, partial(over.wake, None), domain)
     await over
 
 
 class Sleep(Waiter[None]):
-    """A delay that one coroutine awaits, and that can be cut short. Always call `cut` at the end, which breaks a cycle."""
+    """A delay that one coroutine awaits. `cut` ends it early; call `cut` in any case, as it breaks a reference cycle."""
 
     __slots__ = ("_timer",)
 

@@ -9,9 +9,9 @@ Before the first ``advance`` it shows the time of the clock below it (normally `
 Each domain has an offset to real time, which only grows. Timers that are due during an advance fire in order, and see the
 time at which they are due: the clock goes from one instant to the next, and drains the loop at each of them.
 
-*To drain* means to run the event loop until the consequences of an instant are over: ``DRAIN_TURNS`` turns of the loop, then
-all work in threads that is in progress (``wait_for``), and again, until there is none or ``DRAIN_ROUNDS_MAX`` is reached.
-Other processes are not waited for: a client's next request comes when it comes.
+*To drain* means to run the event loop until the consequences of an instant are over: run ``DRAIN_TURNS`` turns of the loop,
+wait for all work in threads (``wait_for``), and repeat both until there is no such work, at most ``DRAIN_ROUNDS_MAX`` times.
+The clock does not wait for other processes, such as clients and their next requests.
 
 Clients run in real time, and are served during an advance. Their requests must not delay it: work that depends on them is
 done once (`Periodic.once_per_advance`), and timers of waiting requests stop the clock at most ``PROMPT_TIMERS_MAX`` times.
@@ -48,12 +48,12 @@ ALL_DOMAINS: Final = frozenset(Domain)
 DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
 
 DRAIN_TURNS: Final = 10
-"""An append wakes a parked request in the next turn, which responds a turn later. The longest chain has about six turns."""
+"""Turns of the loop in a drain. The longest chain of steps, each of which runs in the turn after the last, has about six."""
 DRAIN_S_MAX: Final = 30.0
 """Seconds after which an advance no longer waits for a piece of work in a thread, for example on a slow disk."""
 DRAIN_ROUNDS_MAX: Final = 20
-"""An instant causes about six pieces of work in threads, one after the other. If there are many more, clients cause them:
-with ``flush.messages=1`` each of their batches needs one.
+"""Maximum number of waits for threads in a drain. An instant causes about six pieces of work in threads, one after the
+other. If there are many more, clients cause them: with ``flush.messages=1`` each of their batches needs one.
 """
 ADVANCES_REMEMBERED: Final = 1000
 
@@ -69,7 +69,7 @@ class UnknownDomain(ValueError):
 
 
 def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
-    """Parse the domains of ``--only``. Without names, return the default ones."""
+    """Parse the domains of ``--only``. Without names, return the default domains."""
     found: set[Domain] = set()
     for name in names:
         try:
@@ -104,7 +104,7 @@ class VirtualTimer:
         self.base: Timer | None = None
 
     def arm(self, base: Timer) -> None:
-        """Let a timer of the clock below fire this timer in real time, and cancel the previous one."""
+        """Set ``base``, a timer of the clock below that fires this timer in real time; cancel the previous ``base``."""
         if self.base is not None:
             self.base.cancel()
         self.base = base
@@ -144,7 +144,7 @@ class VirtualTimer:
         return self in self._pending
 
     def idle_until_ms(self) -> float:
-        """Time before which firing has nothing to do, at least ``due_ms``; infinite for never."""
+        """Time of the first round in which the timer has work, at least ``due_ms``; infinite if it never has any."""
         work = periodic_of(self.callback)
         if work is None or work.idle_until_ms is None:
             return self.due_ms
@@ -154,7 +154,7 @@ class VirtualTimer:
         return self._round_at(busy_at_ms, work.interval_ms)
 
     def skip_to(self, now_ms: float) -> None:
-        """Skip the rounds before ``now_ms``, which have nothing to do."""
+        """Skip the rounds before ``now_ms``, which have no work."""
         work = periodic_of(self.callback)
         assert work is not None
         self._pass_over(work, self._rounds_before(now_ms, work.interval_ms))
@@ -288,11 +288,11 @@ class VirtualClock:
         return list(self._timers[domain])
 
     def offsets(self) -> dict[str, int]:
-        """How far each domain is ahead of real time, in milliseconds."""
+        """Domain -> milliseconds by which it is ahead of real time."""
         return {domain.value: offset_ms for domain, offset_ms in self._offsets_ms.items()}
 
     def pending(self) -> dict[str, int | None]:
-        """By domain: milliseconds until the next timer of the domain fires; None if the domain has no timer."""
+        """Domain -> milliseconds until its next timer fires; None if the domain has no timer."""
         return {
             domain.value: min(
                 (ceil(max(0, timer.due_ms - self.now_ms(domain))) for timer in timers), default=None
@@ -387,8 +387,8 @@ class VirtualClock:
             self._advances = list(saved.advances)
 
     async def _pass(self, course: Course) -> None:
-        """Run the advance, and remember the times at its begin and end. The drains before and after it do not count, since
-        real time passes in them."""
+        """Run the advance, and record the times at its begin and end. The drains before and after it are not part of it,
+        since real time passes in them."""
         began_written_ms, began_ms = self._nows()
         self._separate(course)
         try:

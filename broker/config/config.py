@@ -241,7 +241,7 @@ class BrokerConfig:
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
 
     def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """The sources of a broker setting's value, with the synonyms in front of the first source with its own name."""
+        """The sources of a broker setting's value, including those before its own name, which `synonyms` drops."""
         group, keys = synonyms_of(name), broker_configs()
         return (
             *(

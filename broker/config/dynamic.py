@@ -127,7 +127,7 @@ def with_dynamic(static: BrokerConfig, layers: Layers) -> BrokerConfig:
 
 
 def follow(config: BrokerConfig, other: BrokerConfig) -> None:
-    """Copy the values of ``other`` into ``config``, as all components refer to that object (``updateCurrentConfig``)."""
+    """Copy the values of ``other`` into ``config``, to which all components refer (``updateCurrentConfig``)."""
     for name in field_names(BrokerConfig):
         object.__setattr__(config, name, getattr(other, name))
 
@@ -206,6 +206,6 @@ def _check_threads(name: str, old: int, new: int) -> None:
 
 
 def _wrapped(reason: str) -> ConfigError:
-    """Return the error with Kafka's message: Kafka passes (message, cause) to a constructor with (name, value)."""
+    """Return the error with Kafka's odd message: Kafka passes (message, cause) to a constructor of (name, value)."""
     cause = f"org.apache.kafka.common.config.ConfigException: {reason}"
     return ConfigError(f"Invalid value {cause} for configuration Invalid dynamic configuration")

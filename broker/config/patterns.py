@@ -32,7 +32,7 @@ PATTERNS_KEPT: Final = 8
 
 @lru_cache(PATTERNS_KEPT)
 def full_match(pattern: str) -> Matches:
-    """Compile ``pattern``. The returned function tells whether the pattern matches a whole text. Raises `InvalidPattern`."""
+    """Return a function that returns whether ``pattern`` matches a whole text. Raises `InvalidPattern`."""
     if len(pattern) > PATTERN_CHARACTERS_MAX:
         raise InvalidPattern(f"{len(pattern)} characters, the maximum is {PATTERN_CHARACTERS_MAX}")
     classes = len(_UNICODE_CLASS.findall(pattern))

@@ -59,7 +59,7 @@ class SaslPreset:
         return [each for each in MECHANISMS if each in used]
 
     def add_inter_broker(self, listener: str, nodes: int, password: str) -> None:
-        """Set how the nodes log in to each other on a listener with SASL; several nodes use a separate user."""
+        """Set the mechanism and, if there are several nodes, the user `BROKER_USER` for the nodes' login to each other."""
         if listener not in self._listeners:
             return
         given = self._settings.get(_INTER_BROKER)

@@ -193,7 +193,7 @@ def from_command_line(overrides: Mapping[str, str]) -> list[Setting]:
 
 
 def strongest(settings: list[Setting]) -> dict[str, Setting]:
-    """Return the effective setting of each name: that of the highest rank, of several in one source the last."""
+    """Return name -> the setting of the highest rank; if a source sets a name several times, its last setting counts."""
     chosen: dict[str, Setting] = {}
     for setting in sorted(settings, key=lambda each: each.rank):
         chosen[setting.name] = setting

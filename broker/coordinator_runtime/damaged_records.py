@@ -38,7 +38,7 @@ class DamagedRecords:
     """The damaged ranges of one partition, in log order, and the ids that may be affected."""
 
     def __init__(self, topic: str, index: int, of: str, name_of: NameOf, known: Known) -> None:
-        """``of`` is ``transactional_ids`` or ``groups``: the ids in log lines. ``known`` is called at the first damage."""
+        """``of``: log field of the ids (``transactional_ids`` or ``groups``). ``known``: called at the first damage."""
         self._topic = topic
         self._index = index
         self._of = of

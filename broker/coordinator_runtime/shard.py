@@ -86,13 +86,13 @@ class CoordinatorShard:
         verified: bool = False,
         required_acks: int = -1,
     ) -> AppendResult:
-        """Append a batch. NOT_LEADER_OR_FOLLOWER if this node no longer leads the partition in the shard's leader epoch."""
+        """Append a batch. Fails with NOT_LEADER_OR_FOLLOWER if the shard is not current (see `is_current`)."""
         if not self.is_current():
             return AppendResult(ErrorCode.not_leader_or_follower)
         return self.partition.append_internal(records, guard, verified, required_acks)
 
     async def committed(self, end_offset: int) -> ErrorCode:
-        """Wait until all records below ``end_offset`` are committed. NONE if this shard is still current, else the error."""
+        """Wait until all records below ``end_offset`` are committed. Returns an error if the shard is no longer current."""
         partition = self.partition
         if partition.high_watermark >= end_offset and not self.is_closed:
             return NONE

@@ -92,7 +92,7 @@ def _differs(asked: str | None, actual: str | None) -> bool:
 
 
 def _check_member(group: ClassicGroup, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-    """Check member id, instance id and generation of a member's request, in Kafka's order: NONE or the error."""
+    """Check member id, instance id and generation of a member's request, in Kafka's order. Returns NONE or the error."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available
     error = group.members.check(member_id, instance_id)
@@ -109,7 +109,7 @@ def heartbeat(
 ) -> tuple[ErrorCode, list[Effect]]:
     """Process a Heartbeat: check the member and restart its session.
 
-    Returns REBALANCE_IN_PROGRESS only in PreparingRebalance, since clients already send heartbeats after JoinGroup.
+    Returns REBALANCE_IN_PROGRESS only in PreparingRebalance, not in CompletingRebalance: clients send heartbeats there, too.
     """
     error = _check_member(group, member_id, instance_id, generation)
     if error is not NONE:
@@ -122,7 +122,7 @@ def heartbeat(
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
-    """Process a LeaveGroup of members or an administrator. If the group becomes empty, the response waits for its record."""
+    """Process a LeaveGroup of members or an administrator. If the group becomes empty, the response waits for the commit."""
     if group.state is ClassicGroupState.DEAD:
         return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
     out: Out = []
@@ -164,7 +164,7 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> Error
 def commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> tuple[ErrorCode, list[Effect]]:
-    """Check whether this client may commit offsets. A member's commit outside of a transaction restarts its session, too."""
+    """Check whether this client may commit offsets. A commit outside of a transaction restarts the member's session, too."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available, []
     if generation < 0 and group.state is ClassicGroupState.EMPTY:
@@ -190,14 +190,14 @@ def commit(
 
 
 def deletable(group: ClassicGroup) -> ErrorCode:
-    """Check whether DeleteGroups may remove the group: NONE or the error."""
+    """Check whether DeleteGroups may remove the group. Returns NONE or the error."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
     return NONE if group.state is ClassicGroupState.EMPTY else ErrorCode.non_empty_group
 
 
 def offsets_deletable(group: ClassicGroup) -> ErrorCode:
-    """Check whether OffsetDelete may remove offsets: NONE or the error. Members must use the consumer protocol type."""
+    """Check if OffsetDelete may remove offsets: members must use protocol type "consumer". Returns NONE or the error."""
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.group_id_not_found
     if group.state is not ClassicGroupState.EMPTY and not group.speaks_consumer_protocol:
@@ -206,7 +206,7 @@ def offsets_deletable(group: ClassicGroup) -> ErrorCode:
 
 
 def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """Move the group to Dead and fail all waiting requests: it was deleted, or this node no longer leads its partition."""
+    """Move the group to Dead and fail all waiting requests: the group was deleted, or its partition has another leader."""
     out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
     for member in group.members:
         rebalance.answer_join(group, member, join_error(member.member_id, error), out)
@@ -221,7 +221,7 @@ def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[
 
 
 def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
-    """Start a rebalance after a downgrade, so that the members of the former consumer group join again."""
+    """Start a rebalance of a group that was a consumer group until now, so that its members join again."""
     out: Out = []
     rebalance.prepare_rebalance(group, now_ms, out)
     return out
@@ -231,7 +231,7 @@ def begin_rebalance(group: ClassicGroup, now_ms: int) -> list[Effect]:
 
 
 def on_append_committed(group: ClassicGroup, append: Append, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """Process an append that was committed (``error`` is NONE), or that failed with ``error``, mapped for clients."""
+    """Process an append that was committed (``error`` is NONE) or has failed (``error`` is the error for clients)."""
     if error is NONE:
         group.written = append.value
         # An older append may be committed after a newer one has failed.

@@ -181,7 +181,7 @@ def _records_of(
 
 
 def _java_length(text: str) -> int:
-    """Java's ``String.length()``, the number of UTF-16 code units: Kafka limits the metadata of an offset by it."""
+    """Number of UTF-16 code units (Java's ``String.length()``), by which Kafka limits the metadata of an offset."""
     return len(text) if text.isascii() else len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
@@ -190,7 +190,7 @@ async def fetch(
 ) -> OffsetFetchResponseGroup:
     """Handle OffsetFetch for one group.
 
-    Returns committed offsets. With ``require_stable`` the function first waits until all records in memory are committed.
+    The response has only committed offsets. With ``require_stable``, wait until all records in memory are committed.
     """
     shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
     if require_stable:
@@ -280,7 +280,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 
 async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
-    """Handle OffsetDelete. Returns (the error of the whole group, an error for each topic partition)."""
+    """Handle OffsetDelete. Returns (NONE or the error of the whole request, an error code for each topic partition)."""
     errors: Errors = []
 
     def find() -> list[Key] | ErrorCode:
@@ -345,7 +345,7 @@ async def expire(shard: GroupShard, retention_ms: int) -> None:
 
 
 def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
-    """Milliseconds until `expire` has something to delete, as of now; None if there is nothing that will expire."""
+    """Milliseconds until `expire` deletes an offset or group, if nothing changes before; None for never."""
 
     def now_for(written_ms: int) -> int:
         return shard.clock.now_for(written_ms, Domain.GROUPS)

@@ -1,8 +1,8 @@
 """Carries out decisions about consumer groups (KIP-848) on a shard: append, timers, response.
 
-Only records change a group, so a decision has no effect before its records are in the log. Every request and every timer
-takes the same steps (`ConsumerGroups.carry_out`): decide, append, start and cancel timers, respond once the records are
-committed.
+Only records change a group, so a decision has no effect before its records are in the log. Each request and each
+timer is processed in the same steps (`ConsumerGroups.carry_out`): decide, append, start and cancel timers, respond once the
+records are committed.
 """
 
 from __future__ import annotations
@@ -197,10 +197,10 @@ class ConsumerGroups:
     async def carry_out(
         self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
     ) -> R:
-        """Decide, append, move timers. Returns the response once the records are committed. Raises `Refused`.
+        """Call ``decide``, append the records, set the timers. Returns the response after the commit. Raises `Refused`.
 
-        If a fault rule delays the append, the decision is discarded and made again after the release, because the group
-        may have changed in the meantime.
+        If a fault rule delays the append, ``decide`` is called again after the release, because the group may have changed
+        since the first call.
         """
         decision = decide(self._context(group_id))
         if decision.records and shard.is_intercepted:
@@ -217,7 +217,7 @@ class ConsumerGroups:
         return decision.response
 
     def _carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
-        """Carry out the rest of a decision, after its records: timers, a downgrade, regular expressions to resolve."""
+        """Carry out what a decision has besides its records: timers, a downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
             group.compared_at = self.topics.changes
@@ -280,7 +280,7 @@ class ConsumerGroups:
 
 
 def _check(error: ErrorCode) -> None:
-    """Raise `Refused` without a message, unless the error is NONE."""
+    """Raise `Refused` without a message if ``error`` is not NONE."""
     if error is not NONE:
         raise Refused(error)
 

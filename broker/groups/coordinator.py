@@ -114,7 +114,7 @@ class GroupCoordinator(MetadataListener):
         return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Start the members' sessions, and delete offsets of topics that were deleted while the shard was not loaded."""
+        """Start the members' sessions. Delete the offsets of topics that were deleted before the shard was loaded."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
@@ -362,7 +362,7 @@ class GroupCoordinator(MetadataListener):
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
-        """Apply a committed transaction marker to the offsets. A shard that is not loaded reads it from its log later."""
+        """Apply a marker below the high watermark to the offsets. A shard that loads later reads it from its log."""
         shard = self._runtime.get(partition_index)
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)
@@ -397,7 +397,7 @@ class GroupCoordinator(MetadataListener):
             self._expire_next([index for index, shard in self._runtime.items() if shard.state.all_groups()])
 
     def _expire_next(self, indices: Sequence[int]) -> None:
-        """Expire the offsets of one shard in each turn of the event loop, so that many groups do not block it."""
+        """Expire the offsets of one shard in each turn of the event loop, so that many groups do not block the loop."""
         self._rest_of_expiry = None
         if not indices:
             return
@@ -415,7 +415,7 @@ class GroupCoordinator(MetadataListener):
     # -- comparison in tests ------------------------------------------------------------------------------------
 
     def memory(self) -> dict[int, dict[str, object]]:
-        """Return all groups and offsets by partition, as plain values, which are equal after a rebuild from the logs."""
+        """Return all groups and offsets by partition, as plain values. A rebuild from the logs gives equal values."""
         return {
             index: shard.state.image()
             for index, shard in sorted(self._runtime.items())

@@ -135,7 +135,7 @@ class GroupCoordinatorState:
 
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:
-    """Return the group's fields: its present ones in Empty or Stable, in a rebalance those that a restart would load."""
+    """Return the group's fields; in a rebalance, or after a failed append, the fields that a restart would load."""
     if group.unwritten or group.state not in (ClassicGroupState.EMPTY, ClassicGroupState.STABLE):
         if group.written is None:
             group = ClassicGroup(group.group_id, group.config)

@@ -67,7 +67,7 @@ class Assigned:
 
 @slotted(frozen=True)
 class Replaced:
-    """Purpose of an append: a static member has come back under a new id, in a group that need not rebalance (KIP-814)."""
+    """Purpose of an append: a static member has returned under a new id, in a group that does not rebalance (KIP-814)."""
 
     old: Member
     new_id: str

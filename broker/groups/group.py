@@ -162,7 +162,7 @@ class ClassicGroup:
         return frozenset(topics)
 
     def is_subscribed_to(self, topic: str) -> bool:
-        """Whether the group subscribes to the topic. If the subscriptions of a group of consumers are unknown, True."""
+        """Whether the group subscribes to the topic. True if it is a group of consumers with unknown subscriptions."""
         topics = self.subscribed_topics()
         return self.speaks_consumer_protocol if topics is None else topic in topics
 

@@ -74,7 +74,7 @@ def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> lis
 
 
 def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
-    """Make the checks that do not depend on the member: NONE or the error."""
+    """Make the checks that do not depend on the member. Returns NONE or the error."""
     if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
     if group.state is ClassicGroupState.DEAD:
@@ -87,7 +87,7 @@ def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
 def _has_room(group: ClassicGroup, member_id: str) -> bool:
     """Whether ``group.max.size`` admits the member.
 
-    In PreparingRebalance only members that have joined count, so the last ones are refused.
+    In PreparingRebalance only members that have joined count, so the members that join last are refused.
     """
     room = group.config.group_size_max
     known = group.members.get(member_id)
@@ -183,7 +183,7 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
 def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
     """Whether the JoinGroup of a known member starts a rebalance.
 
-    In a Stable group the leader's JoinGroup always does, because the leader may have seen new partitions.
+    In a Stable group a JoinGroup of the leader always does, because the leader may have seen new partitions.
     """
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return True

@@ -67,7 +67,7 @@ NOTHING: Final = Found(NONE, None)
 
 
 class Change(NamedTuple):
-    """A record above the high watermark, and the committed offset before it."""
+    """A record above the high watermark, and the committed offset that it replaced (None: there was none)."""
 
     record_offset: int
     before: OffsetAndMetadata | None
@@ -90,7 +90,7 @@ class GroupOffsets:
     # -- applying the log ---------------------------------------------------------------------------------------
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Forget the offsets before records that are now below the high watermark."""
+        """Forget each `Change` whose record is now below the high watermark."""
         if high_watermark == self._high_watermark:
             return
         self._high_watermark = high_watermark
@@ -112,7 +112,7 @@ class GroupOffsets:
         key: OffsetCommitKey | LegacyOffsetCommitKey,
         value: OffsetCommitValue | None,
     ) -> None:
-        """Apply one record: a commit, a commit within a transaction, or a tombstone, which removes both kinds of offsets."""
+        """Apply one record: a commit, a transaction's pending commit, or a tombstone, which removes both."""
         spot = (key.topic, key.partition)
         if record_offset >= self._high_watermark and (value is None or producer_id == NO_PRODUCER_ID):
             self._note_change(record_offset, key.group, spot)
@@ -127,7 +127,7 @@ class GroupOffsets:
         self._open.setdefault(key.group, {}).setdefault(spot, set()).add(producer_id)
 
     def _remove(self, group_id: str, spot: Spot) -> None:
-        """Remove an offset, and pending offsets for the same partition, so that a later marker does not restore one."""
+        """Remove an offset, and the pending offsets for its partition, so that no later marker commits one of these."""
         of_group = self._committed.get(group_id)
         if of_group is not None and of_group.pop(spot, None) is not None and not of_group:
             del self._committed[group_id]
@@ -135,7 +135,7 @@ class GroupOffsets:
             self._settle(producer_id, group_id, spot)
 
     def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
-        """Apply a committed marker. If a partition has a pending and a committed offset, the later record counts."""
+        """Apply a marker: commit or drop the producer's pending offsets. A committed offset with a later record stays."""
         pending = self._pending.get(producer_id, {})
         for (group_id, spot), offset in tuple(pending.items()):
             if offset.record_offset > marker_offset:
@@ -173,7 +173,7 @@ class GroupOffsets:
     def find(
         self, group_id: str, topic: str, partition: int, *, require_stable: bool, topic_id: UUID | None = None
     ) -> Found:
-        """Return the offset, even above the high watermark; `UNSTABLE` if an open transaction may change it (KIP-447)."""
+        """Return the offset, even from a record above the high watermark; `UNSTABLE` if a transaction is open (KIP-447)."""
         spot = (topic, partition)
         if require_stable and self.is_unstable(group_id, spot):
             return UNSTABLE
@@ -262,7 +262,7 @@ class GroupOffsets:
     def expires_in_ms(
         self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
     ) -> int | None:
-        """Milliseconds until `expired` returns something for the group, as of now; None if nothing will expire."""
+        """Milliseconds until an offset of the group expires, 0 for an empty group without offsets; None for never."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
             return None if self.has_open_transaction(group.group_id) or not group.is_empty else 0
@@ -308,7 +308,7 @@ class GroupOffsets:
 
 
 def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
-    """Whether offsets of the group can expire now. They cannot while its members' subscriptions are unknown."""
+    """Whether offsets of the group can expire now: not in a rebalance, nor while the members' subscriptions are unknown."""
     if isinstance(group, ConsumerGroup):
         return True
     if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:

@@ -100,7 +100,7 @@ def complete_join(group: ClassicGroup, now_ms: int, out: Out) -> None:
 
 
 def _elect_joined_leader(group: ClassicGroup) -> bool:
-    """Make the first member that has joined the leader, unless the leader has joined. False if no member has joined."""
+    """If the leader has not joined, elect the first member that has joined. Returns False if no member has joined."""
     if group.leader is None:
         return False
     if group.members[group.leader].joining is not None:

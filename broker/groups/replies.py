@@ -16,7 +16,7 @@ def join_error(member_id: str, error: ErrorCode) -> JoinGroupResponse:
 def join_accepted(
     group: ClassicGroup, member_id: str, *, leader: str | None = None, skip_assignment: bool = False
 ) -> JoinGroupResponse:
-    """Return the successful JoinGroup response for the current generation. Only the leader's has the list of members."""
+    """Return the successful JoinGroup response for the current generation. Only the leader's response lists the members."""
     leader = group.leader if leader is None else leader
     return JoinGroupResponse(
         generation_id=group.generation,

@@ -157,7 +157,7 @@ class GroupShard(CoordinatorShard):
                 damaged.note_read(record.key)
 
     def _end_without_marker(self) -> None:
-        """End pending offsets whose marker is damaged, with the result in the log's list of aborted transactions."""
+        """Commit or drop pending offsets whose marker is damaged, according to the log's list of aborted transactions."""
         log = self.partition.log
         for producer_id, offset in self.state.offsets.pending_producers():
             entry = log.producers.entries.get(producer_id)
@@ -223,7 +223,7 @@ class GroupShard(CoordinatorShard):
         *,
         deleted: ErrorCode = ErrorCode.unknown_member_id,
     ) -> tuple[ErrorCode, int]:
-        """Append one batch and apply it to memory: (error, offset after the last record). All writes use this method.
+        """Append one batch and apply it to memory, as all writes do. Returns (error, offset after the last record).
 
         ``deleted`` is the error for members that wait in a classic group that the records delete.
         """
@@ -317,7 +317,7 @@ class GroupShard(CoordinatorShard):
         return await self.committed(self.partition.log_end_offset)
 
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """As `committed`, but REQUEST_TIMED_OUT after a timeout: the timer and the high watermark wake the same waiter."""
+        """Like `committed`, but returns REQUEST_TIMED_OUT after a timeout: timer and high watermark wake one waiter."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         timer = self.clock.call_later_ms(
@@ -331,13 +331,13 @@ class GroupShard(CoordinatorShard):
             timer.cancel()
 
     async def _committed_eventually(self, end_offset: int) -> ErrorCode:
-        """As `_committed_in_time`, but without a timeout."""
+        """Like `_committed_in_time`, but without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         return await self._await_verdict(verdict)
 
     async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """Wait for the verdict. It may also be the error with which `unload` wakes all waiters."""
+        """Wait for ``verdict`` and return its value, which is an error if `unload` wakes all waiters."""
         self._waiting[verdict] = None
         try:
             return await verdict
@@ -349,7 +349,7 @@ class GroupShard(CoordinatorShard):
     def run(self, group: ClassicGroup, effects: Sequence[Effect]) -> None:
         """Carry out the effects of one event of a group, in order.
 
-        An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and move
+        An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and set
         several timers; the state machine determines the order. An `Answer` wakes the request that waits
         for it. An `Append` is a barrier and is awaited in a coroutine of its own, since another event may respond to the
         request in the meantime.
@@ -455,7 +455,7 @@ class GroupShard(CoordinatorShard):
 
 
 def _waiter(token: object) -> Waiter[Response]:
-    """Return the waiter of the request that ``token`` identifies; for the state machine a token is opaque."""
+    """Return the waiter of a request, which is the request's token. The state machine does not know that type."""
     return cast("Waiter[Response]", token)
 
 

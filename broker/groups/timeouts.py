@@ -40,7 +40,7 @@ def expired(group: ClassicGroup, timer: Timer, now_ms: int) -> list[Effect]:
 
 
 def _session_over(group: ClassicGroup, member_id: str, now_ms: int, out: Out) -> None:
-    """Remove a member that sent no heartbeat within its session timeout, and let the others rebalance."""
+    """Remove a member that sent no heartbeat within its session timeout, and start a rebalance of the others."""
     if member_id in group.pending_joins:
         group.remove(member_id)
         _complete_join_if_all_are_there(group, now_ms, out)

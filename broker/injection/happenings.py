@@ -19,7 +19,7 @@ class Happening:
 
     time_ms: int
     kind: str
-    """node, election or rule"""
+    """Type of the event: ``node``, ``election`` or ``rule``."""
     node_id: int
     text: str
     transactional_ids: frozenset[str] = frozenset()

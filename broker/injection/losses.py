@@ -35,11 +35,11 @@ class Loss:
     """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """committed, perhaps committed or acks=1"""
+    """One of `COMMITTED`, `PERHAPS_COMMITTED` and `ACKS_1`."""
     written_epoch: int
     """Leader epoch in which the batches were written."""
     leader: int
-    """The leader when the batches were removed, which does not have them."""
+    """The node that led the partition when the batches were removed, and did not have them."""
     leader_epoch: int
     nodes: list[int] = field(default_factory=list)
     """Nodes whose replicas had the batches."""

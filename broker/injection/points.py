@@ -1,7 +1,7 @@
 """Injection points: steps inside the broker at which a fault can be injected.
 
-One ``FaultInjection`` serves all nodes of a broker. It is a port: the broker works without an interceptor. While none is
-set, a point tests one attribute (``python -m benchmarks.ports``).
+One ``FaultInjection`` serves all nodes of a broker. The broker works without an interceptor; while
+none is set, passing a point costs the test of one attribute (``python -m benchmarks.ports``).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class InjectionPoint:
 
 
 class PointInterceptor(Protocol):
-    """Intercepts steps. ``watches`` returns whether the interceptor wants to see a point."""
+    """An interceptor of steps. ``watches`` returns whether it intercepts the steps at a point."""
 
     def watches(self, point: str) -> bool: ...
 
@@ -57,7 +57,7 @@ class PointInterceptor(Protocol):
 
 @slotted(eq=False)
 class FaultInjection:
-    """The injection port of one broker: points, links between its nodes, and the events and losses that were recorded."""
+    """The fault injection of one broker: interceptor, links between its nodes, and the recorded events and losses."""
 
     points: PointInterceptor | None = None
     transaction_watcher: Callable[[Any], object] | None = None

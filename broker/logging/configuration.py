@@ -148,7 +148,7 @@ def level() -> str:
 
 
 def get_unfiltered_logger() -> Logger:
-    """A logger whose ``info`` writes the line at any level."""
+    """Return a logger whose ``info`` writes the line even if the level is disabled."""
     return _UnfilteredLogger()
 
 

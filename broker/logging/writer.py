@@ -86,7 +86,7 @@ class LogWriter:
             self._dropped += 1
 
     def say_suppressed_later(self) -> None:
-        """Report suppressed lines after a delay, since perhaps no later line of their kind will have the count."""
+        """Make the thread log the counts of suppressed lines after a delay, in case no later line reports them."""
         self._queue.put(_Mark.SUPPRESSED)
 
     def close(self, timeout_s: float = CLOSE_S_MAX) -> bool:

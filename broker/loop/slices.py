@@ -172,7 +172,7 @@ def _retrieve(left: Callable[[], object], future: asyncio.Future[Any]) -> None:
 
 
 class TurnsApart:
-    """Spreads long work that cannot be sliced: one piece in each turn of the event loop."""
+    """Spreads long work that cannot be sliced: callers of `turn` run in different turns of the event loop."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()

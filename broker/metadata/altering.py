@@ -92,7 +92,7 @@ def replaced(
 def _differing(
     resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]
 ) -> ConfigChanges:
-    """The settings whose value differs. For a broker all settings, as a record makes it reload key stores (KAFKA-14136)."""
+    """The settings whose value differs. For a broker all settings: a record makes it reload key stores (KAFKA-14136)."""
     return {
         name: value
         for name, value in wanted.items()

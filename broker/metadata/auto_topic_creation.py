@@ -22,7 +22,7 @@ log = get_logger()
 
 
 class AutoTopicCreationManager:
-    """Creates the topics of Metadata requests in the background, and each coordinator's topic once for all callers."""
+    """Creates topics for Metadata requests in the background, and the topics of coordinators once for all callers."""
 
     def __init__(self, image: Image, config: BrokerConfig, creator: ReplicationControlManager) -> None:
         self._image = image

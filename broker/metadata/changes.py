@@ -128,7 +128,7 @@ def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
-    """Return the record that begins the controlled shutdown of a broker: it gets no new partitions, and leads none."""
+    """Return the record that begins the controlled shutdown of a broker, which then gets no partitions and leads none."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )

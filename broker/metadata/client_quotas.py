@@ -134,7 +134,7 @@ def apply(quotas: Quotas, record: schema.ClientQuotaRecord) -> None:
 
 
 def _keys_of(entity: QuotaEntity) -> Mapping[str, tuple[float, bool]]:
-    """Return the quotas that are valid for the entity. Raises `ApiError` for an invalid entity."""
+    """Return the quota keys that are valid for the entity. Raises `ApiError` for an invalid entity."""
     if not entity:
         raise _invalid("Invalid empty client quota entity")
     for kind, name in entity:

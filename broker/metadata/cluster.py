@@ -80,11 +80,11 @@ class ClusterMetadata:
         features: Mapping[str, int] | None = None,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
-        """Open or format the log directory. Returns once this start is durable: registered brokers and new leader epochs.
+        """Open or format the log directory. Returns once its new records (registrations, leader epochs) are durable.
 
-        ``endpoints`` are the addresses that are registered for this node. ``others`` returns the brokers that start with
-        it. ``features`` are the requested levels; without them a new cluster gets the default levels and an existing cluster
-        keeps its levels.
+        ``endpoints`` are the addresses that are registered for this node. ``others`` returns the other brokers
+        that start now. ``features`` are the requested levels; without them a new cluster gets the default levels and an
+        existing cluster keeps its levels.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()

@@ -29,7 +29,7 @@ log = get_logger()
 
 
 class ClusterControlManager:
-    """Changes that concern all topics. Each waits until no other change of the metadata is pending."""
+    """Makes the changes that may concern all topics. Each change waits until no other change of the metadata is pending."""
 
     def __init__(
         self,
@@ -59,7 +59,7 @@ class ClusterControlManager:
     async def restore(self, saved: Image, brokers: Sequence[BrokerRegistration]) -> None:
         """Restore topics, settings and features of ``saved`` and register ``brokers``. No broker may be running.
 
-        Counters do not go back: topics keep their ids, producer ids are new, and epochs rise.
+        Counters do not go back: topics keep their ids, no producer id is allocated twice, and epochs rise.
         """
         for broker in brokers:
             self._producer_ids.forget(broker.node_id)
@@ -90,7 +90,7 @@ class ClusterControlManager:
         await self._writer.commit_for_all([record_for_shutdown(self._image.brokers[node_id]), *gone])
 
     async def balance_leaders(self) -> None:
-        """Elect the preferred leader of each partition where it is alive and in sync but does not lead."""
+        """Elect the preferred leader of each partition with another leader, if the preferred one is alive and in sync."""
         await self._writer.all_settled()
         records = list(records_for_balance(self._image))
         if records:

@@ -101,7 +101,7 @@ class Settings:
         return self._known[1]
 
     def log_defaults(self) -> LogConfig:
-        """Return the values for topics that do not set a value."""
+        """Return the values of topic settings for topics that do not set them."""
         return self.current.log_defaults
 
     def allows_unclean_election(self, topic: Topic) -> bool:
@@ -135,9 +135,9 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Yield every setting of this broker that Kafka knows, and others that were set statically or dynamically.
+        """Yield each setting of this broker that is in Kafka's table, and others that were set statically or dynamically.
 
-        An internal setting is listed only if the static configuration sets it, with the value as it is written there.
+        An internal setting is included only if the static configuration sets it, with the text of its value there.
         """
         current, layers = self.current, self.layers
         known = kafka_configs()
@@ -260,7 +260,7 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
 
 
 def _other_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
-    """Build a setting that is not in Kafka's table: of a listener, dynamic only, or of a plug-in. It may be a secret."""
+    """Build a setting that Kafka's table lacks: a listener's, a dynamic one, or a plug-in's, whose value may be a secret."""
     key = broker_key(name)
     if key is not None and name == key.name:
         return _broker_setting(key, synonyms[0].value, synonyms)

@@ -28,7 +28,7 @@ AUTO_CREATED_AT_ONCE: Final = 20
 
 @slotted(frozen=True)
 class NewTopic:
-    """A topic to create. ``assignments`` are (partition, brokers) pairs; with them the two numbers must be -1.
+    """A topic to create. With ``assignments`` (partition, brokers), ``partitions`` and ``replication_factor`` must be -1.
 
     ``topic_id`` is set for a topic that is imported from another cluster and keeps its id.
     """
@@ -52,7 +52,7 @@ class MorePartitions:
 
 @slotted(frozen=True)
 class TopicDefaults:
-    """The values for a new topic that does not set them."""
+    """The values that a new topic gets where its request sets none."""
 
     partitions: int
     replication_factor: int

@@ -65,7 +65,7 @@ def renewed(token: Token, principal: str, period_ms: int, lifetimes: Lifetimes, 
 
 
 def shortened(token: Token, principal: str, period_ms: int, now_ms: int) -> Token | None:
-    """Return the token with its new expiration time, or None if the period is negative, which removes the token."""
+    """Return the token that expires ``period_ms`` from now; None if the period is negative, which removes the token."""
     _check_renewer(token, principal)
     if period_ms < 0:
         return None

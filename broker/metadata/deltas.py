@@ -131,7 +131,7 @@ def _changed(new: Sequence[int] | None, old: tuple[int, ...]) -> tuple[int, ...]
 
 
 def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, changes: MetadataDelta) -> None:
-    """Clear the eligible leader replicas of a topic, or of all if the record has no name (min.insync.replicas changed)."""
+    """Clear the eligible leader replicas of the record's topic, or of all topics if the record has no topic name."""
     if record.topic_name and record.topic_name not in image.topics:
         raise InconsistentMetadata(
             f"the metadata log clears the eligible leader replicas of topic {record.topic_name}, which does not exist"

@@ -100,7 +100,7 @@ def _change_without(
 def records_for_returned_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that let a returned broker lead partitions without a leader, and bump the epoch where it leads."""
+    """Yield records that elect leaders for the broker's leaderless partitions, and bump the epoch of those that it leads."""
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -138,7 +138,7 @@ def _first(replicas: Sequence[int], among: Collection[int]) -> int:
 
 
 def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
-    """Return the record of ElectLeaders for one partition. Raises ApiError if there is no candidate, or no need."""
+    """Return the record of ElectLeaders for one partition. Raises ApiError if no election is possible or needed."""
     live = image.live_brokers
     if kind is Election.PREFERRED:
         preferred = state.replicas[0]
@@ -160,7 +160,7 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
-    """Return the record that makes another in-sync replica the leader; None if it leads already. Raises ApiError."""
+    """Return the record that makes ``node_id`` the leader; None if it leads already. Raises ApiError if it cannot lead."""
     name = f"{topic.name}-{state.index}"
     if node_id == state.leader:
         return None
@@ -184,7 +184,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
-    """Yield a record for each preferred leader that is in sync but does not lead (``auto.leader.rebalance.enable``)."""
+    """Yield a record for each partition whose preferred leader is live and in sync, but another replica leads."""
     live = image.live_brokers
     for topic in image.topics.values():
         for state in topic.partitions:

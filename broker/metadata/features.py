@@ -31,7 +31,7 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VE
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
-    """Return the finalized metadata.version. Kafka fails at records of later ones (``ImageWriterOptions.handleLoss``)."""
+    """Return the finalized metadata.version. Kafka fails at records of later versions (``handleLoss``)."""
     return levels.get(METADATA_VERSION, 0)
 
 

@@ -32,7 +32,7 @@ def startup_topic(spec: TopicSpec, config: BrokerConfig) -> NewTopic:
 
 
 def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
-    """Return ``new``, for an internal topic with the values of `internal_topic` where ``new`` sets none."""
+    """Return ``new``; an internal topic gets the values of `internal_topic` for what ``new`` does not set."""
     if not is_internal(new.name):
         return new
     own = internal_topic(new.name, config)
@@ -63,7 +63,7 @@ def coordinator_partitions(name: str, find: Callable[[str], Topic | None], confi
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
-    """Return the coordinators' topic ``name`` to create. The caller compares the replication factor with the cluster."""
+    """Return the definition of the coordinators' topic ``name``. Its replication factor may exceed the number of brokers."""
     if name == CONSUMER_OFFSETS:
         return NewTopic(
             name,

@@ -277,7 +277,7 @@ def _snapshot_is_due(replayed: Replayed) -> bool:
     """Whether the log is so much larger than the last snapshot that a new snapshot saves time.
 
     Every restart writes a record for each partition, so without snapshots each start would be slower than the one before.
-    Writing a snapshot takes about as much time as the snapshot saves.
+    Writing a snapshot takes about as much time as the next start saves by it.
     """
     due = max(SNAPSHOT_FROM_BYTES, SNAPSHOT_RATIO * replayed.snapshot_bytes)
     return replayed.log_bytes > due and replayed.held_back is None
@@ -286,7 +286,7 @@ def _snapshot_is_due(replayed: Replayed) -> bool:
 def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int) -> None:
     """Write the replayed state as a snapshot, then delete the log segments and older snapshots that it covers.
 
-    After a crash in between both exist, and the next start reads the snapshot and skips what it covers.
+    After a crash in between, the covered files still exist; the next start reads the snapshot and skips their records.
     """
     snapshot = write_snapshot(
         directory,
@@ -307,7 +307,7 @@ def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int
 
 
 def _segment(directory: Path, replayed: Replayed) -> AppendFile:
-    """Open the segment to append to, truncated to its valid batches. Create one if none exists or a snapshot is ahead."""
+    """Open the last segment, truncated to its valid batches. Create a segment if none exists, or a snapshot ends later."""
     if replayed.segment is None or replayed.log_end < replayed.next_offset:
         file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
         os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))

@@ -9,7 +9,7 @@ from broker.metadata.topics import unified_name
 
 
 class PendingTopicChanges:
-    """Serialises the changes of a topic. Colliding names count as one: if "a.b" and "a_b" are created at once, one fails."""
+    """Serialises the changes of each topic. Colliding names count as one topic: of "a.b" and "a_b" only one is created."""
 
     def __init__(self) -> None:
         self._commits: dict[str, asyncio.Future[None]] = {}

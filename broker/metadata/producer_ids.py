@@ -1,7 +1,7 @@
 """Allocation of producer ids from blocks of a thousand (KIP-730).
 
 A node claims its first block when a client first needs an id. A block may be used once its record is durable. When the
-process ends, the unused ids of a block are lost. So no id is ever allocated twice, no matter how the process ends.
+process ends, the unused ids of a block are lost. So no id is ever allocated twice, however the process ends.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def unlimited(partitions: int) -> None:
 
 
 class ReplicationControlManager:
-    """Changes of topics. Each change waits until no other change of its topics is pending."""
+    """Makes changes of topics. Each change waits until no other change of its topics is pending."""
 
     def __init__(
         self, image: Image, settings: Settings, config: BrokerConfig, writer: MetadataWriter, random: Random
@@ -64,7 +64,7 @@ class ReplicationControlManager:
     async def create_topics(
         self, wanted: Sequence[NewTopic], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[CreatedTopic | ApiError]:
-        """Create topics. Returns for each, in order, the topic or the error. Raises ApiError for the whole request.
+        """Create topics. Returns for each, in order, the topic or the error. Raises ApiError to refuse the whole request.
 
         All topics are in one commit: after a crash all of them exist or none. In this method and those below, ``take`` is
         called for each topic with its number of partitions (KIP-599).

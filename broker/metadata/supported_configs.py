@@ -1,4 +1,4 @@
-"""Settings that a replay accepts. It skips settings that Kafka has removed since (``DefaultSupportedConfigChecker``).
+"""Settings that a replay accepts. The replay skips settings that Kafka has removed (``DefaultSupportedConfigChecker``).
 
 >>> is_supported(TOPIC_RESOURCE, "retention.ms"), is_supported(TOPIC_RESOURCE, "message.format.version")
 (True, False)

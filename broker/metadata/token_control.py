@@ -108,7 +108,7 @@ class DelegationTokenControlManager:
         return renewed.expiration_timestamp_ms
 
     async def expire(self, hmac: bytes, principal: str, period_ms: int) -> int:
-        """Expire the token with this HMAC. Returns its new expiration time. A negative period removes the token."""
+        """Set the expiration time of the token with this HMAC and return it. A negative period removes the token."""
         token = await self._settled_token(hmac)
         now_ms = self._now_for(token)
         shortened = rules.shortened(token, principal, period_ms, now_ms)

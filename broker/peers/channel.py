@@ -36,7 +36,7 @@ log = get_logger()
 
 @slotted(frozen=True)
 class LinkState:
-    """The link between two nodes as functions, which the channel calls for every request and response."""
+    """Functions that return the state of the link between two nodes; the channel calls them for each transfer."""
 
     address: Callable[[], tuple[str, int] | None]
     is_cut: Callable[[], bool]
@@ -57,7 +57,7 @@ class _Pending:
 
 
 class Channel:
-    """A connection to another node. It is made at the first request, and again after a failure and a pause."""
+    """A connection to another node. If it is closed, a request opens it, after a pause if the last attempt failed."""
 
     def __init__(
         self, client_id: str, clock: Clock, connect: Connect, link_state: LinkState, request_timeout_ms: int

@@ -48,7 +48,7 @@ class Peers:
         return broker is not None and not broker.fenced and self._address(node_id) is not None
 
     def send(self, node_id: int, client_id: str, api_key: int, api_version: int, request: Any) -> Waiter[Any]:
-        """Send a request to another node. The waiter gets the response, or None without one, but never within this call.
+        """Send a request to another node. The waiter gets the response, or None after a failure, never within this call.
 
         Requests with one client id to one node get their responses in order. After ``close`` and ``abandon`` no waiter is
         woken.

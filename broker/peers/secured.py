@@ -34,7 +34,7 @@ def secured(
     tls: Callable[[], ssl.SSLContext] | None = None,
     login: Callable[[], SaslClient] | None = None,
 ) -> Connect:
-    """Return the ``connect`` function for `Peers`. Raises OSError if the other node is unreachable or rejects the login."""
+    """Return a ``connect`` function for `Peers`, which raises OSError if the node is unreachable or rejects the login."""
 
     async def connect(
         host: str, port: int, protocol_factory: ProtocolFactory

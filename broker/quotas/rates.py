@@ -75,7 +75,7 @@ class SampledRate:
 
 
 class TokenBucket:
-    """A bucket that gets ``limit`` tokens per second, up to those of one window. A request may overdraw it (KIP-599)."""
+    """A bucket that gets ``limit`` tokens per second, at most those of one window. A request may overdraw it (KIP-599)."""
 
     __slots__ = ("_tokens", "_updated_ms", "_window")
 
@@ -100,5 +100,5 @@ class TokenBucket:
         self._tokens = self._refill(limit, now_ms) - count
 
     def is_idle(self, now_ms: int) -> bool:
-        """Whether the bucket is full at any limit, because a whole window has passed since the last request."""
+        """Whether the bucket is full, whatever its limit is, because a whole window has passed since the last request."""
         return now_ms - self._updated_ms >= self._window.samples * self._window.sample_ms

@@ -77,7 +77,7 @@ class ClientSlots:
         self._wake()
 
     def arrived(self) -> None:
-        """Count one arriving socket less: it was assigned to a node, which counts it in ``open``, or it failed."""
+        """Decrement ``arriving``: a socket was assigned to a node, which counts it in ``open``, or it failed."""
         self.arriving -= 1
         self._wake()
 

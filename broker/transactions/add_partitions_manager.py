@@ -34,7 +34,7 @@ Errors = dict[TopicPartition, ErrorCode]
 
 @slotted(frozen=True)
 class VerificationRequest:
-    """The partitions of one transaction for which a partition leader asks the coordinator to verify or add them."""
+    """The partitions of one transaction that a partition leader asks the coordinator to verify or to add."""
 
     transactional_id: str
     producer_id: int
@@ -61,7 +61,7 @@ class AddPartitionsToTxnManager:
         self._under_way: set[int] = set()
 
     def send(self, node_id: int, verification: VerificationRequest) -> None:
-        """Queue the verification for the next request to the node. Its ``answered`` is woken with the result later."""
+        """Queue the verification for the next request to the node. The result later wakes its waiter ``answered``."""
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(verification.transactional_id)
         if other is not None:

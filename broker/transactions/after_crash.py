@@ -27,7 +27,7 @@ log_events = get_logger()
 
 
 def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> list[LostDecision]:
-    """Return the transactions that markers on this node's partitions have ended, but the coordinator's log has not."""
+    """Return the transactions that markers in this node's partitions have ended, but no record of the coordinator."""
     entries: dict[int, list[tuple[TopicPartition, ProducerStateEntry]]] = defaultdict(list)
     for partition in replicas.opened():
         for producer_id, entry in partition.log.producers.entries.items():
@@ -51,7 +51,7 @@ def _batches(partition: Partition, from_ms: int) -> Iterator[RecordBatch]:
 
 
 def report_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> None:
-    """Log one warning for each transaction that partitions have ended, but the coordinator's log has not."""
+    """Log one warning for each transaction that `find_lost_decisions` returns."""
     for decision in find_lost_decisions(transactions, replicas):
         txn = decision.txn
         log_events.warning(

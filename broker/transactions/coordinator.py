@@ -2,8 +2,8 @@
 
 Each method first appends the new state, then writes markers, then responds. Each request is a coroutine that is started
 eagerly (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX,
-markers, CompleteX, response) is one turn of the event loop. After an `await`, state that was read before may be outdated: a
-method reads it again, unless the transactional id was pending, so that the state cannot have changed.
+markers, CompleteX, response) is one turn of the event loop. After an `await`, state that was read before may be outdated, so
+a method reads it again. It need not do so if the transactional id was pending, since its state could not change then.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` the node sends no markers to other nodes: markers for partitions that they lead wait.
+        """Without ``peers`` the node sends no markers: a marker for a partition of another node waits until this node leads.
 
         ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
         from the metadata.
@@ -311,7 +311,7 @@ class TransactionCoordinator(MetadataListener):
         return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
-        """Whether the record can store the state for this client: at transaction.version 0 only for old clients."""
+        """Whether a record can store ``client_version``: at transaction.version 0 only 0, the version of old clients."""
         return client_version == 0 or self._value_version >= 1
 
     @property
@@ -384,8 +384,8 @@ class TransactionCoordinator(MetadataListener):
         """Abort an open transaction for a timeout or for a new instance of the producer.
 
         Returns None if the epochs of the producer id are exhausted: the caller then allocates a new producer id and calls
-        again with it. The transactional id is not pending in the meantime, as nothing is decided; Kafka allocates the
-        producer id synchronously.
+        this method again with it. The transactional id is not pending during the allocation, as nothing is decided; Kafka
+        allocates the producer id synchronously.
         """
         transition = decisions.abort_by_coordinator(
             entry.txn,
@@ -440,7 +440,7 @@ class TransactionCoordinator(MetadataListener):
     abandon = close
 
     def known(self) -> Iterator[Transaction]:
-        """Yield the committed state of each id that this node coordinates now. Ids may be added and removed in between."""
+        """Yield the committed state of each id that this node coordinates now. Ids may change during the iteration."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
                 for entry in tuple(shard.entries.values()):

@@ -1,4 +1,4 @@
-"""Tells whether a transaction coordinator has loaded a partition."""
+"""The check whether a transaction coordinator has loaded a partition."""
 
 from __future__ import annotations
 

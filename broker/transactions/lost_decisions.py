@@ -95,7 +95,7 @@ class LostDecision:
 
     @property
     def outcome(self) -> str:
-        """What the coordinator will do with the transaction, as text for the log."""
+        """Description, for the log, of what the coordinator will do with the transaction."""
         if self.txn.state is not TransactionState.ONGOING:
             return "the transaction is ended for the coordinator, which writes nothing more"
         ends = "the coordinator aborts it when it times out or when its producer is initialised again"
@@ -112,7 +112,7 @@ FindMarker = Callable[[TopicPartition, Transaction], Marker | None]
 def lost_decisions(
     transactions: Iterable[Transaction], entries: Entries, find_marker: FindMarker
 ) -> list[LostDecision]:
-    """Return the transactions that partitions have ended but the coordinator has not, sorted by transactional id.
+    """Return the transactions that a marker has ended but the coordinator has not, sorted by transactional id.
 
     ``find_marker`` reads a partition's log (see ``first_marker``); it is called only for entries that have seen a marker.
     """
@@ -134,7 +134,7 @@ def lost_decisions(
 
 
 def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
-    """Whether a partition has a marker for this transaction, or a later one, that the coordinator has lost."""
+    """Whether the partition has a marker, for this or a later transaction, whose decision the coordinator has lost."""
     if txn.state is not TransactionState.ONGOING and txn.state not in SETTLED:
         return False  # the coordinator will write these markers itself
     if entry.coordinator_epoch == NO_MARKER_YET:
@@ -151,7 +151,7 @@ def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
 
 
 def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Transaction) -> Marker | None:
-    """Return the first marker that the coordinator does not know, None without one. ``batches`` start at ``since_ms``."""
+    """Return the first marker without a decision of the coordinator, or None. ``batches`` start at ``since_ms``."""
     for batch in batches:
         if not batch.is_control or batch.producer_id != txn.producer_id or not _is_unknown(txn, batch):
             continue

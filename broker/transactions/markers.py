@@ -68,7 +68,7 @@ class TransactionMarkerManager:
         self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
-        """Try each marker once. If a rule is installed at ``txn.marker``, the EndTxn response is sent before that."""
+        """Try each marker once. With a rule at ``txn.marker`` this happens in the background, after the EndTxn response."""
         if self._one_by_one.is_wanted or len(completions) > 1:
             start_in_background(self._start_all(completions), self._life)
         else:
@@ -136,7 +136,7 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def send_to_leader(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Send a marker to the other node that leads the partition; the waiter gets the result. None if there is none."""
+        """Send a marker to the other node that leads its partition. The waiter gets the result; None without such a node."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)
@@ -190,7 +190,7 @@ class TransactionMarkerManager:
     async def handle_results(
         self, completion: PendingCompleteTxn, results: Iterable[tuple[TopicPartition, ErrorCode]]
     ) -> None:
-        """Process the result of each marker. Failed ones are retried after a back-off, at the partition's leader by then."""
+        """Process the result of each marker. After a back-off, failed markers are sent again, to the leader at that time."""
         again = []
         for key, error in results:
             if error is NONE:
@@ -203,7 +203,7 @@ class TransactionMarkerManager:
                 self._try([(completion, again)])
 
     def _is_repeated(self, completion: PendingCompleteTxn, key: TopicPartition, error: ErrorCode) -> bool:
-        """Whether to retry a failed marker. If not, the partition counts as marked or the completion is not wanted."""
+        """Whether to retry a failed marker. If False, the partition needs no marker, or the completion is cancelled."""
         if not completion.is_wanted():
             return False
         if error in _NOT_FOR_MARKERS:

@@ -1,6 +1,6 @@
 """Writes markers one after the other while a fault rule is installed at ``txn.marker``.
 
-The hits of the rule then equal the markers written: with ``after=3 times=1 -> kill`` three markers are in the logs of their
+Each hit of the rule is then one marker: with ``after=3 times=1 -> kill`` three markers are in the logs of their
 partitions, on this node or others, when the node dies. Without such a rule the markers of a transaction are written together
 (`markers`).
 """
@@ -48,8 +48,8 @@ class Markers(Protocol):
 class SequentialMarkers:
     """A queue of markers. A marker reaches ``txn.marker`` after the one before it was written, refused, or held by a rule.
 
-    A failed attempt and its retry count as two hits. Bounded by the transactions in PrepareX on this node: each of their
-    partitions is in the queue once.
+    A failed attempt and its retry are two hits of the rule. The queue is bounded by the transactions in PrepareX on this
+    node: it contains each of their partitions once.
     """
 
     def __init__(

@@ -37,7 +37,7 @@ class TransactionShard(CoordinatorShard):
         super().__init__(partition, injection)
         self.entries: dict[str, Entry] = {}
         self.open_ids: set[str] = set()
-        """Ids with an open transaction; the job that aborts transactions after a timeout looks only at these."""
+        """Ids with an open transaction; the job that aborts transactions after a timeout checks only these."""
 
     def load(self) -> Iterator[None]:
         return load(self.partition, self._load_one)

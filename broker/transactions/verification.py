@@ -1,10 +1,10 @@
 """The partition leader verifies with the coordinator that a batch's transaction is open (KIP-890).
 
-Old clients have sent AddPartitionsToTxn before, so the coordinator verifies that the transaction contains the partition.
-Clients of transaction version 2 have not, so the coordinator adds the partition on their first batch. If the coordinator is
+Old clients send AddPartitionsToTxn before a batch, so the coordinator verifies that the transaction contains the partition.
+Clients of transaction version 2 do not, so the coordinator adds the partition on their first batch. If the coordinator is
 on this node, the result is available in the same turn of the event loop; otherwise a request is sent
-(`add_partitions_manager`). In both cases the leader creates a verification guard before, and the append must present it. A
-marker that is written in between invalidates the guard, so the append is refused.
+(`add_partitions_manager`). In both cases the leader creates a guard before the verification, and passes the guard to the
+append. A marker that is written in between invalidates the guard, so the append is refused.
 """
 
 from __future__ import annotations

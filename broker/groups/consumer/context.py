@@ -25,7 +25,7 @@ MayDescribe = Callable[[str], bool]
 
 
 class Refused(Exception):
-    """The request must get an error response; ``message`` is Kafka's."""
+    """The coordinator refuses the request: the response has ``error`` and Kafka's ``message``."""
 
     def __init__(self, error: ErrorCode, message: str | None = None) -> None:
         super().__init__(message or error.name)
@@ -38,7 +38,7 @@ def refused(error: ErrorCode, message: str | None = None) -> Refused:
 
 
 class MigrationPolicy(StrEnum):
-    """``group.consumer.migration.policy``: which conversions are allowed while the group has members."""
+    """Value of ``group.consumer.migration.policy``: the conversions that are allowed while the group has members."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -90,7 +90,7 @@ class Client:
 
 @slotted
 class Decision(Generic[R]):
-    """The result of a decision: append ``records``, carry out the other fields, respond once the records are committed."""
+    """The decision on a request or timer: append ``records``, carry out the other fields, respond after the commit."""
 
     response: R
     records: list[LogRecord] = field(default_factory=list)
@@ -116,7 +116,7 @@ def rebalance_timer(member_id: str) -> Timer:
 
 
 def join_timer(member_id: str) -> Timer:
-    """Timer at whose end a member of the classic protocol must have joined again."""
+    """Timer of a member of the classic protocol: before it fires, the member must have joined again."""
     return Timer(Timed.JOIN, member_id)
 
 

@@ -1,7 +1,7 @@
 """One consumer group (KIP-848) as built from its records. Pure.
 
-Only records change a group: a decision (`broker.groups.consumer.heartbeat` and its neighbours) lists the records to write,
-and they are applied to the group once they are appended, in the same way as when the log is loaded.
+Only records change a group: a decision (see `broker.groups.consumer.heartbeat`) lists the records to write, and
+`broker.groups.consumer.records.apply` applies them to the group, both after their append and when the log is loaded.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class ConsumerGroup:
                 of_topic[partition] = epoch
 
     def _disown(self, assigned: AssignedPartitions, epoch: int) -> None:
-        """Remove the partitions' owner epoch, unless it is another member's, whose record may precede the former owner's."""
+        """Remove the owner epoch of each partition if it equals ``epoch``; otherwise a new owner has set its own already."""
         for topic_id, partitions in assigned.items():
             of_topic = self._owner_epochs.get(topic_id, {})
             for partition in partitions:
@@ -123,7 +123,7 @@ class ConsumerGroup:
     # -- targets ------------------------------------------------------------------------------------------------
 
     def target_of(self, member_id: str, instance_id: str | None = None) -> TargetAssignment:
-        """Target assignment of a member; a static member under a new member id inherits that of its old member id."""
+        """Target assignment of a member; a static member under a new member id inherits the one of its old member id."""
         if instance_id is not None:
             member_id = self.static_members.get(instance_id, "")
         return self.targets.get(member_id, NO_TARGET)
@@ -143,7 +143,7 @@ class ConsumerGroup:
 
     @property
     def regexes_resolved_in(self) -> int:
-        """Metadata version at the last resolution of the regular expressions."""
+        """Metadata version at the last resolution of the regular expressions; 0 if there was none."""
         return next((each.version for each in self.resolved.values()), 0)
 
     # -- queries ------------------------------------------------------------------------------------------------

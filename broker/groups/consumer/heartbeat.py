@@ -50,7 +50,7 @@ CLIENT_MEMBER_ID_SINCE: Final = 1
 def check_request(
     request: ConsumerGroupHeartbeatRequest, api_version: int, assignors: tuple[str, ...]
 ) -> None:
-    """Raise `Refused` if a request is invalid for any group (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
+    """Raise `Refused` if a request is invalid by itself (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
         _check_text(request.member_id, "MemberId")
@@ -98,7 +98,7 @@ def heartbeat(
     *,
     resolving: bool,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Decide a request, in which the caller has set a new member id if needed. Raises `Refused` with Kafka's error."""
+    """Return the decision for a request with a member id; the caller has set a new id if needed. Raises `Refused`."""
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(context, live_group(found, request.group_id), config, request)
     decision = Decision(ConsumerGroupHeartbeatResponse())
@@ -219,7 +219,7 @@ def _response(
     new: ConsumerGroupMember,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Build the response. It has the assignment if that has changed, on joining, and if the request sets all fields."""
+    """Build the response, with the assignment if this has changed, the member joins, or the request sets all fields."""
     is_full = (
         request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -73,7 +73,7 @@ class ConsumerGroupMember:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
 
     def evolve(self, **changes: object) -> ConsumerGroupMember:
-        """Return a copy with these values, or the member itself if no value differs."""
+        """Return a copy with these fields changed, or the member itself if no value differs."""
         if all(getattr(self, name) == value for name, value in changes.items()):
             return self
         return replace(self, **changes)  # type: ignore[arg-type]

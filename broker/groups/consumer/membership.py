@@ -51,7 +51,7 @@ def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Iterable[TopicPartitions] | None) -> None:
     """Raise FENCED_MEMBER_EPOCH if ``epoch`` is not the member's epoch.
 
-    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: then its last response was lost.
+    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: the last response was lost then.
     """
     if epoch == 0 or epoch == member.member_epoch:
         return
@@ -73,7 +73,7 @@ def joining_member(
     *,
     classic: bool,
 ) -> ConsumerGroupMember:
-    """Return the member that joins: new, known, or the next incarnation of a static member, with its assignment."""
+    """Return the joining member: a new one, a known one, or a static member that keeps its assignment under a new id."""
     if instance_id is None:
         return group.members.get(member_id) or ConsumerGroupMember(member_id=member_id)
     former = group.static_member(instance_id)

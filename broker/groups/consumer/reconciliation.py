@@ -85,7 +85,7 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
 
 
 class _Difference(NamedTuple):
-    """The difference between current and target assignment, and whether another member still has a new partition."""
+    """The difference between current and target assignment. ``has_unreleased``: another member still has a new partition."""
 
     kept: dict[UUID, dict[int, int]]
     revoked: AssignedPartitions

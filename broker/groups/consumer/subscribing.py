@@ -40,7 +40,7 @@ def subscribed_topic_ids(
 
 
 class RegexStatus(Enum):
-    """The change of a member's regular expression by its request."""
+    """The effect of a member's request on the member's regular expression."""
 
     UNCHANGED = "unchanged"
     UPDATED = "updated"
@@ -62,7 +62,7 @@ def update_regex(
     resolving: bool,
     out: list[LogRecord],
 ) -> RegexUpdate:
-    """Compare the regular expressions of ``old`` and ``new``. ``resolving``: a resolution for the group is scheduled."""
+    """Compare the regular expressions of ``old`` and ``new``. ``resolving``: whether a resolution is already scheduled."""
     status, is_new = RegexStatus.UNCHANGED, False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
         status = RegexStatus.UPDATED
@@ -161,7 +161,7 @@ def update_epoch(
     bump: bool,
     out: list[LogRecord],
 ) -> Epoch:
-    """Return the group epoch after ``new`` has replaced ``old``; bumped if the hash of the subscribed topics differs."""
+    """Return the group epoch after ``new`` has replaced ``old``: a new one if ``bump`` or the topics' hash differs."""
     if not bump and group.compared_at == context.topics.changes:
         return Epoch(group.epoch, group.subscriptions.are_homogeneous(len(group.members)))
     after = group.subscriptions.changed(old, new, group.resolved)

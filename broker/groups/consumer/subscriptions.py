@@ -17,7 +17,7 @@ class SubscriptionCount(NamedTuple):
 
 
 class Subscriptions:
-    """The counts of one group. `changed` and `without` return the counts after a change, without making the change."""
+    """The subscription counts of one group. `changed` and `without` return the counts after a change as a copy."""
 
     __slots__ = ("regexes", "topics")
 
@@ -48,7 +48,7 @@ class Subscriptions:
     def without(
         self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """Return the counts without these members, and without the regular expressions of no other member."""
+        """Return the counts without these members, and without regular expressions that only these members have."""
         after = self.copy()
         for member in members:
             after.replace_member(member, None)

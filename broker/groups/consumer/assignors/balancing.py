@@ -3,7 +3,7 @@
 Each member keeps the partitions of topics to which it still subscribes. Unassigned partitions go to the subscribers with the
 fewest partitions. Then, topic by topic, partitions move from the subscribers with the most partitions to those with the
 fewest, until no move in any topic improves the balance. Topics with many partitions for each subscriber come first, since
-the other topics can even out the rest.
+the other topics can even out the remaining imbalance.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class _Ranges:
     """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
 
     The members with the fewest partitions form a range at the left end. After each of them got one partition, the range
-    grows by the next members, which have as many partitions as the members in it then have. The range at the right end
+    grows by the members that have as many partitions as the members in the range have then. The range at the right end
     consists of the members with the most partitions, and each of them loses one partition before the range grows.
     """
 
