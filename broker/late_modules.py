@@ -1,8 +1,8 @@
 """Lazy loading of modules that the standard library or a dependency imports at start, and that a broker may never use.
 
 asyncio imports `ssl` and `inspect`, `logging` imports `textwrap`, and so on: 15 ms of a start and some megabytes of memory,
-for functions that a broker may never call. `install` puts a `LateModule` into ``sys.modules`` for each of them. The first
-access to an attribute loads the real module, in any thread.
+for functions that a broker may never call. `install` puts a `LateModule` into ``sys.modules`` for each of these modules. The
+first access to an attribute loads the real module, in any thread.
 """
 
 from __future__ import annotations
@@ -56,7 +56,9 @@ class LateModule(ModuleType):
 
 
 def load(module: LateModule) -> ModuleType:
-    """Return the real module of a placeholder. The import system makes a second thread wait for the same import."""
+    """Return the real module of a placeholder. If two threads call this, the import system makes the second one wait for the
+    import.
+    """
     with _LOCK:
         if module.__dict__.pop(_IS_LATE, False) and sys.modules.get(module.__name__) is module:
             del sys.modules[module.__name__]
@@ -69,9 +71,10 @@ def install() -> None:
 
 
 def install_functions(functions: Mapping[str, Collection[str]]) -> None:
-    """Install placeholders for modules from which others import the named functions, without calling them at import time.
+    """Install placeholders for modules from which other modules import functions that they do not call while they are
+    imported.
 
-    ``functions`` has the names by module.
+    ``functions`` maps each module name to the names of these functions.
     """
     _stand_in(
         {
@@ -82,7 +85,10 @@ def install_functions(functions: Mapping[str, Collection[str]]) -> None:
 
 
 def _stand_in(asked: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put placeholders into ``sys.modules``. ``asked`` has, by module, attributes that are available before it is loaded."""
+    """Put placeholders into ``sys.modules``.
+
+    ``asked`` maps each module name to the attributes that the placeholder has before the module is loaded.
+    """
     for name, values in asked.items():
         if name not in sys.modules:
             module = LateModule(name)
@@ -130,7 +136,7 @@ def _system() -> str:
 
 
 def load_by_name(name: str) -> ModuleType:
-    """Import the module of this name, and load it if it is a placeholder."""
+    """Return the module of this name, imported if necessary, and loaded if it is a placeholder."""
     module = sys.modules.get(name)
     return load(module) if isinstance(module, LateModule) else import_module(name)
 
@@ -146,7 +152,7 @@ _ASKED_AT_IMPORT: Final[dict[str, dict[str, Any]]] = {
 
 
 class _NoTLS(Exception):
-    """Placeholder for the exceptions and classes of `ssl`."""
+    """Placeholder for the exceptions and classes that uvloop imports from `ssl`."""
 
 
 _TAKEN_BY_UVLOOP: Final = {
@@ -168,7 +174,8 @@ _TAKEN_BY_UVLOOP: Final = {
 
 
 def import_without_tls(name: str) -> ModuleType:
-    """Import uvloop (``name``) without `ssl`, for a process whose loop never does TLS. This uvloop rejects every SSLContext.
+    """Import uvloop (``name``) without `ssl`, for a process whose event loop never uses TLS. This uvloop rejects every
+    SSLContext.
 
     If `ssl` is loaded already, uvloop is imported normally, and TLS works.
     """

@@ -1,7 +1,7 @@
 """Finds the compiled form of a module, if there is one that is up to date.
 
 A module with a ``.pxd`` file beside it (``storage/log.pxd`` beside ``storage/log.py``) is compiled by Cython from the same
-Python source (ADR 25), unless that file only describes the layout of its classes to other modules
+Python source (ADR 25), unless the ``.pxd`` file only describes the layout of the module's classes to other modules
 (`build_backend.hot_modules`). The result is in the folder ``modules`` of this package, under the module's full name
 (``storage__log``), so that the source can still be imported: with ``ODRADEK_PURE=1``, without a compiler, and in a checkout
 where the source is newer.
@@ -83,7 +83,7 @@ FINDER: Final = CompiledModules({})
 
 
 def use_compiled() -> None:
-    """Import compiled modules from now on, if there are any. Only the first call decides."""
+    """Import compiled modules from now on, if there are any. Only the first call has an effect."""
     if FINDER in sys.meta_path:
         return
     if os.environ.get("ODRADEK_PURE") != "1":

@@ -1,7 +1,8 @@
 """AddPartitionsToTxn: add partitions to a transaction before their first batch.
 
 KIP-98. Clients send v0-v3, with one transaction; v2 may return PRODUCER_FENCED (KIP-588); v3 is flexible. Brokers send v4
-and v5 (KIP-890), with many transactions; ``verify_only`` checks that the partitions were added, and adds none.
+and v5 (KIP-890), with many transactions; with ``verify_only`` the coordinator checks that the partitions were added, and
+adds none.
 """
 
 from __future__ import annotations
@@ -101,8 +102,8 @@ async def _run(transaction: AddPartitionsToTxnTransaction, context: RequestConte
 def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
     """Return the errors of partitions that do not exist, or that the client may not add. Empty if there are none.
 
-    A client needs WRITE on the topic, and may never add a partition of an internal topic: for offsets there is
-    AddOffsetsToTxn. A broker's request is not checked for this.
+    A client needs WRITE on the topic, and may not add a partition of an internal topic: AddOffsetsToTxn adds those of
+    __consumer_offsets. Requests of brokers are not checked for either.
     """
     refused: Errors = {}
     from_client = context.api_version < FIRST_BROKER_VERSION

@@ -49,7 +49,9 @@ async def alter_client_quotas(
 
 
 def _refused(request: AlterClientQuotasRequest) -> AlterClientQuotasResponse:
-    """The response to a request that is not authorized: each entry has the error, repeated entities included."""
+    """The response to a request that is not authorized: it has one entry with the error for each entry of the request, also
+    for an entity that is repeated.
+    """
     return AlterClientQuotasResponse(
         entries=[
             ResponseEntryData(

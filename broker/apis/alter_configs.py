@@ -1,4 +1,5 @@
-"""AlterConfigs: replace all settings of topics, brokers, groups and client metrics; unlisted settings are removed.
+"""AlterConfigs: replace all settings of topics, brokers, groups and client metrics. A setting that is not in the request is
+removed.
 
 IncrementalAlterConfigs, which changes single settings, has superseded this API. The versions differ in their encoding only.
 """

@@ -120,7 +120,9 @@ def _member(group: ConsumerGroup, member: ConsumerGroupMember, topics: TopicsIma
 
 
 def _assignment(partitions: Mapping[UUID, Iterable[int]], topics: TopicsImage) -> Assignment:
-    """The assignment in the response, with topic names. Deleted topics have no name, and are left out."""
+    """The assignment as the response has it, with topic names. Deleted topics are left out, because their names are not
+    known.
+    """
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, topic_name=name, partitions=sorted(indexes))

@@ -42,7 +42,7 @@ async def create_acls(request: CreateAclsRequest, context: RequestContext) -> Cr
 
 
 def _refusal(request: CreateAclsRequest, context: RequestContext) -> ApiError | None:
-    """The error that refuses the whole request; None if each ACL is checked on its own."""
+    """The error that refuses the whole request; None if the ACLs are to be checked and created one by one."""
     refusal = cluster_refusal(context, "ALTER")
     if refusal is not None:
         return refusal
@@ -55,7 +55,9 @@ def _refusal(request: CreateAclsRequest, context: RequestContext) -> ApiError | 
 
 
 async def _create(acls: Sequence[Acl], context: RequestContext) -> list[ApiError | None]:
-    """Check the resources, and let the controller check and add the other ACLs. Returns an error or None for each ACL."""
+    """Check the resource of each ACL, and have the controller create those ACLs that pass. Returns an error or None for each
+    ACL.
+    """
     refused: dict[Acl, ApiError] = {}
     for acl in acls:
         try:
@@ -89,5 +91,5 @@ def _codes(creation: AclCreation) -> tuple[int, int, int, int]:
 
 
 def _is_for_filters(creation: AclCreation) -> bool:
-    """Whether a field of the ACL has ANY, or its pattern type is MATCH. Both are allowed in filters only."""
+    """Whether a field of the ACL is ANY, or its pattern type is MATCH. Both values are allowed in filters only."""
     return ANY in _codes(creation) or creation.resource_pattern_type == MATCH

@@ -1,6 +1,6 @@
 """CreateDelegationToken: create a delegation token for the requesting user, or for another one (KIP-48, KIP-373).
 
-v2 is flexible; v3 can name the owner, and returns the requester.
+v2 is flexible; the v3 request can name the owner, and the v3 response has the requester.
 """
 
 from __future__ import annotations

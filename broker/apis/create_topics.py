@@ -1,7 +1,7 @@
-"""CreateTopics (KIP-4), with a result for each topic. The response is sent when Metadata shows the topics.
+"""CreateTopics (KIP-4), with a result for each topic. The response is sent once Metadata responses contain the topics.
 
-v4: -1 partitions or replicas mean the broker's default. v5: the response has partition counts and settings (KIP-525).
-v7: topic ids.
+v4: -1 as the number of partitions or replicas means the broker's default. v5: the response has partition counts and settings
+(KIP-525). v7: topic ids.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""DeleteRecords: advance the log start offset of partitions. The response waits for all live replicas (KIP-107).
+"""DeleteRecords: advance the log start offset of partitions. The response is sent when all live replicas have done so
+(KIP-107).
 
-v1 changed only how quotas apply, v2 is flexible.
+v1 differs only in how quotas apply to it; v2 is flexible.
 """
 
 from __future__ import annotations

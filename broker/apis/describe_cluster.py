@@ -1,7 +1,7 @@
 """DescribeCluster (KIP-700): brokers, controller and cluster id.
 
-v1: the client says whether it expects a broker or a controller endpoint (KIP-919). v2: can include fenced brokers
-(KIP-1073).
+v1: the request states whether the client expects endpoints of brokers or of controllers (KIP-919). v2: the response can
+include fenced brokers (KIP-1073).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ async def describe_log_dirs(
 
 
 def _hosted(request: DescribeLogDirsRequest, context: RequestContext) -> list[PartitionKey]:
-    """Those of the requested partitions (null: all partitions) of which this node has a usable replica."""
+    """The requested partitions (null: all partitions) of which this node has a usable replica."""
     node = context.node
     keys: Iterable[PartitionKey]
     if request.topics is None:

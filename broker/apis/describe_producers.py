@@ -1,6 +1,7 @@
 """DescribeProducers: the active producers of a partition, and their open transactions (KIP-664).
 
-Any replica responds, not only the leader: each has its own producer state, and an operator may compare them.
+Any replica can respond, not only the leader: each replica has its own producer state, and an operator may compare these
+states.
 """
 
 from __future__ import annotations
@@ -45,7 +46,8 @@ def _topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
 
 
 def _refusal(name: str, context: RequestContext) -> tuple[ErrorCode, str | None]:
-    """(error, message) for all partitions of a topic; (NONE, None) if the client may see the producers."""
+    """(error, message) for all partitions of a topic; (NONE, None) if the client is authorized to see the topic's producers.
+    """
     invalid = invalid_topic_name(name)
     if invalid is not None:
         return ErrorCode.invalid_topic_exception, invalid

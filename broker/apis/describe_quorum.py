@@ -2,7 +2,7 @@
 
 The process has one controller, with the id of the first node: it is the only voter, and the leader. All other live nodes are
 observers, whose copies of the metadata log are never behind. v1 has timestamps, v2 directory ids and the voters' listeners
-(KIP-853). The listeners are those of the node, because a node responds here in place of the controller.
+(KIP-853). The voter's listener is the first listener of the first node's broker, because the controller has none of its own.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """An error for each requested partition, as Kafka responds to a request for any other partition than the metadata's."""
+    """The response to a request for anything but partition 0 of __cluster_metadata: an error for each requested partition.
+    """
     error = ErrorCode.unknown_topic_or_partition
     return DescribeQuorumResponse(
         error_message="",

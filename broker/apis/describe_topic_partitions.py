@@ -50,7 +50,9 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
 ) -> DescribeTopicPartitionsResponse:
-    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page; None on the last."""
+    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page; it is None on the
+    last page.
+    """
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     live = live_brokers(context)
     for name in names:

@@ -44,7 +44,9 @@ async def elect_leaders(request: ElectLeadersRequest, context: RequestContext) -
 
 
 async def _elect_everywhere(kind: Election, context: RequestContext) -> ElectLeadersResponse:
-    """Elect leaders of all partitions. The response has each topic, and those partitions that changed or failed."""
+    """Elect leaders of all partitions. The response has each topic, with the partitions whose leader changed or whose
+    election failed.
+    """
     topics = context.node.metadata.topics
     wanted = [(name, state.index) for name, topic in topics.items() for state in topic.partitions]
     rows: dict[str, list[PartitionResult]] = {name: [] for name in topics}

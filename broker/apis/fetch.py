@@ -1,8 +1,9 @@
 """Fetch: return batches from an offset on, at once or when at least ``min_bytes`` bytes are available.
 
 KIP-74 (v3) limits the bytes of the response; KIP-98 (v4) adds read_committed, where the broker also sends aborted batches
-and lists the aborted transactions; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the rack;
-KIP-516 (v13) topic ids in place of names; KIP-903 (v15) moves the follower's id; KIP-951 (v16) names the current leader.
+and lists the aborted transactions; KIP-227 (v7) sessions; KIP-320 (v9, v12) leader epochs; KIP-392 (v11) the consumer's
+rack; KIP-516 (v13) topic ids in place of names; KIP-903 (v15) moves the follower's broker id into a tagged field; KIP-951
+(v16) names the current leader.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
 
 
 def _impossible(request: FetchRequest) -> FetchResponse:
-    """The response to an unknown isolation level. As in Kafka, the whole request and every partition have the error."""
+    """The response to an unknown isolation level. As in Kafka, the error is at the top level and in every partition."""
     error = ErrorCode.unknown_server_error
     return FetchResponse(
         error_code=error,

@@ -30,7 +30,9 @@ log = get_logger()
 
 
 class _Kind(NamedTuple):
-    """A kind of key: the internal topic with its state, the resource type for authorization, the error if unauthorized."""
+    """A kind of key, such as a group: the internal topic with its coordinators, the resource type for authorization, and the
+    error if the client is not authorized.
+    """
 
     topic: str
     resource_type: str
@@ -87,7 +89,7 @@ def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> F
 
 
 def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind) -> bool:
-    """Whether the client may describe one of the keys. Otherwise the internal topic is not created."""
+    """Whether the client may describe at least one of the keys. If not, the internal topic is not created."""
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
     return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
 

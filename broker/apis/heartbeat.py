@@ -1,4 +1,4 @@
-"""Heartbeat: keep a member of a classic group alive, and tell it whether the group rebalances.
+"""Heartbeat: keep a member of a classic group alive, and return whether the group rebalances.
 
 KIP-345 (v3) adds static members.
 """

@@ -1,7 +1,8 @@
 """InitProducerId: assign a producer id and epoch; for a transactional id, bump its epoch.
 
-KIP-98. v2 is flexible; v3 sends the current id and epoch, to request a bump (KIP-360); v4 may return PRODUCER_FENCED
-(KIP-588) where older versions return INVALID_PRODUCER_EPOCH; v6 (two-phase commit) is not announced, as on Kafka 4.3.
+KIP-98. v2 is flexible; in v3 a producer can send its current id and epoch, to request an epoch bump (KIP-360); v4 may return
+PRODUCER_FENCED (KIP-588) where older versions return INVALID_PRODUCER_EPOCH; v6 (two-phase commit) is not announced, as on
+Kafka 4.3.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """LeaveGroup: remove members from a group, at their own request or an administrator's.
 
-KIP-345 (v3) takes several members, by member id or instance id, with a result for each; KIP-800 (v5) adds a reason. Before
-v3 the top-level error is the result of the one member.
+From KIP-345 (v3) on, a request has several members, by member id or instance id, and the response a result for each; KIP-800
+(v5) adds a reason. Before v3 a request has one member, whose result is the top-level error.
 """
 
 from __future__ import annotations

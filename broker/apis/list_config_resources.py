@@ -1,6 +1,6 @@
 """ListConfigResources: the topics, brokers, groups and client metrics subscriptions that have settings (KIP-1142).
 
-v1 can select resource types; v0 is ListClientMetricsResources of KIP-714.
+v1 can select resource types; v0 is KIP-714's ListClientMetricsResources, which lists only client metrics subscriptions.
 """
 
 from __future__ import annotations
@@ -48,7 +48,9 @@ def list_config_resources(
 
 
 def _names(kind: int, context: RequestContext) -> Iterable[str]:
-    """Names of the resources of a type: all topics and live brokers, but only groups and subscriptions with own settings."""
+    """Names of the resources of a type: all topics and live brokers, but only those groups and subscriptions that have
+    settings of their own.
+    """
     image = context.node.metadata.image
     if kind == TOPIC_RESOURCE:
         return image.topics

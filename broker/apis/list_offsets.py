@@ -1,7 +1,7 @@
 """ListOffsets: the first and last offset of a partition, and the first offset at or after a timestamp.
 
-KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) OFFSET_NOT_AVAILABLE; KIP-734 (v7) the
-offset of the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) query tiered storage, which this broker
+KIP-98 (v2) adds the isolation level; KIP-320 (v4) leader epochs; KIP-207 (v5) the error OFFSET_NOT_AVAILABLE; KIP-734 (v7)
+the offset of the largest timestamp; KIP-405 (v8), KIP-1005 (v9) and KIP-1023 (v11) query tiered storage, which this broker
 does not have; v10 adds a timeout for searches in tiered storage.
 """
 

@@ -1,8 +1,8 @@
 """Metadata: brokers, topics, and leaders of partitions. Most topics are auto-created by this request.
 
-v1: null requests all topics, an empty list none (v0: empty requests all). v4: the client can forbid auto-creation.
-v5: offline replicas. v7: leader epochs. v8: authorized operations (those of the cluster only until v10). v10: topic ids in
-the response, v12: in the request. v13: a top-level error code (KIP-1102; never set here).
+v1: null requests all topics, and an empty list no topic (v0: an empty list requests all topics). v4: the client can forbid
+auto-creation. v5: offline replicas. v7: leader epochs. v8: authorized operations (those of the cluster only until v10). v10:
+topic ids in the response, v12: in the request. v13: a top-level error code (KIP-1102; never set here).
 """
 
 from __future__ import annotations
@@ -126,7 +126,8 @@ def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
 
 
 def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode | None:
-    """The error for an invalid request, or None. v10 and v11 have a field for ids, but may request names only."""
+    """The error for an invalid request, or None. In v10 and v11 a topic has an id field, but may be requested by name only.
+    """
     entries = request.topics or ()
     null_name = None in [one.name for one in entries]
     has_id = [one.topic_id for one in entries].count(None) < len(entries)
@@ -198,7 +199,9 @@ def _partition(
 
 
 def _create_missing(context: RequestContext, answers: Iterable[MetadataResponseTopic]) -> None:
-    """Start creating missing topics. As on Kafka, this response still has UNKNOWN_TOPIC_OR_PARTITION: the client retries."""
+    """Start creating missing topics. As on Kafka, this response still has UNKNOWN_TOPIC_OR_PARTITION for them, and the
+    client retries.
+    """
     missing = [one.name or "" for one in answers if one.error_code == ErrorCode.unknown_topic_or_partition]
     if missing:
         context.node.metadata.auto_topic_creation.create_in_background(missing)

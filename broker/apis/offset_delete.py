@@ -1,4 +1,4 @@
-"""OffsetDelete: delete offsets of topics that the group is not subscribed to (KIP-496). There is one version."""
+"""OffsetDelete: delete a group's offsets of topics that the group is not subscribed to (KIP-496). There is one version."""
 
 from __future__ import annotations
 

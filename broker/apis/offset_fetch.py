@@ -1,7 +1,8 @@
 """OffsetFetch: the committed offsets of groups.
 
-v2 allows null for all topics and has an error for the group; KIP-320 (v5) adds leader epochs; KIP-447 (v7) stable offsets
-only; KIP-709 (v8) several groups; KIP-848 (v9) member ids and epochs, which consumer groups check; v10 uses topic ids.
+v2 allows null for all topics, and its response has an error for the group; KIP-320 (v5) adds leader epochs; KIP-447 (v7) a
+flag to wait for pending transactional offsets; KIP-709 (v8) several groups; KIP-848 (v9) member ids and epochs, which
+consumer groups check; v10 uses topic ids.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a reader detects that its log diverged from the leader's.
+"""OffsetForLeaderEpoch: the end offset of a leader epoch, by which a follower or consumer detects that its records diverge
+from the leader's log.
 
 KIP-101; KIP-320 lets consumers send it. v3 adds the replica id, v4 is flexible.
 """

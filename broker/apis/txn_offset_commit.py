@@ -73,7 +73,7 @@ class TxnOffsetCommit:
         return self._committed(await self._commit(check))
 
     def _refusal(self) -> ErrorCode:
-        """Authorization error for the whole request, or NONE. The producer id needs no check of its own."""
+        """Authorization error for the whole request, or NONE. The producer id needs no authorization of its own."""
         context, request = self._context, self._request
         if not context.authorize("WRITE", "TRANSACTIONAL_ID", request.transactional_id):
             return ErrorCode.transactional_id_authorization_failed
@@ -82,7 +82,7 @@ class TxnOffsetCommit:
         return NONE
 
     def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """The response with this error for all partitions, whether they exist or not."""
+        """The response with ``error`` for all requested partitions, whether they exist or not."""
         for topic in self._request.topics:
             for partition in topic.partitions:
                 self._errors[topic.name, partition.partition_index] = error
@@ -152,7 +152,9 @@ class TxnOffsetCommit:
         return error
 
     def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """The response with this error for every existing, authorized partition; the others keep their own errors."""
+        """The response with ``error`` for each existing partition that is authorized. The other partitions have their own
+        errors.
+        """
         for offset in self._offsets:
             self._errors[offset.topic, offset.partition] = self._older(error)
         return self._phrase()

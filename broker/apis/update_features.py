@@ -80,7 +80,8 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
 
 
 def _refused_metadata_version(level: int, current: int, kind: int) -> ApiError:
-    """The error for a change of metadata.version. It is fixed, since this broker writes one version of the metadata records.
+    """The error for a change of metadata.version, which is fixed, since this broker writes one version of the metadata
+    records.
 
     Kafka refuses the downgrade from 4.3-IV0 as well, because that version changed the metadata.
     """

@@ -82,7 +82,9 @@ async def _write(marker: WritableTxnMarker, key: TopicPartition, context: Reques
 
 
 def _time_out(markers: Sequence[Waiter[ErrorCode]], context: RequestContext) -> Timer | None:
-    """Start the timer that sets REQUEST_TIMED_OUT for markers not committed in time. None if all are committed already."""
+    """Start the timer that sets REQUEST_TIMED_OUT for markers not committed in time. Returns None if all markers are
+    committed already.
+    """
     waiting = [written for written in markers if not written.done()]
     if not waiting:
         return None

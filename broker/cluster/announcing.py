@@ -1,4 +1,4 @@
-"""Announces that a broker serves clients: a block of text on a terminal, else the log lines for which tools wait."""
+"""Announces that a broker serves clients: a block of text on a terminal, else the log lines that tools wait for."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class Started:
-    """Facts about a cluster that serves clients."""
+    """The data of an announcement: ids, addresses, topics and directories of a cluster that serves clients."""
 
     node_ids: tuple[int, ...]
     cluster_id: str

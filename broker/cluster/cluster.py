@@ -119,7 +119,9 @@ class Cluster:
         return self.nodes[self.settings.config.node_id]
 
     def _replicas_of(self, node_id: int) -> ReplicaManager | None:
-        """Replicas of a node whose logs are open. Other nodes may replicate from it before it serves clients."""
+        """The `ReplicaManager` of a node whose logs are open, else None. Other nodes may replicate from the node before it
+        serves clients.
+        """
         runtime = self.nodes.get(node_id)
         if runtime is None or runtime.state not in (NodeState.STARTING, NodeState.RUNNING):
             return None
@@ -203,7 +205,7 @@ class Cluster:
         )
 
     def open_logs(self, runtime: NodeRuntime) -> None:
-        """Open the logs of a node, the second step of its start."""
+        """Copy the metadata to a node's directory, and open its logs: the second step of the node's start."""
         copy_metadata(self.first.data_dir, runtime.data_dir)
         runtime.start_log_manager(self.metadata)
 
@@ -379,7 +381,7 @@ class Cluster:
         self._happened(runtime.node_id, "started")
 
     def _happened(self, node_id: int, what: str) -> None:
-        """Record an event of a node for timelines."""
+        """Record an event, such as "killed", for the timeline of the cluster."""
         self.injection.happenings.note(
             Happening(self.clock.now_ms(), "node", node_id, f"node {node_id} is {what}")
         )

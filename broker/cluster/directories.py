@@ -74,7 +74,7 @@ def _is_the_system_s(folder: Path) -> bool:
 
 
 def _rights(owner: os.stat_result, folder: Path) -> str:
-    """Advice for the user if the directory belongs to another user."""
+    """Advice for an error message about a directory that belongs to another user than the broker's."""
     if _is_in_a_pod():
         group = owner.st_gid or os.getegid() or os.geteuid()
         return (
@@ -107,7 +107,7 @@ def _is_in_use(directory: Path) -> bool:
 def introduce(
     metadata: ClusterMetadata, runtime: NodeRuntime, random: Random, now_ms: int
 ) -> BrokerRegistration:
-    """Return the registration for a further node.
+    """Return the registration of a node that starts.
 
     Raises `WrongDirectory` if the node's directory belongs to another node or cluster.
     """

@@ -33,7 +33,10 @@ log = get_logger()
 
 
 class InternalTopicWarnings(MetadataListener):
-    """Logs one warning for each internal topic with retention at start, and for each change that calls for a warning."""
+    """Logs a warning for each internal topic with retention: at start, and after changes of topics.
+
+    After a change it also warns about another number of partitions than the coordinator uses.
+    """
 
     def __init__(self, metadata: ClusterMetadata, config: BrokerConfig) -> None:
         self._metadata = metadata

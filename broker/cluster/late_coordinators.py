@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Coordinator(Protocol):
-    """The methods that `LateCoordinator` handles itself while the coordinator does not exist."""
+    """The methods of a coordinator that `LateCoordinator` implements itself while the coordinator does not exist."""
 
     def start(self) -> None: ...
 

@@ -25,7 +25,7 @@ from broker.cluster.errors import BrokerEnding
 
 
 class Lifecycle:
-    """Orders the calls on one cluster, as the module's docstring describes."""
+    """The order of the calls on one cluster (see the docstring of the module)."""
 
     def __init__(self) -> None:
         self._turn = asyncio.Lock()  # first come, first served

@@ -86,7 +86,7 @@ DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
 
 
 class NodeRuntime:
-    """One life of a node, with its sockets and files. The cluster provides what nodes share."""
+    """One life of a node, with its sockets and files. The cluster passes the objects that all its nodes share."""
 
     node: Node
     """Set by `start_log_manager`."""

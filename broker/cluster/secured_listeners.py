@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 
 
 class SecuredListeners:
-    """Secured listeners of one node. ``metadata`` is called at each login, for SCRAM credentials and tokens."""
+    """Secured listeners of one node. ``metadata`` returns the cluster metadata, in which each login looks up SCRAM
+    credentials and delegation tokens.
+    """
 
     def __init__(
         self, config: BrokerConfig, clock: Clock, metadata: Callable[[], ClusterMetadata], *, has_peers: bool

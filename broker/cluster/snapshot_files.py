@@ -2,7 +2,7 @@
 
 The files of a partition are hard links. That is safe, since older segments take no appends, a log that truncates such a file
 copies it first (`storage.files.AppendFile.unshare`), and files outside of segments are only replaced as a whole. The last
-segment of each partition is linked first as well, because a link takes a fraction of the time of a copy; `finish` then
+segment of each partition is at first a link, too, because a link takes a fraction of the time of a copy; `finish` then
 replaces these links by copies of the recorded lengths. Nothing is synced: a snapshot does not outlive the process.
 """
 

@@ -2,8 +2,8 @@
 
 As in Kafka (``SocketServer.Acceptor``, ``ConnectionQuotas.waitForConnectionSlot``): at max.connections, or when the process
 has no free file descriptor, nothing more is accepted until a connection closes. Clients that connect meanwhile wait in the
-socket's backlog. The servers of the event loops are not used: they cannot be paused, and libuv closes connections that it
-cannot accept.
+socket's backlog. The event loops' own servers are not used: they cannot be paused, and libuv, under uvloop, closes
+connections that it cannot accept.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ log = get_logger()
 
 
 class Acceptor:
-    """Accepts connections and gives each a protocol made by ``factory``. Calls ``has_room`` before each accept.
+    """Accepts connections, and creates a protocol for each with ``factory``. Accepts none while ``has_room`` returns False.
 
     On a TLS listener, ``shake_hands`` is called with the accepted socket instead.
     """

@@ -1,8 +1,8 @@
 """Batching of the writes to clients within one turn of the event loop (ADR 24).
 
-A write wakes the client's process, which costs more than the rest of a small write. If several connections are served in one
-turn of the event loop, their responses are written together at its end, so that a client wakes once and finds several. If
-only one connection is active, its response is written at once.
+A write wakes the client's process, and for a small write the wake-up costs more than everything else. If several connections
+are served in one turn of the event loop, their responses are written together at its end, so that a client process wakes
+once for all its responses. If only one connection is active, its response is written at once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The port for interceptors of requests: an interceptor sees each request and its response as a `Call`.
+"""The interface for interceptors of requests: an interceptor sees each request and its response as a `Call`.
 
-The broker has one `CallInterceptors` for the connections of all its nodes. While there is no interceptor, a request only
-tests one attribute (``python -m benchmarks.ports``).
+The broker has one `CallInterceptors` for the connections of all its nodes. While there is no interceptor, the only cost for
+a request is the test of one attribute (``python -m benchmarks.ports`` measures it).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Watcher = Callable[["Call", "CallEvent"], object]
 
 
 class ClientConnection(Protocol):
-    """The part of a call's connection that an interceptor may use."""
+    """The attributes and methods of a call's connection that an interceptor may use."""
 
     host: str
     port: int
@@ -54,7 +54,7 @@ class ClientConnection(Protocol):
 
 
 class CallEvent(Enum):
-    """An event of a call, which its watchers are called with."""
+    """An event in the processing of a call. The call's watchers are called with it."""
 
     HELD = "held"
     """An interceptor holds the request: it is not handled yet, and perhaps never."""
@@ -124,7 +124,7 @@ class Call:
         return self.context.node
 
     def move_to(self, node: ServedNode) -> None:
-        """Have the request handled by another life of the node."""
+        """Set the node that will handle the request: the restarted one, if the node has died and started again meanwhile."""
         self.context.node = cast("Node", node)
 
     def watch(self, watcher: Watcher) -> None:
@@ -146,7 +146,7 @@ class Call:
         self.outcome_hooks.append(hook)
 
     def hooked(self, outcome: Any) -> Any:
-        """Result of the handler after all hooks."""
+        """Pass the handler's result through all hooks, and return the result to encode."""
         if self.outcome_hooks is None:
             return outcome
         shown = seen = self.route.response_of(outcome)
@@ -155,7 +155,7 @@ class Call:
         return outcome if seen is shown else seen
 
     def proceed(self) -> None:
-        """Handle a held request. The response is sent on its connection."""
+        """Handle a held request. The response is sent on the request's connection."""
         self.connection.proceed(self)
 
     def handle_without_response(self) -> None:
@@ -193,7 +193,8 @@ class CallInterceptor(Protocol):
     """An object that is called with each request after decoding, and with each response before it is written."""
 
     def wants(self, api_key: int) -> bool:
-        """Whether requests of this API should be shown. Called for every request, so it must be fast."""
+        """Whether the interceptor is to be called with requests of this API. Called for every request, so it must be fast.
+        """
         ...
 
     def arrived(self, call: Call) -> bool:
@@ -202,13 +203,16 @@ class CallInterceptor(Protocol):
         ...
 
     def answering(self, call: Call) -> bool:
-        """Called with the complete ``call.answer``. Returns whether to send it; if not, the interceptor acts instead."""
+        """Called when ``call.answer`` is complete. Returns whether to send the response.
+
+        On False, the connection does not send it: the interceptor sends it later, or closes the connection, or neither.
+        """
         ...
 
 
 @slotted(frozen=True)
 class _Chain:
-    """Several interceptors in order. When one holds a call, the later ones do not see it."""
+    """Several interceptors in order. When an interceptor holds a call, the later ones are not called with it."""
 
     interceptors: tuple[CallInterceptor, ...]
 
@@ -238,7 +242,9 @@ class CallInterceptors:
         self._link()
 
     def remove(self, interceptor: CallInterceptor) -> None:
-        """Remove an interceptor. It sees no further calls, but still the responses of calls that it has seen."""
+        """Remove an interceptor. It is called with no further request, but still with the responses to requests that it was
+        called with.
+        """
         self._all = tuple(each for each in self._all if each is not interceptor)
         self._link()
 

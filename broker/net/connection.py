@@ -310,8 +310,9 @@ class Connection:
             self._decoded(header, route, frame, context, request)
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
-        """Return a context for this request. Once the client is authenticated, the context is cached for similar requests,
-        unless an interceptor may change it."""
+        """Return a context for this request. Once the client is authenticated, the context is cached for requests with the
+        same header fields, unless an interceptor may change it.
+        """
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
         client, ends = self.client, (self.peer, self.connection_id)
@@ -348,7 +349,7 @@ class Connection:
             self._lift(0)
 
     async def _in_slices(self, steps: Steps[Any]) -> Any:
-        """Run the steps in slices and return their result. No request is handled meanwhile."""
+        """Run the steps in slices and return their result. The connection handles no other request before their end."""
         self._holds |= SLICED
         try:
             return await self._shared.node.slices.run(steps)
@@ -410,8 +411,9 @@ class Connection:
             reset_transport(self._transport)
 
     def _give_way(self) -> None:
-        """Make a parked Fetch respond early if another request follows it on the connection; in Kafka that request waits. A
-        following Fetch does not count, since two Fetches that end each other would be a busy loop."""
+        """Make a parked Fetch respond early if another request follows it on the connection; in Kafka the following request
+        waits. A parked Fetch does not end for another Fetch, since two Fetches that end each other would be a busy loop.
+        """
         if (
             self._pending is not None
             and len(self._kept) >= SIZE_AND_KEY.size

@@ -1,4 +1,4 @@
-"""The register of a node's connections, and what they share: limits, buffers and idle timer."""
+"""The register of a node's connections, with the limits, buffers and idle timer that they share."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class Connections:
         return refusal
 
     def expect(self, expected: Expected) -> str | None:
-        """Register a handshake. Returns the reason for which it must end, None if it may go on."""
+        """Register a handshake. Returns the reason for which it must end, None if it may continue."""
         self._enter(expected)
         self._expected[expected.connection] = expected
         return self._refusal(expected)
@@ -222,7 +222,7 @@ class Connections:
         return max(IDLE_TICK_MS_MIN, self.quotas.idle_ms_max / IDLE_TICKS)
 
     def _idle_until_ms(self) -> float | None:
-        """When the first connection will have been idle for too long, in ms; None if there is no idle connection."""
+        """Time in ms at which the first connection will have been idle for too long; None if no connection is idle."""
         ticks = (each.last_active_tick for each in self._open if not each.in_progress)
         first = min(ticks, default=None)
         if first is None:

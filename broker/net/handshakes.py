@@ -65,7 +65,7 @@ class Handshake:
         self.last_active_tick = connections.tick
 
     def begin(self) -> None:
-        """Register, and start the handshake, or wait for `resume` if the node is paused."""
+        """Register the handshake and start it. If the node is paused, `resume` starts it."""
         refusal = self._connections.expect(self)
         if refusal is not None:
             self._log(refusal)
@@ -145,7 +145,7 @@ class Handshake:
                 loop.remove_reader(self._accepted.fileno())
 
     def _end(self, *_: object) -> None:
-        """Close the accepted socket, unless the handshake succeeded, so that the connection owns the socket."""
+        """Close the accepted socket, unless the handshake has succeeded: then the connection owns the socket."""
         if self._connections.forget_expected(self):
             self._accepted.close()
 

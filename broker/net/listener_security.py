@@ -34,7 +34,7 @@ log = get_logger()
 
 @slotted
 class ListenerSecurity:
-    """TLS and SASL settings of one listener, and the steps that they add to its connections."""
+    """TLS and SASL of one listener: their settings, and the steps of its connections that use them."""
 
     clock: Clock
     tls: Callable[[], ssl.SSLContext] | None = None

@@ -1,4 +1,4 @@
-"""The ports of a broker's listeners: bound for nodes that run, and reserved for those that do not.
+"""The ports of a broker's listeners: bound for nodes that run, and reserved for nodes that do not run.
 
 ports = Ports()
 sockets = ports.bind(endpoint)     # one socket for each address of the host; not listening yet

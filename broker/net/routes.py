@@ -46,11 +46,15 @@ class Route:
         return route
 
     def request_of(self, received: Any) -> Any:
-        """The decoded request, from the result of ``decode``. On a proxy that is the undecoded request, decoded here."""
+        """The decoded request, from the result of ``decode``. On a proxy ``decode`` returns the undecoded request, which is
+        decoded here.
+        """
         return received
 
     def response_of(self, outcome: Any) -> Any:
-        """The decoded response, from the result of a handler. On a proxy that is the undecoded response, decoded here."""
+        """The decoded response, from the result of a handler. On a proxy the handler returns the undecoded response, which
+        is decoded here.
+        """
         return outcome
 
     def log_failure(self, connection_id: int, error: Exception) -> None:
@@ -61,7 +65,7 @@ class Route:
     def encoded_failure(self) -> list[Any] | None:
         """Encode a response with UNKNOWN_SERVER_ERROR; None if this version has no top-level error code.
 
-        If the response has error codes only per topic or partition, no valid one can be built without the request. The
+        If the response has error codes only per topic or partition, no valid response can be built without the request. The
         connection is then closed, and the client retries.
         """
         response = at_version(self.api.key, self.version, "response")
@@ -74,9 +78,10 @@ class Route:
 
 
 class Routes(dict[int, Route | None]):
-    """Routes by ``key << 16 | version``, each created at first use. None (not stored) for unsupported APIs and versions.
+    """Routes by ``key << 16 | version``, each created at first use. For an API or version that is not served, the value is
+    None.
 
-    A negative version makes the number negative, and no API has a negative key.
+    A None is not stored. A negative version makes the number negative, which has no route, since no API has a negative key.
     """
 
     def __init__(self, apis: Mapping[int, Api]) -> None:

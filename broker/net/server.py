@@ -27,7 +27,7 @@ class BufferedConnection(Connection, asyncio.BufferedProtocol):
 
 
 class Server:
-    """The listening sockets of one node."""
+    """The listeners of one node: their sockets, and their acceptors once the node serves clients."""
 
     def __init__(self, backlog: int, ports: Ports) -> None:
         self._ports = ports
@@ -56,7 +56,7 @@ class Server:
         return self.listeners
 
     async def accept(self, connections: Connections) -> None:
-        """Start accepting clients. Raises `LifeOver` if the node is killed meanwhile."""
+        """Start accepting clients. Raises `LifeOver` if the node is killed before this returns."""
         loop = asyncio.get_running_loop()
         while self._sockets:
             # Removed from `_sockets`, since a kill must not close a socket on which the loop is working.

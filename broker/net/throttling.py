@@ -1,7 +1,7 @@
 """Throttling of clients that exceed their quotas: the response has the throttle time, and the connection is muted (KIP-219).
 
-The interceptor (`broker.net.calls`) is installed only while quotas are set, so that without them requests cost nothing. It
-comes last, so that requests held by another interceptor are not counted.
+The interceptor (`broker.net.calls`) is installed only while quotas are set, so that requests cost nothing without quotas. It
+is the last interceptor, so that it does not count requests that another one holds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class _Muted:
 
 
 class _Handling:
-    """Measures how long the event loop was busy with a request whose handler does not suspend."""
+    """Stopwatch for the time that the event loop spends on a request whose handler does not suspend."""
 
     __slots__ = ("_began_ns", "_has_waited")
 
@@ -49,7 +49,8 @@ class _Handling:
 
     @property
     def took_ns(self) -> int:
-        """Nanoseconds since the request arrived; 0 if the handler suspended: then the time of handling is not known."""
+        """Nanoseconds since the request arrived; 0 if the handler has suspended, as the time that it took is then not known.
+        """
         return 0 if self._has_waited else perf_counter_ns() - self._began_ns
 
 

@@ -49,7 +49,9 @@ class WaitingRequest:
             parked.give_way()
 
     def client_gone(self) -> None:
-        """End a parked request, because the client disconnected. Other requests are carried out, and failures logged."""
+        """End a parked request, because the client disconnected. A request that is not parked is still handled, and its
+        failure is logged.
+        """
         self._note_gone()
         parked = self._suspended.waits_at
         if isinstance(parked, ParkedHere):

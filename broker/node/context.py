@@ -19,7 +19,7 @@ log = get_logger()
 
 @slotted
 class ClientInformation:
-    """What the broker knows of the client at the other end of a connection."""
+    """The client at the other end of a connection: its port, software, authentication and principal."""
 
     port: int = 0
     software_name: str = "unknown"

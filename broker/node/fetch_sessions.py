@@ -55,14 +55,15 @@ class CachedPartition:
         return (self.topic_id or self.topic or "", self.index)
 
     def ask_as(self, newer: CachedPartition) -> None:
-        """Take the parameters of the client's newest request. The values last sent to the client stay."""
+        """Replace the parameters by those of the client's newest request. The values last sent to the client do not change.
+        """
         self.offset = newer.offset
         self.max_bytes = newer.max_bytes
         self.leader_epoch = newer.leader_epoch
         self.last_fetched_epoch = newer.last_fetched_epoch
 
     def tell(self, answer: PartitionData) -> bool:
-        """Remember the values in the response. Returns False if the client has all of them already.
+        """Remember the values in the response. Returns False if the client already has all these values.
 
         As in Kafka's CachedPartition, the last stable offset is not remembered, so its change alone returns False.
         """
@@ -97,7 +98,9 @@ class Session:
 
     @property
     def value(self) -> tuple[bool, int]:
-        """Eviction priority: followers before consumers, then sessions with more partitions."""
+        """Rank for eviction: a session can replace one of a lower rank. Followers are above consumers, more partitions above
+        fewer.
+        """
         return (self.follower, len(self.partitions))
 
     def update(self, asked: Mapping[Key, CachedPartition], forgotten: Sequence[Key]) -> None:

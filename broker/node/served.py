@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ServedNode(Protocol):
-    """What connections and interceptors may use of the node that received a request."""
+    """The part of a node that the connections and interceptors of a request use."""
 
     @property
     def node_id(self) -> int: ...

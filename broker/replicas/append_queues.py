@@ -34,7 +34,7 @@ def limits_of(config: BrokerConfig) -> BatchLimits:
 
 
 class AppendQueues:
-    """The queues of one node: one for each partition of which a batch is being read, or waits for its turn.
+    """The queues of one node: one for each partition with a batch that is being read, or that waits for an earlier batch.
 
     A connection has at most one request in a queue.
     """
@@ -45,7 +45,7 @@ class AppendQueues:
         limits: BatchLimits = LIMITS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``alive`` returns whether the node is alive. Batches that were read for a dead node are not appended."""
+        """``alive`` returns whether the node is alive. Once the node is dead, no batch is appended."""
         self.limits = limits
         self._slices = slices or Slices()
         self._alive = alive
@@ -54,7 +54,7 @@ class AppendQueues:
         """Partitions for which a call of `leave` is waking queued batches right now."""
 
     def is_free(self, partition: Partition) -> bool:
-        """Whether a batch whose records need not be read may be appended at once: no other batch is in the queue."""
+        """Whether the partition's queue is empty, so that a batch whose records need not be read may be appended at once."""
         return partition not in self._queues
 
     async def turn(

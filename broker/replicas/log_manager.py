@@ -63,7 +63,7 @@ class LogManager:
         """
 
     def log_config(self, topic: Topic) -> LogConfig:
-        """Settings of the topic's logs: the topic's own settings override the broker's."""
+        """Settings for the logs of a topic's partitions: the topic's own settings override the broker's."""
         if not topic.configs:
             return self._config.log_defaults
         if (topic.configs, self._config.log_defaults) != self._latest[:2]:
@@ -74,7 +74,8 @@ class LogManager:
     def open(self, topic: Topic, index: int, high_watermark: int | None) -> OpenedLog:
         """Open a partition's log, and recover it if the last stop was not clean.
 
-        ``high_watermark`` is the checkpointed high watermark of a partition with several replicas, None for a single one.
+        ``high_watermark`` is the checkpointed high watermark of a partition with several replicas; None if there is one
+        replica.
         """
         assert self._directory.is_open, "a log is opened under the lock of its directory"
         key = (topic.name, index)

@@ -57,7 +57,7 @@ class ReplicaManager(MetadataListener):
         peers: Peers | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """``peers`` returns the `ReplicaManager` of any node, this one included; None means that there is no replication.
+        """``peers`` returns the `ReplicaManager` of a node by its id. ``peers`` is None if there is no replication.
 
         Once ``life`` has ended, no log is opened and no background work starts.
         """
@@ -120,8 +120,9 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def opened_leader(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this node leads it and it is open; None means: call `leader`, which has the full rules (ADR
-        23)."""
+        """The partition, if this node leads it and it is open. If None, call `leader`, which also opens partitions and
+        selects the error (ADR 23).
+        """
         partition = self._partitions.get((topic, index))
         if partition is None or partition.leader_id != self.node_id or partition.offline is not None:
             return None
@@ -243,7 +244,7 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def _checkpointed(self, topic: str, state: PartitionState) -> int | None:
-        """Checkpointed high watermark; None for a single replica, whose leader commits everything it has."""
+        """Checkpointed high watermark; None for a partition with one replica, of which all records are committed."""
         if len(state.replicas) == 1:
             return None
         return self._logs.checkpoints.high_watermark((topic, state.index))
@@ -256,7 +257,7 @@ class ReplicaManager(MetadataListener):
     # New topics and partitions need no callback: a partition is opened at its first access.
 
     def on_leader_changed(self, topic: Topic, state: PartitionState) -> None:
-        """Apply a new leader, leader epoch, replicas or ISR to the partition."""
+        """Apply a change of leader, leader epoch, replicas or ISR in the metadata to the partition."""
         if not self._life.alive:
             return
         key = (topic.name, state.index)
@@ -297,7 +298,7 @@ class ReplicaManager(MetadataListener):
             self._configure(topic)
 
     def reconfigure(self) -> None:
-        """Apply changed broker settings to the topics that do not override them."""
+        """Apply changed broker settings to the logs of topics that do not override them."""
         for topic in self._metadata.topics.values():
             self._configure(topic)
         self._listeners.reconfigured()
@@ -349,7 +350,7 @@ class ReplicaManager(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Start flushing, expiration of idle producers and the other partition listeners, and catch up as a follower."""
+        """Start the partition listeners, such as flushing and expiration of idle producers, and catch up as a follower."""
         self._listeners.start()
         self._catch_up()
 
@@ -414,7 +415,8 @@ class ReplicaManager(MetadataListener):
         return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
-        """Create the directories of partitions that were never written. Other unopened partitions have complete files."""
+        """Create the directories of partitions that were never written. The files of other unopened partitions are complete.
+        """
         now_ms = self._clock.now_ms()
         existing = {key for key, _ in self.directory.partition_directories()}
         for topic in self._metadata.topics.values():

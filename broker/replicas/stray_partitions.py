@@ -1,5 +1,6 @@
-"""Stray and damaged partition directories: each is reported in the log, and no data is silently treated as an empty
-topic."""
+"""Stray and damaged partition directories: each is reported in the log, so that no data is silently treated as an empty
+topic.
+"""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def alter(
 ) -> list[ApiError | None]:
     """Apply the changes and return one result for each resource, in the order of the request; None means success.
 
-    ``handled`` applies changes that the controller has no part in, and returns True for them. ``decision`` returns the
+    ``handled`` applies changes for which the controller is not needed, and returns True for them. ``decision`` returns the
     function that computes the controller's change.
     """
     results: list[ApiError | None] = list(_twice(wanted))

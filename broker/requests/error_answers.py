@@ -114,7 +114,9 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
 
 
 def _asked_about(api: str, request: Any, asked: WireField) -> tuple[WireField, Iterable[Any]]:
-    """(field, entries): the entries of the request for which the response has one entry each, and the field with them."""
+    """(field, entries): the entries of the request for which the response has one entry each, and the field of the request
+    that has them.
+    """
     entries = getattr(request, asked.name) or ()
     if api == "alter_replica_log_dirs":
         inner = _entries_of(asked.nested)
@@ -150,7 +152,7 @@ def _code_of(struct: Any) -> str | None:
 
 
 def _entries_of(struct: Any) -> WireField | None:
-    """The first array field of a request, or of an entry: it has the partitions, groups or other things requested."""
+    """The first array field of a request, or of an entry: it has the requested partitions, groups or other entities."""
     return next((wire for wire in struct.__wire__ if wire.is_array), None)
 
 

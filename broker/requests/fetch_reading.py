@@ -1,4 +1,4 @@
-"""The reading side of a Fetch: which partitions may be read, how much of each, and whether the request must wait for data.
+"""Reads the partitions of a Fetch: which of them may be read, how much of each, and whether the request must wait for data.
 
 In Kafka this is part of KafkaApis.handleFetchRequest, ReplicaManager.readFromLog and DelayedFetch.tryComplete.
 """
@@ -101,7 +101,9 @@ class FetchReading:
             self.refused.sort(key=lambda each: each[1].error_code != ErrorCode.unknown_topic_id)
 
     def _refusal(self, wanted: CachedPartition) -> ErrorCode:
-        """Why the partition is not read at all, or NONE. As in Kafka, such an error does not complete the Fetch early."""
+        """The error for which the partition is not read at all, or NONE. As in Kafka, such an error does not complete the
+        Fetch early.
+        """
         if wanted.topic is None:
             # The session may have been created with the id before the topic was created.
             wanted.topic = topic_name(self._node, wanted.topic_id)

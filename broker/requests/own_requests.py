@@ -1,7 +1,7 @@
 """Requests that the broker sends to a node of its own, without a connection: interceptors, quotas and ACLs do not apply.
 
-Produce and the transactional APIs are used in the last version that names topics instead of ids, and in which the client
-adds partitions to its transaction explicitly.
+Produce and the transactional APIs are used in their last version that has topic names instead of ids, and in which the
+client adds partitions to its transaction explicitly.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _OwnContext(RequestContext):
 
 
 def handle(node: Node, listener: Listener, api: Api, request: object, client_id: str) -> Any:
-    """Call the node's handler. Returns the response, or a future of it."""
+    """Call the node's handler for the API. Returns the response, or an awaitable of the response."""
     key, version = api
     context = _OwnContext(node, listener, key, version, client_id, "/127.0.0.1")
     outcome = discover()[key].handler(request, context)

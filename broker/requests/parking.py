@@ -84,7 +84,7 @@ class Parking:
 
         The request resumes in the turn after the change, so the request that caused the change (an append, a marker) gets
         its response first, and several changes in one turn wake this request once. Raises `CloseConnection` if the client
-        has gone.
+        has disconnected.
         """
         self._parked = ParkedHere(gives_way=self._gives_way)
         return await self._parked

@@ -265,7 +265,9 @@ class Produce:
         return in_turn
 
     def _append_one(self, item: Item) -> Waiter[None] | None:
-        """Append now, or queue the append if records must be read first, of this batch or of an earlier one in the queue."""
+        """Append now, or queue the append if the records of this batch, or of an earlier batch in the queue, must be read
+        first.
+        """
         node = self.context.node
         replicas = node.replicas
         partition = replicas.leader(item.name, item.index)

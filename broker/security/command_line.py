@@ -107,7 +107,7 @@ def _asked(options: Mapping[str, object], environ: Mapping[str, str], folder: Pa
 
 
 def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> Path:
-    """Directory of the authority: temporary, like the data, if the broker has no data directory."""
+    """Directory of the certificate authority: a temporary one if the broker has no data directory."""
     if options["tls_directory"] is not None:
         return Path(str(options["tls_directory"])).absolute()
     if not options["tls"]:

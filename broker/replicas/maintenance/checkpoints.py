@@ -21,7 +21,9 @@ InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 class Checkpoints:
-    """The values of the three files: as read at start, and as written next. One thread at a time writes files."""
+    """The contents of the three files: read at start, and then updated for the next write. One thread at a time writes
+    files.
+    """
 
     def __init__(self, directory: LogDirectory, in_background: InBackground) -> None:
         self._directory = directory
@@ -51,14 +53,16 @@ class Checkpoints:
     # -- values to write ----------------------------------------------------------------------------------------
 
     def note(self, partition: Partition) -> None:
-        """Set all three values of a partition, to be written with the files."""
+        """Update the partition's values for all three files. They are written with the next write of each file."""
         key = (partition.topic, partition.index)
         self._files[RECOVERY_POINTS].set(key, partition.log.recovery_point)
         self._files[HIGH_WATERMARKS].set(key, partition.high_watermark)
         self.note_log_start(partition)
 
     def note_log_start(self, partition: Partition) -> None:
-        """Set the log start offset of a partition if it lies inside the first segment; else drop the row, as Kafka does."""
+        """Set the row of a partition's log start offset if the offset lies inside the first segment; else drop the row, as
+        Kafka does.
+        """
         log = partition.log
         key = (partition.topic, partition.index)
         if log.exists and log.log_start_offset > log.segments[0].base_offset:
@@ -92,7 +96,7 @@ class Checkpoints:
 
     @property
     def is_behind(self) -> bool:
-        """Whether a value differs from its file, or a high watermark has moved."""
+        """Whether a value differs from its file, or a high watermark has moved since its file was written."""
         return bool(self._high_watermarks_moved) or self.is_changed
 
     def write(self, names: Iterable[str], then: Callable[[], None]) -> None:

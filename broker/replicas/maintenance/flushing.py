@@ -1,7 +1,7 @@
 """Background fsync of logs, and the recovery point checkpoints: they limit how much a crash leaves to recover.
 
 A partition is synced for one of four reasons: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and
-every ``odradek.background.flush.interval.ms`` if records were written since. Kafka leaves the last to the operating system.
+every ``odradek.background.flush.interval.ms`` if records were written since. In Kafka the operating system does the last.
 Kafka checks ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, by default never, so that a topic's setting has no
 effect unless the broker's setting allows it. Here ``flush.ms`` always has an effect: a timer starts at the first record that
 is not synced.
@@ -97,7 +97,9 @@ class Flushing(PartitionListener["Partition"]):
         self._dirty[partition] = None  # the leader epoch file has changed, too
 
     def truncated(self, partition: Partition) -> None:
-        """Write the new recovery point soon: after a crash, the old one would cover offsets that are not in the log now."""
+        """Write the new recovery point soon: after a crash, the old recovery point would cover offsets that are not in the
+        log any more.
+        """
         self._snapshots.forget(partition)
         self._checkpoints.note(partition)
         self._checkpoints.write((RECOVERY_POINTS, LOG_STARTS), _nothing)
@@ -179,7 +181,7 @@ class Flushing(PartitionListener["Partition"]):
             self._start_past_points(syncs, then)
 
     def _start(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """Sync some partitions in a thread, and call ``then`` on the loop."""
+        """Sync some partitions in a thread, and then call ``then`` in the event loop."""
 
         def done(future: asyncio.Future[None]) -> None:
             if future.cancelled():
@@ -196,7 +198,9 @@ class Flushing(PartitionListener["Partition"]):
         self._in_background(partial(_run_all, syncs)).add_done_callback(done)
 
     def _start_past_points(self, syncs: list[_Sync], then: Callable[[], None]) -> None:
-        """Like `_start`, but an interceptor may hold a sync at ``log.fsync``, which does not delay other partitions."""
+        """Like `_start`, but each sync passes the injection point ``log.fsync``. A sync that is held there does not delay
+        the others.
+        """
         passed: list[_Sync] = []
         at_once = True
         for sync in syncs:

@@ -183,7 +183,7 @@ class LogCleaner(PartitionListener["Partition"]):
         return chosen
 
     def _look_at(self, partition: Partition, now_ms: int) -> LogToClean | None:
-        """The compactable part of a log. None if the log is not dirty enough; its next check is then scheduled."""
+        """The compactable part of a log. If the log is not dirty enough, schedule its next check and return None."""
         log, key = partition.log, (partition.topic, partition.index)
         if not log.config.compact or not log.exists:
             del self._candidates[partition]
@@ -261,9 +261,8 @@ class LogCleaner(PartitionListener["Partition"]):
 
     @staticmethod
     async def _sources(partition: Partition, part: LogToClean) -> dict[Source, Segment]:
-        """The segments to compact, keyed by the description of a segment that the thread uses.
-
-        Yields to the event loop, since there may be very many.
+        """The segments to compact, keyed by their `Source` objects, which the thread uses instead. Yields to the event loop
+        from time to time, since there may be very many segments.
         """
         from storage.compaction.grouping import Source
 
@@ -390,6 +389,7 @@ def _discard(cleaned: Cleaned) -> None:
 
 
 def _settle(directory: LogDirectory, partition: Path, offsets: Mapping[PartitionKey, int]) -> None:
-    """After the last exchange, sync the directory and write the cleaner offsets, so that the pass is not repeated."""
+    """Sync the directory and write the cleaner offsets, after the last exchange of a pass, so that the pass is not repeated.
+    """
     sync_directory(partition)
     directory.write_checkpoint(CLEANER_OFFSETS, offsets)

@@ -1,4 +1,6 @@
-"""Deletion of retired log files, in a thread. A file that cannot be deleted is logged, and deleted at the next start."""
+"""Deletion of retired log files (with the suffix ``.deleted``), in a thread. A file that cannot be deleted is logged, and
+deleted at the next start.
+"""
 
 from __future__ import annotations
 

@@ -165,7 +165,9 @@ class Retention(PartitionListener["Partition"]):
         self._stop()
 
     def _stop(self) -> None:
-        """Cancel all timers. Retired files are deleted when their log is opened again, as in Kafka."""
+        """Cancel all timers. Files that were renamed to ``.deleted`` are deleted when their log is opened again, as in
+        Kafka.
+        """
         for timer in [*self._checks, *self._waiting.values()]:
             timer.cancel()
         if self._turn_timer is not None:
@@ -217,7 +219,7 @@ class Retention(PartitionListener["Partition"]):
             self._turn()
 
     def _turn(self) -> None:
-        """Run a part of the check. The rest follows in the next turns of the event loop."""
+        """Check as many logs as one turn of the event loop allows. The other logs follow in the next turns."""
         self._turn_timer = None
         for key in self._unopened[-OPENED_PER_TURN:]:
             self._replicas.open_existing(*key)  # calls `opened`
@@ -236,7 +238,7 @@ class Retention(PartitionListener["Partition"]):
             self._turn_timer = self._clock.call_later_ms(0, self._turn, Domain.RETENTION)
 
     def _look(self, partition: Partition, segments_max: int) -> int:
-        """Delete at most ``segments_max`` expired segments of one log. Returns how many were deleted."""
+        """Delete at most ``segments_max`` expired segments of one log. Returns the number of deleted segments."""
         if not partition.log.exists:
             self._at_work = None
             return 0

@@ -23,7 +23,7 @@ class Bounded(Protocol):
 
 
 def clamped(log: Log, high_watermark: int) -> int:
-    """The offset of the log nearest to ``high_watermark`` (``UnifiedLog.updateHighWatermark``)."""
+    """The offset nearest to ``high_watermark`` from the log start to the log end (``UnifiedLog.updateHighWatermark``)."""
     return max(min(high_watermark, log.log_end_offset), log.log_start_offset)
 
 
@@ -31,7 +31,8 @@ def check_bounds(partition: Bounded) -> None:
     """Check the invariant. Call this after the log start or log end moved and the high watermark did not.
 
     A high watermark out of bounds is a bug of this broker; the files are intact. Kafka clamps it silently, and does not take
-    the partition offline. Here it is clamped too, and an error is logged, for which the tests and the simulation fail.
+    the partition offline. Here it is clamped too, and an error is logged. The tests and the simulation fail if this error
+    was logged.
     """
     log = partition.log
     if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:

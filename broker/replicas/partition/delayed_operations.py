@@ -12,7 +12,7 @@ class DelayedOperations:
     """The callbacks of requests that wait at one partition: Produce for an offset, Fetch and DeleteRecords for any change.
 
     The callback of a Produce is called once, with the error code for its records. A watcher is called at each change until
-    it is removed, and checks itself whether its condition is met.
+    it is removed, and checks itself whether its request can now be completed.
     """
 
     __slots__ = ("commits", "watchers")
@@ -26,7 +26,8 @@ class DelayedOperations:
         self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks for offsets up to the new high watermark with ``verdict``, and all watchers."""
+        """Call the callbacks of records below the new high watermark with the error code ``verdict``, and call all watchers.
+        """
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)
         if self.watchers:

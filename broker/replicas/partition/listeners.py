@@ -20,40 +20,46 @@ class PartitionListener(Generic[P]):
     """
 
     def start(self) -> None:
-        """The node serves clients from now on, and timers may be set. Other callbacks may come earlier."""
+        """Called when the node begins to serve clients, from which on timers may be set. Other callbacks may be called
+        earlier.
+        """
 
     def opened(self, partition: P) -> None:
-        """The partition's log was opened. This is the first callback of a partition."""
+        """Called when the partition's log was opened, before the other callbacks of the partition."""
 
     def appended(self, partition: P) -> None:
-        """Records were appended that are not fsynced. Called at the first append after everything was fsynced."""
+        """Called at the first append after everything was fsynced: the log has records that are not fsynced."""
 
     def rolled(self, partition: P) -> None:
-        """A new active segment was created; earlier segments do not change any more."""
+        """Called when a new active segment was created. Earlier segments do not change any more."""
 
     def log_start_moved(self, partition: P) -> None:
-        """DeleteRecords, retention or the leader moved the log start."""
+        """Called when DeleteRecords, retention or the leader moved the log start."""
 
     def truncated(self, partition: P) -> None:
-        """A follower truncated its log because the leader does not have the records, or deleted the whole log."""
+        """Called when a follower truncated its log, because the leader does not have the records, or deleted the whole log.
+        """
 
     def high_watermark_updated(self, partition: P) -> None:
-        """The high watermark of a partition with several replicas moved. Called once until the value is checkpointed."""
+        """Called when the high watermark of a partition with several replicas moved, and not again until the value is
+        checkpointed.
+        """
 
     def configured(self, partition: P) -> None:
-        """The settings of the partition's log (``log.config``) changed."""
+        """Called when the settings of the partition's log (``log.config``) changed."""
 
     def reconfigured(self) -> None:
-        """The broker's settings changed. `configured` is called for each partition as well."""
+        """Called when the broker's settings changed. `configured` is called for each partition as well."""
 
     def removed(self, partition: P) -> None:
-        """The partition was deleted, moved to other nodes or went offline: do not touch its files any more."""
+        """Called when the partition was deleted, moved to other nodes or went offline. Its files must not be used any more.
+        """
 
     def abandon(self) -> None:
-        """The node is killed: start no work and replace no file. Work in a thread ends by itself."""
+        """Called when the node is killed: start no work and replace no file. Work in a thread ends by itself."""
 
     async def close(self) -> None:
-        """The node stops: start no work, and return when all running work has ended."""
+        """Called when the node stops: start no work, and return when all running work has ended."""
 
 
 class PartitionListeners(PartitionListener[P]):

@@ -1,8 +1,8 @@
 """One partition replica on this node, with the leader's rules.
 
-The log has bytes and offsets. This class has the leader and leader epoch, the high watermark, and the producers that were
-verified with the coordinator. `unconfirmed` tracks which writes the disk has confirmed, and `delayed` the waiting requests.
-Nothing here suspends: callers pass callbacks, or watch the partition.
+The log has the batches. `Partition` has the leader and leader epoch, the high watermark, and the rules of a leader for
+appends and reads. Its attribute `unconfirmed` tracks which writes the disk has confirmed, and `delayed` the waiting
+requests. Nothing here suspends: callers pass callbacks, or watch the partition.
 
 With several replicas, the leader has `leading`, which tracks the followers, and a follower has `following`, which fetches
 from the leader (`broker.replicas.replication`). Both are None for a single replica (`leads_alone`), or without a leader.
@@ -138,8 +138,8 @@ class Partition:
     ) -> AppendResult:
         """Append a client's batch, with all checks of Kafka's LogValidator and of the producer state.
 
-        ``checked`` is the result of `check`; without it the batch is checked here. `append_as_sent` is the fast path (ADR
-        23).
+        ``checked`` is the result of `check`; if it is None, the batch is checked here. `append_as_sent` is the fast path
+        (ADR 23).
         """
         if required_acks == -1 and not self.has_enough_replicas():
             return AppendResult(ErrorCode.not_enough_replicas, log_start_offset=self.log.log_start_offset)
@@ -347,8 +347,8 @@ class Partition:
     def update_from_leader(self, high_watermark: int, log_start_offset: int) -> None:
         """Apply the leader's high watermark and log start offset, as far as this log reaches.
 
-        The high watermark may move back under a new leader, which knows a lower one until its followers have fetched. It
-        does not move below the log start.
+        The high watermark may move back under a new leader, whose high watermark is lower until its followers have fetched.
+        It does not move below the log start.
         """
         high_watermark = clamped(self.log, high_watermark)
         moved = high_watermark != self.high_watermark
@@ -366,7 +366,9 @@ class Partition:
             self.delayed.notify()
 
     def truncate_by(self, work: Callable[[Partition, int], None], offset: int) -> None:
-        """Call ``work`` to truncate the log to ``offset``, and adjust the high watermark and the waiting requests."""
+        """Call ``work`` to truncate the log to ``offset``, and adjust the high watermark, the held writes and the waiting
+        requests.
+        """
         try:
             work(self, offset)
         except StorageError as error:
@@ -406,7 +408,7 @@ class Partition:
             self.listener.appended(self)
 
     def note_flushed(self) -> None:
-        """Commit the records that waited for an fsync which has ended (``flush.messages``)."""
+        """Commit or acknowledge the records that waited for an fsync (``flush.messages``), after the fsync has ended."""
         if self.log.flushed_offset >= self.log.log_end_offset:
             self.unflushed = False
         if self.following is not None:
@@ -442,7 +444,7 @@ class Partition:
             self.leading.committed()
 
     def note_committed(self) -> None:
-        """Call the listener once the high watermark moved, so that it is checkpointed."""
+        """Report that the high watermark has moved, so that it is checkpointed. Calls the listener once per checkpoint."""
         if not self.high_watermark_moved:
             self.high_watermark_moved = True
             self.listener.high_watermark_updated(self)
@@ -511,8 +513,9 @@ class Partition:
 
     @property
     def last_stable_offset(self) -> int:
-        """End of what read_committed readers may read: the first open transaction or the high watermark, if that is
-        lower."""
+        """End of the records that read_committed readers may read: the start of the first open transaction, or the high
+        watermark if that is lower.
+        """
         unstable = self.log.producers.first_unstable_offset(self.high_watermark)
         if unstable is None or unstable >= self.high_watermark:
             return self.high_watermark
@@ -559,7 +562,7 @@ class Partition:
         return ReadResult(NONE, records, high_watermark, last_stable_offset, log.log_start_offset, aborted)
 
     def _look_if_stuck(self, offset: int, span: Span, records: bytes) -> None:
-        """Check the CRC of the first batch if a reader reads the same offset twice in a row, and log damage.
+        """Check the CRC of the first batch if the same offset is read twice in a row, and log a damaged batch.
 
         Like Kafka, the broker checks no CRC on reads. A reader whose own check fails would otherwise repeat its read
         without a trace in the broker's log.
@@ -604,7 +607,9 @@ class Partition:
         return available, older
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Compare a client's leader epoch with this replica's (KIP-320). -1 means that the client sent none."""
+        """Error code for a leader epoch that a client sent (KIP-320), compared with this replica's. -1 means that the client
+        sent none.
+        """
         if current_leader_epoch in (-1, self.leader_epoch):
             return NONE
         if current_leader_epoch < self.leader_epoch:
@@ -618,7 +623,9 @@ class Partition:
     def diverging(
         self, last_fetched_epoch: int, fetch_offset: int
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """(error, None), or (error, (epoch, end offset) up to which the logs agree) if the reader's log has diverged."""
+        """(error, None) if there is an error or the logs agree; (NONE, (epoch, end offset) up to which they agree) if the
+        reader's has diverged.
+        """
         if last_fetched_epoch < 0:
             return NONE, None
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)

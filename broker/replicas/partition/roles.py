@@ -17,11 +17,11 @@ class LeaderRole(Protocol):
         ...
 
     def appended(self) -> None:
-        """Let the followers fetch the records that were appended."""
+        """Wake the followers, so that they fetch the records that were appended."""
         ...
 
     def committable(self, end_offset: int) -> int:
-        """The offset, at most ``end_offset``, that all replicas in the ISR, or about to join it, have reached."""
+        """The offset, at most ``end_offset``, that all replicas have reached that are in the ISR or about to join it."""
         ...
 
     def committed(self) -> None:

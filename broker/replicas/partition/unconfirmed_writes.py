@@ -80,7 +80,9 @@ class UnconfirmedWrites:
     # -- held writes --------------------------------------------------------------------------------------------
 
     def intercept(self) -> HeldWrite | None:
-        """Reach the point ``log.write``. Returns the write if it is held, else None. Raises StorageError on a refusal."""
+        """Pass the injection point ``log.write``. Returns the write if it is held there, else None. Raises StorageError if
+        refused.
+        """
         if self._injection.points is None:
             return None
         held = HeldWrite(self._injection, self._node_id, *self._place)
@@ -99,7 +101,7 @@ class UnconfirmedWrites:
         held.when_decided(end)
 
     def cut(self, offset: int) -> None:
-        """Forget held writes from ``offset`` on, after the log was truncated to it."""
+        """Forget held writes from ``offset`` on, after the log was truncated to ``offset``."""
         self.held = {held: base for held, base in self.held.items() if base < offset}
 
     # -- confirmed offsets --------------------------------------------------------------------------------------

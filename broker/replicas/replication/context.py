@@ -1,4 +1,4 @@
-"""What the leader and follower roles need from their node and from other nodes."""
+"""The interface through which the leader and follower roles use their own node and the other nodes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class PeerReplicas(Protocol):
-    """The `ReplicaManager` of another node, as far as replication uses it."""
+    """The part of another node's `ReplicaManager` that replication uses."""
 
     def get(self, topic: str, index: int) -> Partition | None: ...
 
@@ -39,7 +39,7 @@ AlterIsr = Callable[[str, int, int, Sequence[int]], Awaitable[None]]
 
 @slotted(frozen=True, eq=False)
 class ReplicationContext:
-    """The context of all replicas of one node."""
+    """The values and functions of a node that the leader and follower roles of its partitions use."""
 
     node_id: int
     clock: Clock

@@ -115,7 +115,9 @@ class Leading:
     # -- fetches of followers -----------------------------------------------------------------------------------
 
     def fetch(self, asked: FollowerFetch, wake: Callable[[], None]) -> LeaderResponse | None:
-        """Handle a follower's Fetch. Returns None if there is nothing new; ``wake`` is called once there is."""
+        """Handle a follower's Fetch. If there is nothing new for the follower, returns None, and calls ``wake`` once there
+        is.
+        """
         partition, progress = self._partition, self.followers.get(asked.follower)
         self._waiting.pop(asked.follower, None)
         if progress is None:
@@ -345,7 +347,9 @@ class Leading:
         task.add_done_callback(self._altered)
 
     def _altered(self, task: asyncio.Future[None]) -> None:
-        """Handle the response to AlterPartition. A successful change has already arrived through the metadata."""
+        """Handle the result of AlterPartition. If the change succeeded, this node has already received it through the
+        metadata.
+        """
         self._proposed = None
         refusal: BaseException | None = None
         with suppress(asyncio.CancelledError):

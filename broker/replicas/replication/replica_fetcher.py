@@ -76,7 +76,8 @@ class ReplicaFetcher:
     # -- fetching -----------------------------------------------------------------------------------------------
 
     def pull(self) -> None:
-        """Fetch, or fetch again after the current response: the leader may have more, or a link may be up again."""
+        """Fetch now, or again after the response to the current fetch: the leader may have more, or a link may be up again.
+        """
         if self._ended or self._partition.offline is not None:
             return
         if self._busy:
@@ -137,7 +138,9 @@ class ReplicaFetcher:
             self._send()
 
     def _is_share_used_up(self, fetched: LeaderResponse) -> bool:
-        """Whether this turn's bytes are appended and acknowledged, and the next fetch should wait for the next turn."""
+        """Whether the bytes for this turn of the event loop are fetched and acknowledged, so that the next fetch waits for
+        the next turn.
+        """
         return self._share <= 0 and not fetched.records and fetched.diverging is None
 
     def _fetch(self) -> LeaderResponse | None:
@@ -192,7 +195,7 @@ class ReplicaFetcher:
     # -- applying responses -------------------------------------------------------------------------------------
 
     def _apply(self, fetched: LeaderResponse) -> bool:
-        """Apply a response. False if the fetch loop must stop here; it is started again by a timer or callback."""
+        """Apply a response. Returns False if the fetch loop must stop: a timer or callback starts it again."""
         if fetched.error is ErrorCode.offset_out_of_range:
             return self._handle_out_of_range(fetched)
         if fetched.error is not NONE:

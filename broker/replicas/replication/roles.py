@@ -1,4 +1,5 @@
-"""The leader and follower roles of a node's partitions, by metadata, link states and replica lag."""
+"""Gives the partitions of a node their leader and follower roles, and passes on changes of metadata, links and replica lag.
+"""
 
 from __future__ import annotations
 
@@ -124,7 +125,7 @@ class Roles:
             )
 
     def _open_on_replicas(self, partition: Partition) -> None:
-        """Open the partition on the other replicas' nodes, which makes them follow."""
+        """Open the partition on the nodes of the other replicas, which makes these nodes follow."""
         for node_id in partition.replicas:
             if node_id != self.node_id and (peer := self._peers(node_id)) is not None:
                 peer.get(partition.topic, partition.index)
@@ -159,7 +160,9 @@ class Roles:
             self._lag_timer.cancel()
 
     def look_again(self) -> None:
-        """Open the led partitions on nodes that run by now, and let all fetchers fetch, when this node begins to serve."""
+        """Open the partitions led here on the nodes that run by now, and start all fetchers. Called when this node begins to
+        serve.
+        """
         for partition in tuple(self._leading):
             self._open_on_replicas(partition)
         for fetcher in tuple(self._fetchers.values()):

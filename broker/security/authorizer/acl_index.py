@@ -87,8 +87,8 @@ class AclIndex:
     def matching(self, name: str) -> Iterator[Entries]:
         """Yield the ACLs that match a resource, by pattern.
 
-        As in Kafka, the wildcard does not match a name that is longer and begins with it: Kafka's search takes the pattern
-        for a literal name that is too short.
+        As in Kafka, the wildcard `*` does not match a longer name that begins with `*`: Kafka's search treats the wildcard
+        as a literal name that is too short.
         """
         literal = self._literal
         if name in literal:

@@ -26,7 +26,9 @@ class StandardAuthorizerSettings(NamedTuple):
 
 
 def authorizer_of(values: Mapping[str, Value]) -> StandardAuthorizerSettings | None:
-    """The authorizer's settings; None without an authorizer. Raises ``ConfigError`` for other classes or bad super users."""
+    """The authorizer's settings; None if no authorizer is configured. Raises ``ConfigError`` for an unknown class or bad
+    super users.
+    """
     name = values[CLASS_NAME]
     if not name:
         return None

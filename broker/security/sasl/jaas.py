@@ -47,7 +47,9 @@ class JaasFile(NamedTuple):
 
 
 class Jvm(NamedTuple):
-    """Options that Kafka's JVM would get in addition to the broker's settings."""
+    """The parts of ``KAFKA_OPTS`` that the SASL settings use: options that Kafka's JVM would get beside the broker's
+    settings.
+    """
 
     properties: Mapping[str, str]
     jaas_file: JaasFile | None

@@ -1,4 +1,4 @@
-"""The OAUTHBEARER settings of one listener: the validator, and what the validator requires of a token."""
+"""The OAUTHBEARER settings of one listener: the validator, and its requirements for a token."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ _log = get_logger()
 
 
 class _Aged(NamedTuple):
-    """A TLS context for a clock that is ``ahead_s`` ahead, made from the listener's own context (``young``)."""
+    """A TLS context for a clock that is ``ahead_s`` ahead, made from the listener's own context, which is ``young``."""
 
     young: ssl.SSLContext
     ahead_s: int

@@ -4,8 +4,8 @@
     alert(accepted)                                        # in the task that then calls:
     await loop.connect_accepted_socket(factory, accepted, ssl=context)
 
-OpenSSL writes the alert, but the event loops close the connection before they have sent it. A client without an alert takes
-the broker for unavailable: Kafka's producer retries until max.block.ms, where it should fail at once.
+OpenSSL writes the alert, but the event loops close the connection before they have sent it. A client that gets no alert
+treats the broker as unavailable: Kafka's producer retries until max.block.ms, although it should fail at once.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ _KINDS: Final = {
 
 
 def check_stores(before: TlsSettings, after: TlsSettings) -> None:
-    """Raise `ConfigError` if a listener would lose its key store, or get a key store or trust store that it did not have."""
+    """Raise `ConfigError` if a listener would lose its key store, or get a key store or trust store where it has none."""
     if before.key_store is None and after.key_store is not None:
         raise _refusal(
             "Cannot add SSL keystore to an existing listener for which no keystore was configured."

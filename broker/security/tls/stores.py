@@ -204,7 +204,7 @@ def _pkcs12(store: StoreSettings, content: bytes) -> PKCS12KeyAndCertificates:
 
 
 def _checked(entry: PrivateKey) -> PrivateKey:
-    """Check the key's algorithm. Kafka also loads DSA keys, with which there is no TLS 1.3."""
+    """Return the entry if its key has a supported algorithm. Kafka also loads DSA keys, which TLS 1.3 does not support."""
     if entry.algorithm not in (_RSA, _EC):
         raise ValueError(f"Private key could not be loaded: {entry.alias} is neither RSA nor EC")
     if not entry.chain:
