@@ -1,4 +1,5 @@
-"""The entry of the transaction index (``.txnindex``): what read_committed readers need to skip an aborted transaction."""
+"""The entry of the transaction index (``.txnindex``): the data by which read_committed readers skip an aborted transaction.
+"""
 
 from __future__ import annotations
 

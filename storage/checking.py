@@ -1,8 +1,8 @@
 """Checks a segment's batches one after the other in a recovery, and indexes the valid ones.
 
 A log of small batches has a million of them per GiB. So one loop over the bytes does all the work for each batch, without
-an object and without a call that is not needed. The first batch that the loop rejects is checked once more by `_check_one`,
-which says what is wrong with it.
+creating an object and without avoidable calls. `_check_one` checks the first batch that the loop rejects once more, to find
+the reason.
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ class Check:
             self.reason = str(error)
 
     def _take_window(self) -> bool:
-        """Check the batches in the next ``REPLAY_BYTES`` of the file. Returns whether at least one was valid."""
+        """Check the batches in the next window, that is, the next ``REPLAY_BYTES`` of the file. Returns whether at least one
+        was valid.
+        """
         start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
         note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
         last_epoch = epochs[-1][0] if epochs else None
@@ -123,7 +125,7 @@ class Check:
         return at > 0
 
     def _remember(self, chunk: bytes, places: dict[int, list[int]]) -> None:
-        """Note the last batches of each producer, given their positions in ``chunk``.
+        """Note the last batches of each producer, of which ``places`` has the positions in ``chunk``.
 
         The headers are copied, because a view would keep the large chunk in memory.
         """

@@ -70,7 +70,8 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
 
 
 class OffsetCheckpoint:
-    """Rows of an offset checkpoint file in memory, each as text, so that writing ten thousand rows is one join.
+    """The rows of an offset checkpoint file in memory. Each row is text already, so that writing ten thousand of them is one
+    join.
 
     ``changed`` is true if an offset has changed since the last call of ``rows``.
     """

@@ -13,7 +13,9 @@ from protocol.slotted import slotted
 
 
 class ConfigError(ValueError):
-    """A setting that Kafka would reject. The client gets INVALID_CONFIG; a broker with such a setting does not start."""
+    """A setting that Kafka would reject. In a request it causes INVALID_CONFIG; in the broker's own settings it prevents the
+    start.
+    """
 
     @classmethod
     def of(cls, name: str, value: object, reason: str) -> "ConfigError":
@@ -197,7 +199,7 @@ class ThrottledReplicas:
 
 @slotted(frozen=True)
 class ConfigKey:
-    """One of Kafka's settings. `effective` is not Kafka's: whether the setting changes anything in this broker."""
+    """One of Kafka's settings. Kafka has no `effective`: whether the setting changes anything in this broker."""
 
     name: str
     config_type: ConfigType

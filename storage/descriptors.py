@@ -1,8 +1,8 @@
 """Spare file descriptors: kept open, so that a log's file can be opened even when the process has no other descriptor left.
 
 EMFILE and ENFILE do not mean that the disk fails. The limit covers files and sockets together, and a partition must not go
-offline because clients use up the descriptors. Code that opens a file briefly returns the spare descriptor when it closes
-the file.
+offline because clients use up the descriptors. Code that opens a file only briefly refills the spare descriptors when it
+closes the file.
 """
 
 from __future__ import annotations

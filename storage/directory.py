@@ -31,7 +31,7 @@ _OPEN: set[Path] = set()
 
 
 class DirectoryInUse(Exception):
-    """The directory is in use by another process, or by another node of this process."""
+    """The log directory is locked by another process, or by another node of this process."""
 
 
 def _lock(directory: Path) -> int:
@@ -55,7 +55,9 @@ def _refuse_if_open(directory: Path) -> None:
 
 @contextmanager
 def locked(directory: Path) -> Iterator[None]:
-    """Lock a directory against brokers, ours and Kafka's, without opening it. Raises ``DirectoryInUse``."""
+    """Context manager: lock a directory against Odradek and Kafka brokers, without opening it as a `LogDirectory`. Raises
+    ``DirectoryInUse``.
+    """
     _refuse_if_open(directory)
     fd = _lock(directory)
     try:

@@ -12,7 +12,7 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    """Epochs and start offsets, both strictly rising. Kept in memory; ``save`` writes the file."""
+    """Epochs and start offsets, both strictly rising. They are in memory; ``save`` writes the file."""
 
     __slots__ = ("_changed_from", "_epochs", "_starts")
 
@@ -54,7 +54,7 @@ class LeaderEpochs:
 
     @property
     def dirty(self) -> bool:
-        """Whether an epoch has changed since the file was written."""
+        """Whether the epochs have changed since the file was written."""
         return self._changed_from is not None
 
     def _note_change(self, offset: int) -> None:

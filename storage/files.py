@@ -1,7 +1,7 @@
 """File operations: append, read, sync, truncate, rename, replace, remove. Only this module changes files.
 
-Every call that changes the disk goes through ``system``, so that a test can stop the process between any two calls, make one
-fail, or drop what was never synced.
+Every call that changes the disk goes through ``system``, so that a test can stop the process between any two calls, make a
+call fail, or drop data that was never synced.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def use_system(other: System) -> System:
 
 
 class StorageError(Exception):
-    """A file could not be read or written. Has the file's name; clients get KAFKA_STORAGE_ERROR."""
+    """A file could not be read or written. The message has the file's name; clients get KAFKA_STORAGE_ERROR."""
 
     def __init__(self, path: Name, cause: OSError | str) -> None:
         super().__init__(f"{path}: {cause}")
@@ -75,9 +75,11 @@ T = TypeVar("T", bound=Resting)
 
 
 class Recent(Generic[T]):
-    """The objects that have resources now, at most ``limit``. Adding another object makes one rest that was not used lately.
+    """The objects that have their resources now, at most ``limit``. When one is added beyond the limit, another releases its
+    own.
 
-    The one that rests is selected by the second-chance algorithm. All objects belong to one thread, that of the event loop.
+    The second-chance algorithm selects an object that was not used lately. All objects belong to the thread of the event
+    loop.
     """
 
     def __init__(self, limit: int) -> None:
@@ -92,7 +94,7 @@ class Recent(Generic[T]):
         self.rest(len(self._held) - self.limit)
 
     def rest(self, count: int) -> None:
-        """Make ``count`` objects rest."""
+        """Make ``count`` objects release their resources."""
         while count > 0 and self._held:
             thing, _ = self._held.popitem(last=False)
             if thing.used:
@@ -108,7 +110,8 @@ class Recent(Generic[T]):
 
 
 class Descriptors(Recent["AppendFile"]):
-    """The append files that are open. When the limit is reached, one file is closed. It is opened again when it is needed.
+    """The append files that are open now. At the limit, opening a file closes another one, which is opened again when it is
+    needed.
 
     The files belong to one thread, that of the event loop. Other threads open files by path themselves.
     """
@@ -238,9 +241,9 @@ class AppendFile:
         loop may also append and truncate meanwhile. So the size and the number of truncations are read before the fsync: a
         file that was truncated and has grown to the same size again has other content.
 
-        Linux reports a failed write-back to only one fsync of a descriptor that is opened later, and then counts the pages
-        as written, so the next fsync would succeed. So a file that has failed stays failed until the process ends, and
-        recovery reads what is really on the disk.
+        Linux reports a failed write-back only once to descriptors that are opened later, and then counts the pages as
+        written, so the next fsync would succeed. So a file whose fsync has failed counts as failed until the process ends,
+        and recovery reads the bytes that are really on the disk.
         """
         covered = (self._cuts, self.size)
         if self._failed is not None:
@@ -311,7 +314,9 @@ def read_file(path: Name) -> bytes | None:
 
 
 def end_of_file(path: Name, length: int) -> bytes:
-    """Last ``length`` bytes of a file whose size is a multiple of ``length``; empty for any other file, or none."""
+    """Last ``length`` bytes of a file whose size is a multiple of ``length``; empty for any other file, or if there is no
+    file.
+    """
     try:
         fd = SPARES.open(os.open, path, os.O_RDONLY | os.O_CLOEXEC)
         try:
@@ -354,7 +359,9 @@ def remove_all(paths: Iterable[Path]) -> list[StorageError]:
 
 
 def remove_tree(path: Path) -> None:
-    """Remove a folder and its content, as far as possible. Call it in a thread."""
+    """Remove a folder and its content. After an error the rest of the folder is left for the next start. Call it in a
+    thread.
+    """
     try:
         for entry in SPARES.entries(path):
             if entry.is_dir(follow_symlinks=False):

@@ -12,7 +12,7 @@ from storage.segment import Segment, file_name
 class Flush:
     """One flush of a log. The log's own thread creates and finishes it; any thread may run it.
 
-    With ``whole`` it flushes up to the log end offset of the time of its creation, else up to the base of the active
+    With ``whole`` it flushes up to the log end offset at the time of its creation, else up to the base offset of the active
     segment. Raises ``StorageError`` if the index entries that are still in memory cannot be written.
     """
 

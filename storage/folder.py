@@ -67,7 +67,9 @@ class Folder:
             self._take(offset, suffix)
 
     def _take(self, offset: int, suffix: str) -> None:
-        """Remove a file from the log. A big file is only renamed here, a small one is removed at once."""
+        """Remove a file from the folder. A ``.log`` file, which may be big, is only renamed to ``.deleted``; other files are
+        removed at once.
+        """
         path = self.path / file_name(offset, suffix)
         if not suffix.startswith("log"):
             remove(path)
@@ -80,7 +82,7 @@ class Folder:
     # -- unfinished deletions and compactions --------------------------------------------------------------------
 
     def finish(self) -> None:
-        """Finish the deletion or compaction that the process did when it ended, and remove indexes without a ``.log``."""
+        """Finish the deletion or compaction during which the last process ended, and remove indexes without a ``.log``."""
         if len(self.by_suffix) > sum(map(self.by_suffix.__contains__, (*SEGMENT_SUFFIXES, "snapshot"))):
             self._finish_changes()
             self.look()

@@ -1,9 +1,9 @@
 """The three index files of a segment, in Kafka's layout.
 
-Entries are sorted and have a fixed size, so a look-up reads only a few of them and the rest stay in the file. The newest
-entries of the active segment are in memory. The files are read, not mapped. A page of a mapped file that the disk cannot
-read ends the process (SIGBUS), but an unreadable file must take only its partition offline. Mapping a file costs 20 us, a
-look-up that reads costs less than 10. And a file that grows need not be mapped again.
+Entries are sorted and have a fixed size, so a look-up reads only a few of them, and the others need not be in memory. The
+newest entries of the active segment are in memory. The files are read, not mapped. A page of a mapped file that the disk
+cannot read ends the process (SIGBUS), but an unreadable file must take only its partition offline. Besides, mapping a file
+costs 20 us, a look-up that reads costs less than 10, and a mapping has to be renewed when the file grows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ BLOCK_ENTRIES = 256
 
 
 class IndexFile:
-    """An index file whose entries rise. The newest entries may still be in memory only."""
+    """An index file with entries in ascending order. The newest entries may still be in memory only."""
 
     __slots__ = ("_file", "_must_replace", "_saved", "_tail", "base_offset", "name")
 
@@ -66,7 +66,7 @@ class IndexFile:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def _load(self) -> AppendFile:
-        """Open the file and count its entries."""
+        """Open the file, and count its entries at the first call."""
         file = self._file
         if file is None:
             file = self._file = AppendFile(self.name)
@@ -102,7 +102,7 @@ class IndexFile:
         return self.ENTRY.unpack(self._read(file, index, 1))
 
     def _read(self, file: AppendFile | None, index: int, count: int) -> bytes:
-        """Bytes of ``count`` entries of the file."""
+        """Bytes of ``count`` entries of the file, from the entry ``index`` on."""
         size = self.ENTRY.size
         data = file.read(index * size, count * size) if file is not None else b""
         if len(data) < count * size:
@@ -110,7 +110,9 @@ class IndexFile:
         return data
 
     def search(self, target: int, column: int) -> int:
-        """Number of entries whose value in ``column`` is at most ``target``. Both columns rise together."""
+        """Number of entries whose value in ``column`` is at most ``target``. The values of both columns rise from entry to
+        entry.
+        """
         count = len(self)
         unpack, size, tail, saved = self.ENTRY.unpack_from, self.ENTRY.size, self._tail, self._saved
         if tail and unpack(tail)[column] <= target:
@@ -215,7 +217,7 @@ class IndexFile:
             file.sync()
 
     def _rest(self) -> None:
-        """Close the descriptor. The next entries are written only seconds or megabytes later."""
+        """Close the descriptor, since the next entries are written only seconds or megabytes later."""
         if self._file is not None:
             self._file.close()
 
@@ -301,7 +303,7 @@ class TimeIndex(PairIndex):
         return int(whole == 1)
 
     def maybe_append(self, timestamp_ms: int, offset: int) -> None:
-        """Append an entry, unless the timestamp has not risen."""
+        """Append an entry if the timestamp is larger than the last entry's."""
         if timestamp_ms > self.last()[0]:
             self._tail += TIME_ENTRY.pack(timestamp_ms, offset - self.base_offset)
 

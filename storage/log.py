@@ -1,4 +1,4 @@
-"""One partition's log: segments, indexes, producer state, offsets. It does not depend on requests.
+"""One partition's log: segments, indexes, producer state, offsets. The log does not depend on requests.
 
 Only the ``append_…`` methods make the log longer, and they return after the write. A batch gets the next offset in the order
 of the calls. Nothing here waits, and nothing reads the clock: ``now_ms`` is an argument.
@@ -29,7 +29,7 @@ EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class ClosedLog(AssertionError):
-    """A write to a closed log: its node is dead or its topic deleted, and its files may belong to another log by now."""
+    """A write to a closed log: its node is dead or its topic is deleted, and by now its files may belong to another log."""
 
 
 class Log(ReadableLog):
@@ -182,7 +182,7 @@ class Log(ReadableLog):
         """Whether a batch needs a new segment (``LogSegment.shouldRoll``).
 
         That depends on the segment's size, the records' timestamps, the space in the indexes, and the distance from the
-        segment's base offset. `Room` is the short form (ADR 23).
+        segment's base offset. `Room` is the fast path (ADR 23).
         """
         if segment.size == 0:
             return last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
@@ -244,7 +244,8 @@ class Log(ReadableLog):
         self.last_snapshot_offset = offset
 
     def try_snapshot(self) -> None:
-        """Call ``take_snapshot``, and report a failure to ``on_snapshot_failed``. The next roll writes a snapshot again."""
+        """Call ``take_snapshot``, and report a failure to ``on_snapshot_failed``. After a failure the next roll tries again.
+        """
         try:
             self.take_snapshot()
         except StorageError as error:
@@ -403,7 +404,8 @@ class Log(ReadableLog):
     def recovery_point(self) -> int:
         """Offset for the recovery point checkpoint: segments that end at or below it are synced, with their indexes.
 
-        If everything is flushed, the last offset of the active segment is excluded: its final index entries come later.
+        If everything is flushed, the last offset of the active segment is excluded, since its last index entries are written
+        later.
         """
         if self._closed_clean or not self.segments or self.flushed_offset <= self.active.base_offset:
             return self.flushed_offset

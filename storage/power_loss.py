@@ -1,9 +1,9 @@
 """Simulates a power loss: removes the batches of a log that were never synced.
 
 The log belongs to a dead node, and no thread uses it any more. Each ``.log`` file is cut to the bytes that its last fsync
-covered, but not below the flushed offset. Later segments are removed with all their files, and so are the producer
-snapshots above the new end. Indexes, leader epochs and checkpoints stay as they are: recovery does not trust them further
-than the batches.
+covered, but not below the flushed offset. Later segments are removed with all their files, and so are the producer snapshots
+above the new end. Indexes, leader epochs and checkpoints stay as they are: recovery does not trust them beyond the end of
+the batches.
 """
 
 from __future__ import annotations

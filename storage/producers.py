@@ -29,7 +29,9 @@ TRANSACTION_VERSION_2 = 2
 
 
 class AppendOrigin(Enum):
-    """Origin of a batch, on which the checks depend (Kafka's ``AppendOrigin``)."""
+    """The origin of a batch (a client, the coordinator or replication), which decides how it is checked (Kafka's
+    ``AppendOrigin``).
+    """
 
     CLIENT = "client"
     COORDINATOR = "coordinator"
@@ -123,7 +125,7 @@ class ProducerStateEntry:
 
 
 class VerificationGuard:
-    """Proof that the coordinator has verified (producer id, epoch); compared by identity (KIP-890)."""
+    """Proof that the coordinator has verified a producer id and epoch. Guards are compared by identity (KIP-890)."""
 
     __slots__ = ()
 
@@ -140,7 +142,7 @@ class Verification:
 
 
 class AppendRefused(NamedTuple):
-    """Why a batch may not be appended."""
+    """The error for a batch that may not be appended."""
 
     error: ErrorCode
     message: str
@@ -160,9 +162,9 @@ class ProducerStateManager:
     # -- checks before an append --------------------------------------------------------------------------------
 
     def continues(self, batch: RecordBatch) -> bool:
-        """Whether a batch clearly follows its producer's last one (ADR 23): then `duplicate_of` and `check` accept it.
-
-        If False, call both: it may be the first batch of a producer or of a transaction, a duplicate, or an invalid batch.
+        """Whether a batch clearly follows its producer's last one (ADR 23). Then `duplicate_of` finds no duplicate, and
+        `check` no error. If False, call both: the batch may be the first batch of a producer or of a transaction, a
+        duplicate, or an invalid batch.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None:
@@ -181,7 +183,7 @@ class ProducerStateManager:
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
         """The remembered batch that this one repeats: same epoch, same first and last sequence; None if there is none.
 
-        `continues` is the short form of this function and of `check`.
+        `continues` is the fast path for this function and `check`.
         """
         entry = self.entries.get(batch.producer_id)
         if entry is None or entry.epoch != batch.producer_epoch:
@@ -197,7 +199,7 @@ class ProducerStateManager:
     ) -> AppendRefused | None:
         """Check a data batch with a producer id, in Kafka's order, after `duplicate_of` has found no duplicate.
 
-        `continues` is the short form of this function and of `duplicate_of`.
+        `continues` is the fast path for this function and `duplicate_of`.
         """
         entry = self.entries.get(batch.producer_id)
         transactional = batch.is_transactional
@@ -249,7 +251,9 @@ class ProducerStateManager:
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendRefused | None:
-        """Check an end marker's producer epoch (strictly, for transaction version 2) and coordinator epoch."""
+        """Check the coordinator epoch and the producer epoch of an end marker, the latter strictly if the transaction
+        version is 2.
+        """
         entry = self.entries.get(producer_id)
         if entry is None:
             return None
@@ -356,7 +360,9 @@ class ProducerStateManager:
     def start_verification(
         self, producer_id: int, epoch: int, sequence: int, supports_epoch_bump: bool, now_ms: int
     ) -> VerificationGuard | None:
-        """The guard to pass to the append; None if the transaction is already open here and needs no verification."""
+        """Start the verification of a transaction. Returns the guard to pass to the append; None if the transaction is
+        already open in this partition, and so needs no verification.
+        """
         if self.has_open_transaction(producer_id, epoch):
             return None
         known = self.verifications.get(producer_id)
@@ -420,7 +426,9 @@ class ProducerStateManager:
         return expired
 
     def first_expiry_ms(self, expiration_ms: int) -> int | None:
-        """Time at which `expire` will remove the first producer if none appends before; None if no producer can expire."""
+        """Time at which `expire` will remove the first producer, if no producer appends before; None if no producer can
+        expire.
+        """
         if not self.entries and not self.verifications:
             return None
         since_ms = (

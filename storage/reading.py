@@ -60,7 +60,7 @@ class Place:
 
 
 class ReadableLog:
-    """The segments of a log, for reading. The cost of a read does not depend on the number of segments."""
+    """The part of a log that reads its segments. The cost of a read does not depend on the number of segments."""
 
     def __init__(self, segments: list[Segment], log_start_offset: int) -> None:
         self._list = SegmentList(segments)
@@ -182,7 +182,9 @@ class ReadableLog:
             yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
 
     def aborted_transactions(self, offset: int, span: Span) -> list[AbortedTransaction]:
-        """Aborted transactions that overlap with ``span``, in marker order. A few in the list may not overlap."""
+        """Aborted transactions that overlap with ``span``, in the order of their markers. A few that do not overlap may be
+        included.
+        """
         first = self._list.index_of(span.base_offset)
         upper: int | None = None
         found = []
@@ -251,7 +253,8 @@ class ReadableLog:
         return None
 
     def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
-        """(file name, batch) of the first batch that may have a record at ``timestamp_ms`` or later, or None."""
+        """(file name, batch) for the first batch that may have a record at ``timestamp_ms`` or later; None if there is none.
+        """
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:

@@ -32,7 +32,8 @@ _ABORT_RECORD: Final = bytes.fromhex("2000000008000000000c0000")
 
 
 def load_epochs(log: Log) -> str | None:
-    """Load a log's epochs from its checkpoint file, or from its batches if the file is damaged; returns what is wrong.
+    """Load a log's epochs from its checkpoint file, or from its batches if the file is damaged. Returns the damage as text,
+    None if there is none.
 
     Kafka takes the whole log directory offline if such a file is damaged (``LeaderEpochCheckpointFile``).
     """

@@ -1,4 +1,4 @@
-"""Opens a partition's directory: after a clean stop as it is, after a crash by reading what was not flushed.
+"""Opens a partition's directory: after a clean stop as it is, after a crash by checking the batches that were not flushed.
 
 The order is Kafka's (``LogLoader``): leftovers of deletions and compactions first, then segments, then the producers.
 """
@@ -35,7 +35,7 @@ _OLD_FORMATS = (0, 1)
 
 @slotted
 class Recovered:
-    """An open log, and what the recovery did."""
+    """An opened log, and the repairs of its recovery."""
 
     log: Log
     cut_bytes: int = 0
@@ -168,8 +168,9 @@ def _check_segments(
 ) -> dict[int, _Checked]:
     """Check every batch that may not have reached the disk. The log ends at the first invalid batch.
 
-    Returns what was checked, by base offset: after a crash from the recovery point on, otherwise segments without an index.
-    A segment that ends exactly at the recovery point is checked too, as it may not have been sealed by then.
+    Returns the results of the checked segments, by base offset. After a crash these are the segments from the recovery point
+    on, otherwise the segments without an index. A segment that ends exactly at the recovery point is checked too, as it may
+    not have been sealed by then.
     """
     checked: dict[int, _Checked] = {}
     transactions = TransactionIndexes(folder, segments, options.log_start_offset)
@@ -196,7 +197,8 @@ def _check_segments(
 def _check_segment(
     segment: Segment, options: OpenOptions, recovered: Recovered, *, believe: bool
 ) -> tuple[_Checked, int]:
-    """Check one segment, rebuild its indexes and note what was done; also returns the number of bytes cut off.
+    """Check one segment, rebuild its indexes and record the repairs in ``recovered``. Returns (result, number of bytes cut
+    off).
 
     ``believe``: the segment has indexes, whose entries below the recovery point may be trusted.
     """
@@ -306,7 +308,8 @@ def _load_end(
 ) -> int:
     """Log end offset. Checks the last segment if it does not end with a whole batch.
 
-    After a clean stop it always does, but a partition folder may be a copy taken from a running broker.
+    After a clean stop the segment ends with a whole batch, unless the partition folder is a copy taken from a running
+    broker.
     """
     if not segments:
         return options.log_start_offset

@@ -17,7 +17,7 @@ from storage.config import LogConfig
 
 
 class Reason(Enum):
-    """Why segments are deleted."""
+    """The rule by which segments are deleted, as text for the log."""
 
     LOG_START = "log start offset"
     SIZE = "retention.bytes"
@@ -45,7 +45,9 @@ S = TypeVar("S", bound=AnySegment)
 
 
 class Expired(NamedTuple):
-    """The next ``segments`` of the oldest segments, ``size`` bytes in total, to be deleted for ``reason``."""
+    """A number of segments (``segments``, with ``size`` bytes in total), the next after those already selected, to be
+    deleted for ``reason``.
+    """
 
     reason: Reason
     segments: int
@@ -95,7 +97,9 @@ class Ageing(Generic[S]):
     def _take(
         self, found: list[Expired], reason: Reason, first: int, limit: int, goes: Callable[[int], bool]
     ) -> int:
-        """Apply one rule from segment ``first`` on; returns the index of the first segment that stays."""
+        """Add to ``found`` the segments from ``first`` on for which the rule ``goes`` is true; returns the index of the
+        first segment that stays.
+        """
         index, size = first, 0
         end = min(limit, len(self.segments))
         while index < end and self._may_go(index) and goes(index):

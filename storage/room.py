@@ -14,7 +14,8 @@ TIMESTAMP_MAX_MS: Final = 2**63 - 1
 
 
 class Room:
-    """Bounds for a batch to be appended without rolling. Beyond any of them the log calls `_must_roll` (ADR 23)."""
+    """Bounds for a batch to be appended without rolling. For a batch beyond any bound, the log calls `_must_roll` (ADR 23).
+    """
 
     __slots__ = ("bytes", "config", "last_offset", "leader_epoch", "segment", "timestamp_ms")
 
@@ -39,7 +40,9 @@ class Room:
 
     @classmethod
     def of(cls, segment: Segment, config: LogConfig, leader_epoch: int) -> Self:
-        """The bounds that follow from `Log._must_roll`. If the first batch has no timestamp, no batch is within them."""
+        """The bounds within which `Log._must_roll` certainly returns False. If the segment has no batch, or its first batch
+        has no timestamp, no batch is within the bounds.
+        """
         if segment.size == 0 or (first_ms := segment.first_timestamp_ms) < 0:
             return cls(segment, None, 0, 0, 0, leader_epoch)
         lasts_ms = min(

@@ -158,7 +158,9 @@ class _Walk:
         return None
 
     def _may_follow(self, window: bytes, at: int) -> bool:
-        """Whether a candidate's base offset is possible here. Few other byte sequences pass this check."""
+        """Whether the base offset at ``at`` is possible for the next batch. Few byte sequences that are not a batch pass
+        this check.
+        """
         base_offset = int.from_bytes(window[at : at + 8], "big")
         return self._lowest <= base_offset < self._end_offset
 

@@ -1,4 +1,4 @@
-"""Runs long work on the records of a batch in steps: a kilobyte can contain a million records.
+"""Runs long work on the records of a batch in steps: a compressed kilobyte can contain a million records.
 
 The caller decides what happens between two steps: nothing (`run`), or a turn of the event loop (``broker.loop.slices``).
 """

@@ -45,7 +45,7 @@ Bounds = tuple[int | None, int]
 
 
 class BatchLimits(NamedTuple):
-    """Bounds for a client's batch, and whether the records of every batch are read (``reads_all``)."""
+    """The broker's bounds for a client's batch, and whether the records of every batch are read (``reads_all``)."""
 
     records_max: int = 1_000_000
     decompressed_bytes_max: int = codecs.DECOMPRESSED_BYTES_MAX
@@ -72,7 +72,9 @@ class Valid(NamedTuple):
 
 
 class Invalid(NamedTuple):
-    """Why a batch is invalid. ``tells_log_start``: whether Kafka's response to this error has the real log start offset."""
+    """The error for an invalid batch. ``tells_log_start``: whether Kafka's response with this error has the real log start
+    offset.
+    """
 
     error: ErrorCode
     message: str
@@ -95,9 +97,9 @@ def validate(
 
 
 def passes_as_sent(batch: RecordBatch, config: LogConfig, now_ms: int, limits: BatchLimits = LIMITS) -> bool:
-    """Whether the batch clearly passes `check` and `stamp` without a change. If False, call these.
+    """Whether the batch clearly passes `check` and `stamp` without a change. If False, call both.
 
-    This is their common case in one expression, without any call except for the CRC.
+    This tests the common case in one expression, without any call except for the CRC.
     """
     codec, count = batch.attributes & CODEC_MASK, batch.record_count
     return (
@@ -132,8 +134,7 @@ def check(
 ) -> Checked | Invalid | Steps[Checked | Invalid]:
     """Check the header, and return the result or, if the records must be read, the steps that do so. `stamp` comes next.
 
-    `passes_as_sent` is the short form of both (ADR 23).
-    ``partition`` is the partition's name, for error messages.
+    `passes_as_sent` is the fast path for both (ADR 23). ``partition`` is the partition's name, for error messages.
     """
     clients_now_ms = now_ms if clients_now_ms is None else clients_now_ms
     problem = _check_header(batch, config, limits)
@@ -169,7 +170,7 @@ def _read(
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
     """Set the timestamps in the header at the time of the append, and check the size of the result. Comes after `check`.
 
-    `passes_as_sent` is the short form of both (ADR 23).
+    `passes_as_sent` is the fast path for both (ADR 23).
     """
     if isinstance(checked, Invalid):
         return checked
@@ -201,9 +202,9 @@ def _too_large(size: int, config: LogConfig) -> Invalid:
 
 
 def _error_of(reason: Reason, batch: RecordBatch) -> ErrorCode:
-    """The error for invalid records: INVALID_RECORD if Kafka expects the problem (``DefaultRecord.readFrom``).
-
-    Kafka does not expect an invalid length in an uncompressed batch, nor the errors of its decompressors.
+    """The error for invalid records: INVALID_RECORD if Kafka handles the problem (``DefaultRecord.readFrom``), else
+    UNKNOWN_SERVER_ERROR. Kafka does not handle an invalid length in an uncompressed batch, nor the errors of its
+    decompressors.
     """
     foreseen = (
         batch.compression != codecs.NONE if reason is Reason.LENGTH else reason is not Reason.COMPRESSION
@@ -255,7 +256,7 @@ def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> Bounds:
 
 
 def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> bool:
-    """Whether the records must be read, for null keys on a compacted topic or for timestamps out of bounds."""
+    """Whether the records must be read to find null keys (on a compacted topic) or timestamps out of bounds."""
     if config.compact:
         return True
     if config.log_append_time:
@@ -307,7 +308,7 @@ def _recompress(
 
 
 class _Offences:
-    """The records for which a batch is rejected. The response names the first ones."""
+    """The records for which a batch is rejected. The response lists the first of them."""
 
     def __init__(self, batch: RecordBatch, config: LogConfig, bounds: Bounds, partition: str) -> None:
         self.errors: list[tuple[int, str | None]] = []

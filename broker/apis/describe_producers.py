@@ -46,8 +46,7 @@ def _topic(asked: TopicRequest, context: RequestContext) -> TopicResponse:
 
 
 def _refusal(name: str, context: RequestContext) -> tuple[ErrorCode, str | None]:
-    """(error, message) for all partitions of a topic; (NONE, None) if the client is authorized to see the topic's producers.
-    """
+    """(error, message) for all partitions of a topic; (NONE, None) if the topic exists and the client has READ on it."""
     invalid = invalid_topic_name(name)
     if invalid is not None:
         return ErrorCode.invalid_topic_exception, invalid

@@ -311,7 +311,7 @@ class Connection:
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
         """Return a context for this request. Once the client is authenticated, the context is cached for requests with the
-        same header fields, unless an interceptor may change it.
+        same API, version and client id, unless there is an interceptor, which may change it.
         """
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id

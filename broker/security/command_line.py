@@ -67,7 +67,7 @@ def options() -> list[click.Parameter]:
 
 
 def protocol_of(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Security protocol of a listener for which only an address is given."""
+    """Security protocol that the options select for a listener of which only an address is given."""
     return _asked(options, environ, Path()).protocol
 
 

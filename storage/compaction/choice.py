@@ -14,7 +14,7 @@ from storage.segment import Segment
 
 
 class LogToClean(NamedTuple):
-    """The part of a log that may be compacted now."""
+    """The part of a log that may be compacted now, with the sizes that decide whether it is."""
 
     first_dirty_offset: int
     """Offset up to which an earlier pass has compacted the log."""
@@ -41,7 +41,7 @@ class LogToClean(NamedTuple):
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | None]:
-    """(offset where the uncompacted part begins, why the checkpoint was rejected; None if it was not)."""
+    """(offset where the uncompacted part begins, reason for which the checkpoint was rejected or None)."""
     start = log.log_start_offset
     if checkpoint is None:
         return start, None

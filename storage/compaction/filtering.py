@@ -16,9 +16,9 @@ RECORDS_PER_TICK: Final = 64
 
 
 class LastRecord(NamedTuple):
-    """What a pass must keep of a producer: the batch that ends at ``last_data_offset``, or the marker of ``epoch``.
+    """The last batch or marker of a producer, which a pass must keep.
 
-    The marker is kept if ``last_data_offset`` is -1.
+    That is the batch that ends at ``last_data_offset``, or, if ``last_data_offset`` is -1, the marker of ``epoch``.
     """
 
     last_data_offset: int
@@ -27,7 +27,7 @@ class LastRecord(NamedTuple):
 
 @slotted(frozen=True)
 class Rules:
-    """Parameters of a pass, besides the keys and the transactions."""
+    """Parameters by which a pass filters records, besides the keys and the transactions."""
 
     upper_bound: int
     """End of the part that may be compacted. The batch that ends there is kept, at least without records."""
@@ -37,7 +37,7 @@ class Rules:
 
 
 class Filter:
-    """Filters the batches of one pass. They must be passed to it in the order of the log."""
+    """Filters the batches of one pass. The batches must be passed in the order of the log."""
 
     def __init__(
         self,
@@ -113,7 +113,9 @@ class Filter:
 
 
 def learn(batch: RecordBatch, from_offset: int, offsets: OffsetMap, tick: Callable[[], object]) -> bool:
-    """Add the keys of a data batch, from ``from_offset`` on, to the map. False if the map was full before the last key."""
+    """Add the keys of a data batch, from ``from_offset`` on, to the map. Returns False if the map was full before the last
+    key.
+    """
     for count, record in enumerate(batch.records()):
         if not count % RECORDS_PER_TICK:
             tick()

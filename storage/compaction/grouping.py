@@ -15,14 +15,16 @@ about 5 ms. Kafka has no such bound. The next pass merges what this one has left
 
 
 class Source(NamedTuple):
-    """Values of a sealed segment that a pass needs. The thread of the pass must not use the log's objects."""
+    """The values of a sealed segment that a pass needs, because the thread of the pass must not use the log's `Segment`
+    objects.
+    """
 
     base_offset: int
     size: int
 
 
 class Sized(NamedTuple):
-    """A source and the sizes of its indexes in bytes."""
+    """A `Source` and the sizes of its indexes in bytes."""
 
     source: Source
     offset_index_bytes: int

@@ -17,8 +17,8 @@ SHARDS: Final = 256
 def capacity(memory_bytes: int, load_factor: float) -> int:
     """Number of keys that ``log.cleaner.dedupe.buffer.size`` and ``log.cleaner.io.buffer.load.factor`` allow.
 
-    Kafka counts 24 bytes for a key (`SkimpyOffsetMap`). Here a key needs more, so a pass covers less of the log, and the
-    next pass continues.
+    Kafka counts 24 bytes for a key (`SkimpyOffsetMap`). Here a key needs more, so a pass covers a smaller part of the log,
+    and the next pass continues after it.
     """
     return max(int(memory_bytes // ENTRY_BYTES * load_factor), 1)
 

@@ -38,7 +38,9 @@ It may sleep. It raises an exception to end the pass.
 
 @slotted(frozen=True)
 class Order:
-    """What to compact: the sealed segments of a log below ``rules.upper_bound``, from the first one on."""
+    """The input of a pass: the sealed segments of a log below ``rules.upper_bound``, from the first one on, and the
+    settings.
+    """
 
     directory: Path
     sources: Sequence[Source]
@@ -105,7 +107,7 @@ class Cleaned:
 
 
 class Pass:
-    """One compaction pass over one log. Call ``prepare``, then ``rewrite`` for each group, then ``finish``."""
+    """One compaction pass over one log. Call ``prepare``, then ``rewrite`` for each group of segments, then ``finish``."""
 
     def __init__(self, order: Order, tick: Tick = lambda moved: None) -> None:
         self.order = order
@@ -175,7 +177,7 @@ class Pass:
             raise StorageError(path, error) from error
 
     def _aborted_from(self, base_offset: int) -> list[AbortedTransaction]:
-        """Aborted transactions whose markers are in the segments from ``base_offset`` on."""
+        """Aborted transactions whose markers are in the segment at ``base_offset`` or in later segments."""
         found: list[AbortedTransaction] = []
         for path in (Path(entry) for entry in SPARES.entries(self.order.directory)):
             if path.suffix == ".txnindex" and path.stem.isdecimal() and int(path.stem) >= base_offset:
@@ -183,7 +185,7 @@ class Pass:
         return [entry for entry in found if entry.last_offset >= self.order.log_start_offset]
 
     def rewrite(self, group: Sequence[Source]) -> Cleaned:
-        """Write what the filter keeps of neighbouring segments into one new segment, and sync its files."""
+        """Write one new segment with the batches of neighbouring segments that the filter keeps, and sync its files."""
         order = self.order
         filter_ = Filter(self._map, self._transactions, order.rules, self._breathe)
         writer = _Writer(order.directory, group[0].base_offset, order.config.index_interval_bytes)
