@@ -141,7 +141,7 @@ class RecordBatch:
 
     @classmethod
     def parse_header(cls, header: bytes) -> Self:
-        """A batch of which only the header exists. Only the fields of the header may be used."""
+        """A batch without its records, from the bytes of its header. Only the fields of the header may be used."""
         length = int.from_bytes(header[8:LOG_OVERHEAD_BYTES], "big", signed=True)
         batch = cls.parse(
             header[:8] + _LENGTH.pack(HEADER_BYTES - LOG_OVERHEAD_BYTES) + header[LOG_OVERHEAD_BYTES:]
@@ -210,7 +210,9 @@ class RecordBatch:
 
     @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
-        """The batch as a log stores it: one chunk with a copy for a small batch, else two (the new header, the rest)."""
+        """The batch as a log stores it: for a small batch one chunk, which is a copy, else two chunks (the new header, the
+        rest of the batch).
+        """
         buffer, start, size = self.buffer, self.start, self.size
         head = patched_header(buffer, base_offset, leader_epoch, start)
         if size <= ONE_PIECE_BYTES:
@@ -340,7 +342,9 @@ def build_batch(
 
 
 def _assemble(base_offset: int, leader_epoch: int, tail: bytes, body: bytes) -> bytes:
-    """Join the first 21 bytes, with a new CRC, the 40 bytes of the tail, and the records."""
+    """Build a batch from the first 21 bytes of the header, with a new CRC, the other 40 bytes (``tail``) and the records
+    (``body``).
+    """
     crc = crc32c_extend(crc32c(tail), body)
     head = _HEAD.pack(base_offset, _TAIL_END_BYTES + len(body), leader_epoch, MAGIC, crc)
     return b"".join((head, tail, body))
@@ -399,7 +403,9 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
 
 @mirrored("patched_header")
 def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
-    """The first 16 bytes of a batch with a new offset and epoch: `writev((patched_header(…), memoryview(batch)[16:]))`."""
+    """The first 16 bytes of a batch with a new base offset and leader epoch: `writev((patched_header(…),
+    memoryview(batch)[16:]))`.
+    """
     return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)
 
 
@@ -409,12 +415,13 @@ def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
 
 
 def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
-    """A copy of the batch with CreateTime, and the real maximum of its records' timestamps in the header."""
+    """A copy of the batch with CreateTime and ``max_timestamp``, the real maximum of its records' timestamps, in the header.
+    """
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
 
 def with_body(batch: RecordBatch, compression: int, body: bytes) -> bytes:
-    """A copy of the batch with other bytes as its records, in this codec."""
+    """A copy of the batch with ``body`` as its records, which are compressed with ``compression``."""
     return _with(batch, batch.attributes & ~CODEC_MASK | compression, batch.max_timestamp, body)
 
 
@@ -436,9 +443,10 @@ def _with(batch: RecordBatch, attributes: int, max_timestamp: int, body: bytes |
 def retain(batch: RecordBatch, kept: Sequence[Record], delete_horizon_ms: int | None = None) -> bytes:
     """A copy of the batch with only the records `kept`, for compaction. The other header fields do not change.
 
-    The base offset, the last offset delta and so the sequences stay even if no record is kept: the last batch of a producer
-    is needed to recognise duplicates. Records are compressed as before. Their timestamps are relative to the delete horizon,
-    if the batch has or gets one, otherwise to the first record that is kept (`MemoryRecords.filterTo`).
+    The base offset and last offset delta, and so the sequences, do not change even if no record is kept: the last batch of a
+    producer is needed to recognise duplicates. Records are compressed with the batch's codec. Their timestamps are relative
+    to the delete horizon, if the batch has or gets one, otherwise to the first record that is kept
+    (`MemoryRecords.filterTo`).
     """
     attributes = batch.attributes & _KNOWN_ATTRIBUTES
     max_timestamp = batch.max_timestamp

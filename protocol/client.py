@@ -23,7 +23,9 @@ Conversation = Generator[bytes, bytes, None]
 
 
 class LoginRefused(Exception):
-    """The broker has rejected the login. ``mechanisms`` are the broker's, if it does not support the requested one."""
+    """The broker has rejected the login. ``mechanisms`` has the broker's mechanisms if the broker does not support the
+    requested one, else None.
+    """
 
     def __init__(
         self, error_code: int, message: str | None, mechanisms: tuple[str, ...] | None = None
@@ -35,19 +37,23 @@ class LoginRefused(Exception):
 
 
 def announced_versions(response: ApiVersionsResponse) -> Versions:
-    """The versions that a broker announces."""
+    """The (lowest, highest) version of each API that a broker announces, by API key."""
     return {each.api_key: (each.min_version, each.max_version) for each in response.api_keys}
 
 
 def common_version(announced: Versions, key: int, lowest: int, highest: int) -> int | None:
-    """The highest version of an API that a broker announces and that is between ``lowest`` and ``highest``; else None."""
+    """The highest version from ``lowest`` to ``highest`` of an API that the broker announces; None if it announces none of
+    them.
+    """
     first, last = announced.get(key, (0, -1))
     version = min(last, highest)
     return version if version >= max(first, lowest) else None
 
 
 def log_in(ask: Callable[[str, Any], Any], mechanism: str, conversation: Conversation) -> None:
-    """Log in (KIP-43, KIP-152). Raises ``LoginRefused``, or the conversation's error if the broker cannot be trusted."""
+    """Log in (KIP-43, KIP-152). Raises ``LoginRefused``, or the error that ``conversation`` raises if the broker does not
+    prove its identity.
+    """
     chosen = ask("sasl_handshake", SaslHandshakeRequest(mechanism=mechanism))
     if chosen.error_code:
         raise LoginRefused(chosen.error_code, None, tuple(chosen.mechanisms))

@@ -3,8 +3,8 @@
 A broker reads requests and writes responses (``request_codec``). A client, or a node that sends a request to another, does
 the reverse (``client_codec``). The modules of an API are imported and compiled at its first use.
 
-A message with many elements takes long. For it ``decode_steps`` and ``encode_steps`` return a generator that yields after
-each slice, so that the event loop can serve others in between.
+A message with many elements takes long. For such a message ``decode_steps`` and ``encode_steps`` return a generator that
+yields after each slice, so that the event loop can serve other connections in between.
 """
 
 import struct
@@ -43,7 +43,7 @@ _NO_BOUND = 1 << 62
 
 
 class Codec:
-    """Decodes one message class and encodes another."""
+    """Decodes one message class and encodes another: the request and the response of one version, or the reverse."""
 
     __slots__ = ("_decode", "_decoded", "_encode", "_encoded", "_sliced_decoder", "_sliced_encoder")
 
@@ -57,7 +57,7 @@ class Codec:
     def decode(self, buffer: bytes | memoryview, offset: int = 0) -> Any:
         """Decode the message at ``offset``, and ignore what follows it. Raises ``MalformedRequest``.
 
-        If ``buffer`` is a memoryview, ``records`` is a view of it, else a copy.
+        A field of type records is a view of ``buffer`` if ``buffer`` is a memoryview, else a copy.
         """
         try:
             return self._decode(buffer, offset)
@@ -71,7 +71,7 @@ class Codec:
     ) -> Any | Generator[None, None, Any]:
         """Like ``decode``, but returns a generator for a message with many elements.
 
-        More than ``elements_max`` are rejected.
+        The generator raises ``MalformedRequest`` for a message with more than ``elements_max`` elements.
         """
         try:
             return self._decode(buffer, offset)
@@ -81,14 +81,16 @@ class Codec:
             raise MalformedRequest("the message ends too early") from error
 
     def encode(self, message: Any) -> list[Chunk]:
-        """Encode a message to chunks. ``records`` and long bytes are chunks of their own and are not copied."""
+        """Encode a message to chunks. Fields of type records and long bytes are chunks of their own and are not copied."""
         try:
             return self._encode(message)
         except LongMessage:
             return _run(self._encode_sliced(message))  # type: ignore[no-any-return]
 
     def encode_steps(self, message: Any) -> list[Chunk] | Generator[None, None, list[Chunk]]:
-        """Like ``encode``, but returns a generator, which returns the chunks, for a message with many elements."""
+        """Like ``encode``, but for a message with many elements returns a generator, whose return value is the list of
+        chunks.
+        """
         try:
             return self._encode(message)
         except LongMessage:

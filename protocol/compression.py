@@ -50,7 +50,7 @@ _OUTPUT_TOO_SMALL = "failed to write whole buffer"
 
 
 class CompressionError(ValueError):
-    """Bytes that no codec can have written, an unknown codec, or an output beyond the limit."""
+    """Bytes that the codec cannot have written, an unknown codec, or an output beyond the limit."""
 
 
 class DecompressedTooLarge(CompressionError):
@@ -85,7 +85,7 @@ def decompress(codec_id: int, data: bytes | memoryview, limit: int = DECOMPRESSE
 
 
 def decompress_apart(codec_id: int, data: bytes | memoryview, limit: int) -> memoryview:
-    """Like `decompress`, for use in a thread: the event loop and other threads can run all the time.
+    """Like `decompress`, for use in a thread: it does not block the event loop and other threads.
 
     The output is a memory mapping, whose pages the system provides when they are touched. A ``bytearray`` of 100 MB would be
     cleared in one step, and ``bytes`` copied in one step, and nothing else in the process could run meanwhile.
@@ -115,7 +115,8 @@ def is_apart(plain: bytes | memoryview) -> TypeGuard[memoryview]:
 
 
 def give_back(plain: memoryview) -> None:
-    """Free the pages of a result of `decompress_apart`, which takes 25 ms for 100 MB. They must not be used any more."""
+    """Free the pages of a result of `decompress_apart`, which takes 25 ms for 100 MB. The result must not be used any more.
+    """
     pages = plain.obj
     plain.release()
     assert isinstance(pages, mmap.mmap)
@@ -298,7 +299,7 @@ def _grow_until_it_fits(
     data: bytes | memoryview,
     limit: int,
 ) -> bytes:
-    """Decompress into buffers of growing size, because the library has no limit of its own."""
+    """Decompress into buffers of growing size, because the library cannot limit its output."""
     room = min(max(len(data) * _GROWTH_GUESS, _GUESS_BYTES_MIN), limit)
     while True:
         output = bytearray(room)

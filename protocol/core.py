@@ -32,9 +32,10 @@ _MISSING: Final = object()
 def construct_in_core(
     cls: type[Any], names: tuple[str, ...], defaults: Mapping[str, object], positional: int
 ) -> None:
-    """Make calls of ``cls`` create the instance in C, in one step. Its constructor must only set the fields ``names``.
+    """Make calls of ``cls`` create the instance in C, in one step. Does nothing without a compiled core.
 
-    The first ``positional`` of them may also be positional arguments. Does nothing without a compiled core.
+    The constructor of ``cls`` must do no more than set the fields ``names``, of which the first ``positional`` may also be
+    positional arguments.
     """
     if compiled is not None:
         values = tuple([defaults.get(name, _MISSING) for name in names])

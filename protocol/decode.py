@@ -40,7 +40,7 @@ def uuid_of_bytes(raw: bytes) -> UUID | None:
 
 
 def _varint_rest(buffer: bytes | memoryview, position: int, value: int) -> tuple[int, int]:
-    """(value, position after it) of an unsigned varint of 32 bits whose first byte is ``value``."""
+    """(number, position after it) of an unsigned varint of 32 bits. ``value`` is its first byte, which has been read."""
     value &= 127
     for shift in (7, 14, 21, 28):
         byte = buffer[position]
@@ -160,7 +160,9 @@ def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
 
 
 def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str]) -> None:
-    """For each class with tagged fields, write a function that reads them, before the function that calls it."""
+    """Emit a function for each class with tagged fields, which reads these fields. It must precede the function that calls
+    it.
+    """
     for field in message_class.__wire__:
         if field.nested is not None and field.nested not in tag_readers:
             _tag_functions(source, field.nested, tag_readers)
@@ -190,8 +192,8 @@ _WITHIN_TAG, _AT_ONCE, _IN_SLICES = range(3)
 class _Reader:
     """Emits code that reads at ``p`` in ``b``.
 
-    ``_codes`` and ``_targets`` are the run of fixed-size fields that is not emitted yet, ``_after`` the lines that must
-    follow it.
+    ``_codes`` and ``_targets`` describe the consecutive fields of fixed size that are not emitted yet, and ``_after`` has
+    the lines that must follow them.
     """
 
     def __init__(

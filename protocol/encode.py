@@ -107,7 +107,7 @@ def encoder_source(message_class: Any, *, sliced: bool = False) -> Source:
 class _Writer:
     """Emits code that appends to one list of buffers.
 
-    ``_codes`` and ``_values`` are the run of fixed-size fields that is not emitted yet.
+    ``_codes`` and ``_values`` describe the consecutive fields of fixed size that are not emitted yet.
     """
 
     def __init__(

@@ -10,7 +10,9 @@ from .errors import ErrorCode
 
 
 def error_codes(struct: Any, response: object) -> Iterator[int]:
-    """Each error code of a response, 0 included. ``struct`` is the response's class of `protocol.versions.at_version`."""
+    """Each error code of a response, 0 included. ``struct`` is the class of the response, as `protocol.versions.at_version`
+    returns it.
+    """
     codes, nested = _places(struct)
     for name in codes:
         yield int(getattr(response, name))
@@ -31,7 +33,7 @@ def error_name(code: int) -> str:
 
 @cache
 def _places(struct: Any) -> tuple[tuple[str, ...], tuple[tuple[str, bool, Any], ...]]:
-    """(fields of a class that are error codes, fields of the class that contain error codes)"""
+    """(names of the fields that are error codes, fields whose structs contain error codes as (name, is array, class))."""
     codes = tuple(wire.name for wire in struct.__wire__ if wire.name.endswith("error_code"))
     nested = tuple(
         (wire.name, wire.is_array, wire.nested)

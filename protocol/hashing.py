@@ -1,7 +1,7 @@
 """The hashes that select partitions.
 
 Coordinators map a group or a transactional id to `abs(String.hashCode) mod partitions`; producers map a key by murmur2. Both
-must be equal to Java's results, or a client looks for its state in the wrong partition.
+hashes must be equal to Java's, or a client looks for its state or records in the wrong partition.
 """
 
 from collections.abc import Iterable

@@ -3,7 +3,7 @@
 ``typing.NamedTuple`` compiles a constructor for each class, and parses each annotation, at each import. A broker has about a
 hundred of these classes. For type checkers this is ``typing.NamedTuple``.
 
-With the compiled core the fields are read like slots, which is fast in the interpreter, and a call of the class creates the
+With the compiled core a field is read like a slot, which is fast in the interpreter, and a call of the class creates the
 tuple in one step. The Python constructor here then handles only invalid calls. Reading a field does not check the tuple's
 length. So an instance must always have a value for each field: create it by the class, by ``_make``, or by ``tuple.__new__``
 with all values.
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 else:
 
     class _MakesTuples(type):
-        """Metaclass of ``NamedTuple``. A direct subclass of it becomes a subclass of ``tuple``, without this metaclass."""
+        """Metaclass of ``NamedTuple``. A direct subclass of ``NamedTuple`` becomes a subclass of ``tuple``, and does not
+        have this metaclass.
+        """
 
         def __new__(
             cls, name: str, bases: tuple[type, ...], namespace: dict[str, Any], root: bool = False
@@ -40,7 +42,7 @@ else:
             super().__init__(name, bases, namespace)
 
     class NamedTuple(metaclass=_MakesTuples, root=True):
-        """The base class. Its subclasses inherit from ``tuple``."""
+        """The base class of named tuples. Its subclasses do not inherit from it, but from ``tuple``."""
 
 
 try:

@@ -1,6 +1,6 @@
 """Plans: functions that write and read a structure of `protocol/schema.py` in one version.
 
-The writers and readers of its fields are composed from their declarations once, and cached.
+A plan is composed from the declarations of the structure's fields at its first use, and cached.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from .wire_types import Fixed, Push, Read, WireType, Write
 
 
 class Structure:
-    """Base class of records and of the structs in them."""
+    """Base class of records and of the structs inside records."""
 
     __slots__ = ()
 
@@ -194,7 +194,8 @@ def tag_of(declared: "Field[Any]") -> int:
 
 
 def absent_of(declared: "Field[Any]") -> Structure | None:
-    """The value for a missing tagged field, if it differs from the default of the Python field."""
+    """The value that a missing tagged field stands for, if it differs from the default of the Python field; otherwise None.
+    """
     wire_type = declared.metadata["wire"].type
     return wire_type.structure() if isinstance(wire_type, TaggedNested) else None
 

@@ -41,14 +41,16 @@ def decoder_of(message_class: Any) -> Decoder:
 
 
 def encoder_of(message_class: Any) -> Encoder:
-    """The core's encoder for a class of ``at_version``; Python's if there is no core, or for values that the core lacks."""
+    """The core's encoder for a class of ``at_version``; Python's if there is no core. For values that the core cannot
+    encode, the core calls Python's encoder.
+    """
     if compiled is None:
         return compile_encoder(message_class)
     return _program(message_class, _Late(message_class)).encode  # type: ignore[no-any-return]
 
 
 class _Late:
-    """Python's encoder, compiled when it is first needed, which is rare."""
+    """Python's encoder as a fallback of the core. It is compiled at its first call, since it is rarely needed."""
 
     __slots__ = ("_encoder", "_message_class")
 

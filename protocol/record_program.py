@@ -54,7 +54,7 @@ def _table(structure: type[Any], version: int) -> tuple[Any, ...]:
 
 
 def _kind(wire_type: WireType) -> tuple[str, bool, bool, type[Structure] | None]:
-    """(name of the kind, whether it is an array, whether it may be null, the struct in it)"""
+    """(name of the wire type's kind, whether it is an array, whether it may be null, the class of its struct or None)."""
     match wire_type:
         case Array():
             word, is_array, nullable, nested = _kind(wire_type.item)

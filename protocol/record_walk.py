@@ -46,7 +46,7 @@ if compiled is not None:
 
 
 def check_count(count: int, plain_bytes: int) -> None:
-    """Raise `CorruptBatch` if so many records cannot fit into the bytes."""
+    """Raise `CorruptBatch` if ``count`` records need more than ``plain_bytes`` bytes."""
     if count * RECORD_BYTES_MIN > plain_bytes:
         raise CorruptBatch(Reason.COUNT, f"{plain_bytes} bytes cannot hold {count} records")
 
@@ -145,7 +145,9 @@ def _walk(  # noqa: C901 - straight-line, because a call costs as much as a reco
 def _walk_headers(
     body: Buffer, position: int, end: int, left: int, slice_records: int
 ) -> Generator[None, None, tuple[int, int]]:
-    """(position after the headers of one record, rest of the slice)"""
+    """Walk over the headers of one record. Returns (position after the headers, number of records and headers left in the
+    slice).
+    """
     count, position = _varint(body, position)
     if count < 0 or count > end - position:
         raise CorruptBatch(Reason.RECORDS, f"a record cannot have {count} headers")
@@ -201,7 +203,7 @@ def first_since(
 def renumbered(
     body: Buffer, count: int, slice_records: int = RECORDS_PER_SLICE
 ) -> Generator[None, None, memoryview]:
-    """A copy of the records with the offset deltas 0, 1, 2, …; ``body`` must have been validated by a walk."""
+    """A copy of the records with the offset deltas 0, 1, 2, …; ``body`` must have been validated by `walk`."""
     out = bytearray()
     position, left = 0, slice_records
     for index in range(count):
@@ -231,7 +233,9 @@ def _after_varint(body: Buffer, position: int) -> int:
 
 
 def _rest(body: Buffer, position: int, value: int, bytes_max: int) -> tuple[int, int]:
-    """(value, position after it) of a varint whose first byte is ``value``. The value is still zig-zag encoded."""
+    """(number, position after it) of a varint. ``value`` is its first byte, which has been read. The number is still zig-zag
+    encoded.
+    """
     byte = body[position]
     position += 1
     value = value & 127 | (byte & 127) << 7

@@ -79,7 +79,7 @@ class Wire:
 
 
 class Where(TypedDict, total=False):
-    """The versions that have a field, and its tag if it is a tagged field."""
+    """Keyword arguments of a declaration: the versions that have the field, and its tag if it is a tagged field."""
 
     since: int
     until: int
@@ -175,7 +175,7 @@ def _wire_type(item: WireType | type[Structure]) -> WireType:
 
 
 class VersionedRecord(Structure):
-    """A structure with its own versions, and nothing in front of its fields."""
+    """A structure with versions of its own. Its encoding has nothing in front of the fields."""
 
     __slots__ = ()
 
@@ -214,7 +214,9 @@ _WRITERS: dict[tuple[type[VersionedRecord], int], RecordWriter] = {}
 
 
 def _writer(record: type[VersionedRecord], version: int) -> RecordWriter:
-    """Returns a writer for one class and version. Its prefix is a 16-bit number in front of the fields, or None."""
+    """Return the writer of a class in one version. It writes a 16-bit prefix in front of the fields, unless the prefix is
+    None.
+    """
     writer = _WRITERS.get((record, version))
     if writer is None:
         if version not in record.VERSIONS:
@@ -257,7 +259,7 @@ class Value(VersionedRecord):
 
 
 class Key(VersionedRecord):
-    """The key in an internal topic: preceded by the record's type, never flexible, always version 0."""
+    """The key in an internal topic. It is preceded by the record's type, never flexible, and always of version 0."""
 
     __slots__ = ()
 

@@ -32,7 +32,8 @@ def slotted(
 ) -> Callable[[type[T]], type[T]]: ...
 @dataclass_transform(field_specifiers=(dataclasses.Field, dataclasses.field))
 def slotted(cls: Any = None, /, *, frozen: bool = False, kw_only: bool = False, eq: bool = True) -> Any:
-    """Decorator for a dataclass. Supports ``default``, ``default_factory``, ``init`` and ``repr`` of ``dataclasses.field``.
+    """Decorator for a dataclass. Of ``dataclasses.field`` it supports ``default``, ``default_factory``, ``init`` and
+    ``repr``.
 
     A base class with fields must also be a class made by this decorator.
     """
@@ -107,7 +108,9 @@ class _Late:
 
 
 class Spec:
-    """Specification of a field, for the methods. Has the same data as ``dataclasses.fields``, which is ten times slower."""
+    """The specification of a field, from which methods are generated. It replaces ``dataclasses.fields``, which is ten times
+    slower.
+    """
 
     __slots__ = ("default", "default_factory", "init", "kw_only", "name", "repr")
 
@@ -231,7 +234,7 @@ def _compile_late(name: str, write: Write, frozen: bool) -> Callable[..., Any]:
 
 
 def constructor(specs_of: Callable[[type[Any]], list[Spec]], frozen: bool) -> Callable[..., Any]:
-    """An ``__init__`` that is compiled after a few calls, because a start creates only a few instances of many classes."""
+    """An ``__init__`` that is compiled after a few calls, because a broker creates only a few instances of many classes."""
     left = CALLS_NOT_COMPILED
     specs: list[Spec] = []
     set_field = object.__setattr__ if frozen else setattr
@@ -271,7 +274,7 @@ def _construct_from_now_on(cls: type[Any], specs: list[Spec]) -> None:
 
 
 def _bound(specs: list[Spec], values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any] | None:
-    """A value for each field; None if there are too many or too few arguments."""
+    """A value for each field, by name; None if there are too many or too few arguments."""
     found: dict[str, Any] = {}
     places, taken = iter(values), 0
     for spec in specs:

@@ -29,7 +29,7 @@ class LongMessage(Exception):
 
 
 class Source:
-    """Lines of a generated module, and the objects that they refer to."""
+    """The lines of a generated module, and the objects to which the lines refer."""
 
     __slots__ = ("_counter", "_depth", "_lines", "namespace")
 
@@ -50,18 +50,19 @@ class Source:
         self._depth -= 1
 
     def fresh(self, prefix: str) -> str:
-        """A name that is not used yet."""
+        """A name that the generated module does not use yet."""
         self._counter += 1
         return f"{prefix}{self._counter}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """A name for ``value`` in the following code."""
+        """Make ``value`` available to the generated code. Returns its name there."""
         name = self.fresh(prefix)
         self.namespace[name] = value
         return name
 
     def struct(self, prefix: str, codes: str, method: str) -> str:
-        """A name for ``pack`` or ``unpack_from`` of big-endian ``codes``."""
+        """Make ``method`` (``pack`` or ``unpack_from``) of a big-endian ``Struct`` of ``codes`` available. Returns its name.
+        """
         return self.constant(prefix, getattr(Struct(">" + codes), method))
 
     def text(self) -> str:

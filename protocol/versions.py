@@ -50,7 +50,7 @@ def versions_of(key: int) -> Sequence[int]:
 def message_name(api: str) -> str:
     """Name in Kafka's spelling: ``ListOffsets`` for ``list_offsets``.
 
-    With Request or Response appended it is a class name.
+    With ``Request`` or ``Response`` appended, this is the name of a message class.
     """
     return api.title().replace("_", "")
 

@@ -73,7 +73,7 @@ class NodeFiles:
 def prepare(source: Path, target: Path) -> None:
     """Create the directories for a node's files. Run this in a thread: on a disk it takes longer than creating all links.
 
-    A directory that has been removed by the time of `capture` stays empty until `finish`.
+    If a partition's directory is removed before `capture`, its copy stays empty, and `finish` removes the copy.
     """
     make_directory(target)
     for folder in _folders(source):

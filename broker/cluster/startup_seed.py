@@ -63,7 +63,9 @@ Batches = dict[tuple[str, int], list["SeedRecord"]]
 
 
 def group_by_partition(records: Sequence[SeedRecord], partitions: Callable[[str], int]) -> Batches:
-    """Group the records of a transaction by partition: the one in the record, else the one for its key, else round-robin."""
+    """Group the records of a transaction by partition: the partition that the record names, else the partition for its key,
+    else round-robin.
+    """
     found: Batches = {}
     for turn, each in enumerate(records):
         count = partitions(each.topic)

@@ -1,4 +1,4 @@
-"""Reusable buffers for large frames: allocating a fresh megabyte for each costs more than processing its bytes."""
+"""Reusable buffers for large frames: allocating a new megabyte for each frame costs more than processing its bytes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class FrameBuffers:
         self._served: deque[bytearray] = deque(maxlen=SPARES_MAX)
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer for the start of a frame of ``size`` bytes. Its content is undefined."""
+        """Return a buffer for a frame of ``size`` bytes, of which it may have room for the start only. Its content is
+        undefined.
+        """
         if size > LARGEST_SMALL_BYTES:
             for _ in range(len(self._served)):
                 buffer = self._served.popleft()
@@ -69,7 +71,7 @@ class PartialFrame:
 
 
 def _is_free(buffer: bytearray) -> bool:
-    """Whether no view of the buffer exists: Python refuses to resize a buffer that has one."""
+    """Whether no view of the buffer exists. Python refuses to resize a buffer of which there is a view."""
     try:
         buffer.append(0)
     except BufferError:

@@ -13,7 +13,7 @@ from storage.steps import Steps
 
 
 class DescribedGroup(Protocol):
-    """The fields that a group has in both responses."""
+    """A group of either response: the fields that both responses have."""
 
     error_code: int
     authorized_operations: int

@@ -62,7 +62,9 @@ def address_of(context: RequestContext, node_id: int) -> Address | None:
 
 
 def addresses(context: RequestContext, *, fenced: bool = False) -> Iterator[Address]:
-    """All brokers that have the request's listener, by id. Fenced ones are included if ``fenced`` is true."""
+    """The addresses of all brokers that have the request's listener, in the order of their ids. Fenced brokers are included
+    if ``fenced`` is true.
+    """
     brokers = context.node.metadata.brokers
     for node_id in sorted(brokers):
         broker = brokers[node_id]

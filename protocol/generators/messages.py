@@ -88,7 +88,7 @@ def kio_versions(key: int) -> list[int]:
 
 
 def kio_classes(key: int, version: int, side: Side) -> Iterator[Any]:
-    """kio's dataclasses of one version: nested ones before those that contain them, the message itself last."""
+    """kio's dataclasses of one version. Nested classes precede those that contain them; the message itself is the last."""
     module = load_payload_module(key, version, _entity_type(side))
     for value in vars(module).values():
         if isinstance(value, type) and is_dataclass(value) and value.__module__ == module.__name__:
@@ -101,7 +101,7 @@ def _entity_type(side: Side) -> Literal[EntityType.request, EntityType.response]
 
 @dataclass
 class UnionField:
-    """One field over all the versions that have it."""
+    """One field, as all versions that have it declare it."""
 
     name: str
     kind: str
@@ -136,7 +136,9 @@ class UnionClass:
 
 
 def collect(key: int, side: Side) -> dict[str, UnionClass]:
-    """The union classes of one side, by kio's name: nested ones before those that contain them."""
+    """The union classes of an API's request or response (``side``), by kio's name. Nested classes precede those that contain
+    them.
+    """
     found: dict[str, UnionClass] = {}
     message = ""
     for version in kio_versions(key):
@@ -152,7 +154,7 @@ def collect(key: int, side: Side) -> dict[str, UnionClass]:
 
 
 def _merge(union: UnionClass, wire_class: Any, version: int) -> None:
-    """Add a version. New fields are inserted after the field that precedes them in this version."""
+    """Add a version's class to the union class. A new field is inserted after the field that precedes it in this version."""
     order = list(union.fields)
     place = 0
     for wire in dataclasses.fields(wire_class):

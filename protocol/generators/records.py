@@ -78,7 +78,7 @@ def _structures() -> Iterator[type[Structure]]:
 
 
 def _fields(structure: type[Any]) -> Iterator[tuple[str, Wire, Any]]:
-    """(our name, wire declaration, default) of each field."""
+    """Yield (name of the Python field, wire declaration, default) for each field."""
     for each in fields(structure):
         yield each.name, each.metadata["wire"], each.default
 
@@ -102,7 +102,7 @@ def _declared(structure: type[Structure]) -> str:
 
 
 def _tuple(structure: type[Structure], indent: str) -> str:
-    """The fields, formatted as the formatter would."""
+    """Source of the tuple of a structure's fields, in the layout of the project's code formatter."""
     found = [_field(structure, *each) for each in _fields(structure)]
     line = f"({found[0]},)"
     if len(found) == 1 and len(indent + line) < LINE_LENGTH:

@@ -1,7 +1,7 @@
 """Messages that consumers of a classic group exchange: subscriptions sent to the group's leader, assignments sent by it.
 
-For the broker they are opaque bytes, and groups of other types use other bytes. As in Kafka's `ConsumerProtocol`, a newer
-version is read as the newest known one.
+For the broker these messages are opaque bytes; groups of other protocol types use other formats. As in Kafka's
+`ConsumerProtocol`, a newer version is read as the newest known one.
 """
 
 from collections.abc import Sequence

@@ -33,7 +33,7 @@ from protocol.wire_types import INT32, STRING
 
 @slotted
 class LegacyOffsetCommitKey(Key):
-    """Key of an offset commit, type 0, from before 2013. It is read like type 1."""
+    """Key of an offset commit of type 0, written before 2013. It is read like a key of type 1."""
 
     TYPE: ClassVar[int] = 0
 
@@ -120,7 +120,9 @@ class ConsumerGroupMetadataValue(Value):
 
 @slotted
 class ConsumerGroupPartitionMetadataKey(Key):
-    """Obsolete since 4.1, replaced by the metadata hash. A loader writes tombstones for existing records."""
+    """Key of a consumer group's partition metadata, which Kafka 4.1 replaced by the metadata hash. A loader writes
+    tombstones for existing records.
+    """
 
     TYPE: ClassVar[int] = 4
 

@@ -85,7 +85,7 @@ class StandardAuthorizer(MetadataListener):
     ) -> bool:
         """Whether the principal may do the operation on any resource of the type (KIP-679).
 
-        Implied operations do not count.
+        An operation that only another operation implies does not count.
         """
         if self.authorize(principal, host, operation, resource_type, _ANY_NAME):
             return True
@@ -100,7 +100,7 @@ class StandardAuthorizer(MetadataListener):
 
 
 def _of(entries: Entries, principal: str, host: str) -> Iterator[Entry]:
-    """The entries that match the host, for the principal and for all principals."""
+    """Yield the entries for the principal or for all principals that match the host."""
     for who in (principal, WILDCARD_PRINCIPAL):
         for entry in entries.get(who, ()):
             if entry.is_of_host(host):

@@ -77,7 +77,7 @@ GONE: Final = Evaluated(b"")
 
 
 class FailureDelay(Protocol):
-    """The running delay of connection.failed.authentication.delay.ms. One coroutine may await it."""
+    """The running delay of connection.failed.authentication.delay.ms. At most one coroutine may await it."""
 
     def __await__(self) -> Generator[object, None, None]: ...
 
@@ -106,8 +106,9 @@ class SaslServerAuthenticator:
         delay: Callable[[], FailureDelay],
         token_bytes_max: int = TOKEN_BYTES_MAX,
     ) -> None:
-        """``turn`` waits for a turn of the loop in which no other large token is evaluated. ``delay`` starts the delay of a
-        failure."""
+        """``turn`` waits for a turn of the event loop in which no other large token is evaluated. ``delay`` starts the delay
+        after a failed authentication.
+        """
         self._mechanisms = mechanisms
         self._now_ms = now_ms
         self._turn = turn
@@ -136,7 +137,9 @@ class SaslServerAuthenticator:
 
     @property
     def is_again(self) -> bool:
-        """Whether this is a re-authentication (KIP-368)."""
+        """Whether the client has authenticated before on this connection, so that a further exchange is a re-authentication
+        (KIP-368).
+        """
         return self._session is not None
 
     @property
