@@ -43,7 +43,7 @@ def construct_in_core(
 
 
 def mirrored(name: str) -> Callable[[F], F]:
-    """Decorator: replace the function by its twin of this name, if there is a compiled core."""
+    """Decorator: replace the function by its C twin of this name, if there is a compiled core."""
 
     def choose(function: F) -> F:
         TWINS[name] = function

@@ -216,7 +216,7 @@ def whole_frames(received: bytearray, bytes_max: int) -> Iterator[bytes]:
 
 
 def correlation_id_of(frame: bytes | memoryview) -> int:
-    """Correlation id of a response, which is that of its request."""
+    """Correlation id of a response, which equals the correlation id of the request."""
     return int(_CORRELATION_ID.unpack_from(frame)[0])
 
 

@@ -101,7 +101,7 @@ class OffsetCheckpoint:
             self.changed = True
 
     def rows(self) -> list[bytes]:
-        """Rows to write with ``write_rows``. Clears ``changed``."""
+        """Return the rows, to be written with ``write_rows``, and clear ``changed``."""
         self.changed = False
         return list(self._rows.values())
 

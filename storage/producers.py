@@ -181,7 +181,8 @@ class ProducerStateManager:
         )
 
     def duplicate_of(self, batch: RecordBatch) -> BatchMetadata | None:
-        """The remembered batch that this one repeats: same epoch, same first and last sequence; None if there is none.
+        """The remembered batch that ``batch`` repeats, with equal epoch, first sequence and last sequence; None if there is
+        none.
 
         `continues` is the fast path for this function and `check`.
         """
@@ -251,9 +252,7 @@ class ProducerStateManager:
     def check_marker(
         self, producer_id: int, epoch: int, marker: EndTxnMarker, transaction_version: int
     ) -> AppendRefused | None:
-        """Check the coordinator epoch and the producer epoch of an end marker, the latter strictly if the transaction
-        version is 2.
-        """
+        """Check the producer epoch of an end marker, strictly if the transaction version is 2, and its coordinator epoch."""
         entry = self.entries.get(producer_id)
         if entry is None:
             return None

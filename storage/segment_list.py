@@ -90,13 +90,13 @@ class SegmentList:
         return aborting
 
     def aborting_from(self, index: int) -> Iterator[Segment]:
-        """Segments from an index on that may list aborted transactions."""
+        """Yield the segments from ``index`` on whose transaction indexes may have entries."""
         aborting = self._loaded_aborting()
         for at in range(bisect_left(aborting, self._bases[index]), len(aborting)):
             yield self.all[self.index_of(aborting[at])]
 
     def note_aborted(self, segment: Segment) -> None:
-        """Note that a segment lists its first aborted transaction."""
+        """Note that the first aborted transaction of a segment was indexed."""
         if segment is self.all[-1] and self._aborting is not None:
             self._aborting.append(segment.base_offset)
         else:

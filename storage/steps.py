@@ -43,7 +43,9 @@ def run(steps: Steps[T]) -> T:
 
 
 def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
-    """Decompress the records of a batch, a large one in a thread. Call `give_back` with the result afterwards."""
+    """Return the decompressed records of a batch. A large batch is decompressed in a thread. Call `give_back` with the
+    result afterwards.
+    """
     body = batch.body
     if batch.compression == codecs.NONE:
         return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)

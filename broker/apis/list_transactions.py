@@ -1,6 +1,6 @@
 """ListTransactions: the transactional ids that this broker coordinates. Clients send the request to every broker (KIP-664).
 
-v1 adds a filter by minimum duration (KIP-994), v2 one by pattern of the transactional id (KIP-1152).
+v1 adds a filter by minimum duration (KIP-994), v2 a filter by a pattern of the transactional id (KIP-1152).
 """
 
 from __future__ import annotations

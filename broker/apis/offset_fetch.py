@@ -59,7 +59,9 @@ async def _fetch(group: OffsetFetchRequestGroup, require_stable: bool, context: 
 def _resolve(
     topics: Sequence[OffsetFetchRequestTopics], context: RequestContext
 ) -> tuple[list[OffsetFetchRequestTopics], list[OffsetFetchResponseTopics]]:
-    """(topics to look up, error results of the other topics). A named topic need not exist: its offsets may outlive it."""
+    """(topics to look up, error results of the other topics). A topic that is requested by name need not exist, since
+    committed offsets may outlive their topic.
+    """
     known, refused = [], []
     for topic in topics:
         name = topic.name

@@ -1,9 +1,9 @@
 """Produce: append record batches to the logs of partitions that this node leads.
 
-v3 is the first with magic 2 (KIP-98); v5 adds the log start offset; v7 zstd (KIP-110); v8 record errors (KIP-467); v9 is
-flexible; v10 names the current leader (KIP-951); v11 may return TRANSACTION_ABORTABLE; v12 adds partitions to the
-transaction implicitly (KIP-890); v13 uses topic ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old versions
-of librdkafka derive the supported codecs from the announced range.
+v3 is the first version with batches of magic 2 (KIP-98); v5 adds the log start offset; v7 zstd (KIP-110); v8 record errors
+(KIP-467); v9 is flexible; v10 names the current leader (KIP-951); v11 may return TRANSACTION_ABORTABLE; v12 adds partitions
+to the transaction implicitly (KIP-890); v13 uses topic ids (KIP-516). v0-v2 are announced and not served, as on Kafka: old
+versions of librdkafka derive the supported codecs from the announced range.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Coordinators that are created when they are first needed.
 
 A broker without groups and transactions has no partitions of the coordinators' topics. The forty modules of a coordinator
-are imported when its topic exists, or when a request needs the coordinator. That saves 12 ms of a start, and two megabytes.
+are imported when its topic exists, or when a request needs the coordinator. The late import saves 12 ms of a start, and two
+megabytes.
 """
 
 from __future__ import annotations

@@ -73,7 +73,6 @@ log = get_logger()
 
 
 class NodeState(Enum):
-    """The state of a node."""
 
     STARTING = "starting"
     RUNNING = "running"
@@ -151,7 +150,7 @@ class NodeRuntime:
 
     @property
     def skew_ms(self) -> int:
-        """How far the node's clock is ahead of the cluster's, in ms; negative if it is behind."""
+        """Milliseconds by which the node's clock is ahead of the cluster's; negative if it is behind."""
         return self._clock.skew_ms
 
     def skew(self, skew_ms: int) -> None:
@@ -199,7 +198,7 @@ class NodeRuntime:
         ]
 
     def start_log_manager(self, metadata: ClusterMetadata) -> None:
-        """Build the node, and open and recover the logs that exist according to the metadata."""
+        """Create the `Node`, and open and recover the logs that exist according to the metadata."""
         assert self._directory is not None
         settings = Settings(metadata.image, self._static)
         follow(self.config, settings.current)

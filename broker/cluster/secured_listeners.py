@@ -121,7 +121,7 @@ class SecuredListeners:
     # -- connections to other nodes, changes at run time ---------------------------------------------------------
 
     def connect(self) -> Connect | None:
-        """How this node connects to other nodes; None means plain TCP."""
+        """Function by which this node connects to other nodes; None means plain TCP."""
         name = self._config.inter_broker_listener_name
         tls = self._tls.get(name)
         if tls is None and name not in self._sasl:

@@ -45,7 +45,7 @@ def keep_authority(folder: Path, hosts: Collection[str], now: datetime) -> None:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Lock the directory, since brokers that start at the same time may share an authority."""
+    """Context manager: lock the directory, since brokers that start at the same time may share an authority."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / _LOCK).open("ab") as file:
         fcntl.flock(file, fcntl.LOCK_EX)

@@ -57,7 +57,9 @@ class ClientSettings:
 
 
 def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
-    """The settings with which a broker logs in to other brokers: ``sasl.mechanism.inter.broker.protocol`` and its module."""
+    """The settings with which a broker logs in to other brokers: ``sasl.mechanism.inter.broker.protocol`` and the login
+    module of that mechanism.
+    """
     mechanism = configs.value(INTER_BROKER)
     if mechanism not in LOGIN_MODULES:
         raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")

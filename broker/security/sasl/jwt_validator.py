@@ -18,7 +18,7 @@ _LONG: Final = 1 << 63
 
 
 class Expectations(NamedTuple):
-    """Requirements of a token, from the settings ``sasl.oauthbearer.*``."""
+    """Requirements for a token, from the settings ``sasl.oauthbearer.*``."""
 
     audience: Sequence[str]
     """If empty, a token must not have an audience."""

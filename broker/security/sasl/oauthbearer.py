@@ -46,7 +46,9 @@ class InvalidToken(Exception):
 
 
 class _Refusal(NamedTuple):
-    """A refused token's error, until the client confirms it. Text only, since a traceback would keep the token in memory."""
+    """A refused token's error, until the client confirms it. It is only text, since a traceback would keep the token in
+    memory.
+    """
 
     json: str
     reason: str

@@ -66,7 +66,7 @@ class AgeingContext:
         self._aged: _Aged | None = None
 
     def __call__(self) -> ssl.SSLContext:
-        """Return the context for the next connection. Open connections keep theirs."""
+        """Return the context for the next connection. Open connections keep their contexts."""
         self._current.reload_if_changed()
         young = self._current.context
         # Whole seconds, since a certificate has no milliseconds.

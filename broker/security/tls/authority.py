@@ -80,7 +80,7 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates whose validity starts at the time of its creation."""
+    """A certificate authority. The certificates that it issues are valid from the authority's creation on."""
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate, now: datetime) -> None:
         self._key = key

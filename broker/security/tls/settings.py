@@ -45,7 +45,7 @@ class TlsConfigError(ConfigError):
 
 
 class StoreKind(NamedTuple):
-    """Key store or trust store: their settings differ in the names only."""
+    """A kind of store: key store or trust store. The settings of the two kinds differ only in their names."""
 
     prefix: str
     content: str
