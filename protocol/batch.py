@@ -403,8 +403,9 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
 
 @mirrored("patched_header")
 def patched_header(batch: Buffer, base_offset: int, leader_epoch: int, start: int = 0) -> bytes:
-    """The first 16 bytes of a batch with a new base offset and leader epoch: `writev((patched_header(…),
-    memoryview(batch)[16:]))`.
+    """The first 16 bytes of a batch with a new base offset and leader epoch.
+
+    `writev((patched_header(…), memoryview(batch)[16:]))` writes the whole batch.
     """
     return _PATCH.pack(base_offset, _LENGTH.unpack_from(batch, start + 8)[0], leader_epoch)
 
@@ -415,7 +416,7 @@ def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
 
 
 def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
-    """A copy of the batch with CreateTime and ``max_timestamp``, the real maximum of its records' timestamps, in the header.
+    """A copy of the batch with CreateTime, whose header has ``max_timestamp``, the real maximum of the records' timestamps.
     """
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 

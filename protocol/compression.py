@@ -115,8 +115,7 @@ def is_apart(plain: bytes | memoryview) -> TypeGuard[memoryview]:
 
 
 def give_back(plain: memoryview) -> None:
-    """Free the pages of a result of `decompress_apart`, which takes 25 ms for 100 MB. The result must not be used any more.
-    """
+    """Free the pages of a result of `decompress_apart`, which takes 25 ms for 100 MB. Do not use the result afterwards."""
     pages = plain.obj
     plain.release()
     assert isinstance(pages, mmap.mmap)

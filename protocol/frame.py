@@ -196,8 +196,7 @@ class BadSize(Exception):
 
 
 def check_size(size: int, bytes_max: int) -> None:
-    """Raise ``BadSize`` if a response of ``size`` bytes has no room for a correlation id, or is longer than ``bytes_max``.
-    """
+    """Raise ``BadSize`` if a response of ``size`` bytes is too short for a correlation id, or longer than ``bytes_max``."""
     if not _CORRELATION_ID.size <= size <= bytes_max:
         raise BadSize(size)
 

@@ -194,8 +194,7 @@ def tag_of(declared: "Field[Any]") -> int:
 
 
 def absent_of(declared: "Field[Any]") -> Structure | None:
-    """The value that a missing tagged field stands for, if it differs from the default of the Python field; otherwise None.
-    """
+    """The value that a missing tagged field stands for, if it differs from the default of the Python field; else None."""
     wire_type = declared.metadata["wire"].type
     return wire_type.structure() if isinstance(wire_type, TaggedNested) else None
 

@@ -61,8 +61,7 @@ class Source:
         return name
 
     def struct(self, prefix: str, codes: str, method: str) -> str:
-        """Make ``method`` (``pack`` or ``unpack_from``) of a big-endian ``Struct`` of ``codes`` available. Returns its name.
-        """
+        """Make ``pack`` or ``unpack_from`` (``method``) of a big-endian ``Struct`` available. Returns its name there."""
         return self.constant(prefix, getattr(Struct(">" + codes), method))
 
     def text(self) -> str:

@@ -1,5 +1,4 @@
-"""The entry of the transaction index (``.txnindex``): the data by which read_committed readers skip an aborted transaction.
-"""
+"""The entry of the transaction index (``.txnindex``): the data with which read_committed readers skip a transaction."""
 
 from __future__ import annotations
 

@@ -199,7 +199,7 @@ class ThrottledReplicas:
 
 @slotted(frozen=True)
 class ConfigKey:
-    """One of Kafka's settings. Kafka has no `effective`: whether the setting changes anything in this broker."""
+    """One of Kafka's settings. In addition, `effective` states whether the setting changes anything in this broker."""
 
     name: str
     config_type: ConfigType

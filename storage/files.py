@@ -75,8 +75,8 @@ T = TypeVar("T", bound=Resting)
 
 
 class Recent(Generic[T]):
-    """The objects that have their resources now, at most ``limit``. When one is added beyond the limit, another releases its
-    own.
+    """The objects that have their resources now, at most ``limit``. Adding another one makes an object release its
+    resources.
 
     The second-chance algorithm selects an object that was not used lately. All objects belong to the thread of the event
     loop.

@@ -56,7 +56,7 @@ class IndexFile:
 
     @property
     def has_unsaved(self) -> bool:
-        """Whether the file lacks entries."""
+        """Whether the file lacks entries that are in memory, or must be replaced."""
         return bool(self._tail) or self._must_replace
 
     @property

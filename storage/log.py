@@ -244,8 +244,7 @@ class Log(ReadableLog):
         self.last_snapshot_offset = offset
 
     def try_snapshot(self) -> None:
-        """Call ``take_snapshot``, and report a failure to ``on_snapshot_failed``. After a failure the next roll tries again.
-        """
+        """Call ``take_snapshot``, and report a failure to ``on_snapshot_failed``. Then the next roll tries again."""
         try:
             self.take_snapshot()
         except StorageError as error:

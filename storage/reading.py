@@ -253,8 +253,7 @@ class ReadableLog:
         return None
 
     def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
-        """(file name, batch) for the first batch that may have a record at ``timestamp_ms`` or later; None if there is none.
-        """
+        """(file name, batch) of the first batch that may have a record at ``timestamp_ms`` or later; else None."""
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:

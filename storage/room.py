@@ -14,8 +14,7 @@ TIMESTAMP_MAX_MS: Final = 2**63 - 1
 
 
 class Room:
-    """Bounds for a batch to be appended without rolling. For a batch beyond any bound, the log calls `_must_roll` (ADR 23).
-    """
+    """Bounds for a batch to be appended without rolling. Beyond any of these bounds the log calls `_must_roll` (ADR 23)."""
 
     __slots__ = ("bytes", "config", "last_offset", "leader_epoch", "segment", "timestamp_ms")
 

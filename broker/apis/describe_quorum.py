@@ -43,8 +43,7 @@ def describe_quorum(request: DescribeQuorumRequest, context: RequestContext) -> 
 
 
 def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
-    """The response to a request for anything but partition 0 of __cluster_metadata: an error for each requested partition.
-    """
+    """The response to a request for anything but partition 0 of __cluster_metadata: an error for each partition."""
     error = ErrorCode.unknown_topic_or_partition
     return DescribeQuorumResponse(
         error_message="",

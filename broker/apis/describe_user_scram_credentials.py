@@ -40,7 +40,7 @@ def describe_user_scram_credentials(
 
 
 def _refused(request: DescribeUserScramCredentialsRequest) -> DescribeUserScramCredentialsResponse:
-    """An error entry for each requested user, without the name.
+    """The response to a refused request: an error entry for each requested user, without the user's name.
 
     Kafka sends no response at all to a refused request about all users, so its client times out (docs/differences.md).
     """

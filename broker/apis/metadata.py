@@ -126,8 +126,7 @@ def _wants_all(request: MetadataRequest, context: RequestContext) -> bool:
 
 
 def _malformed(request: MetadataRequest, context: RequestContext) -> ErrorCode | None:
-    """The error for an invalid request, or None. In v10 and v11 a topic has an id field, but may be requested by name only.
-    """
+    """The error for an invalid request, or None. In v10 and v11 a topic has an id field, but only names may be requested."""
     entries = request.topics or ()
     null_name = None in [one.name for one in entries]
     has_id = [one.topic_id for one in entries].count(None) < len(entries)

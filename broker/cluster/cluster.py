@@ -324,8 +324,8 @@ class Cluster:
     async def start_node(self, node_id: int) -> None:
         """Start a dead node again: it recovers its logs, and follows the current leaders.
 
-        Raises ``StartError`` if the start fails, and the node has its previous state again; or if the node is killed
-        meanwhile.
+        Raises ``StartError`` if the start fails: the node then has its previous state again. Also raises ``StartError`` if
+        the node is killed during the start.
         """
         async with self.lifecycle.call():
             before = self._expect(node_id, *DEAD)
@@ -348,8 +348,9 @@ class Cluster:
     def take_back_start(
         self, runtime: NodeRuntime, before: NodeRuntime, error: BaseException
     ) -> StartError | None:
-        """Undo a failed start: the node has its previous state again, or is killed. Returns the error for the caller, None
-        for an unexpected one."""
+        """Undo a failed start: the node has its previous state again, or is killed. Returns the error for the caller; None
+        if ``error`` is unexpected.
+        """
         node_id = runtime.node_id
         # If the node was killed, its loss may have been recorded before its registration, so record it again.
         self.note_loss(node_id)

@@ -124,7 +124,7 @@ class Call:
         return self.context.node
 
     def move_to(self, node: ServedNode) -> None:
-        """Set the node that will handle the request: the restarted one, if the node has died and started again meanwhile."""
+        """Set the node that will handle the request: if the node was restarted after the request arrived, its new life."""
         self.context.node = cast("Node", node)
 
     def watch(self, watcher: Watcher) -> None:
@@ -193,8 +193,7 @@ class CallInterceptor(Protocol):
     """An object that is called with each request after decoding, and with each response before it is written."""
 
     def wants(self, api_key: int) -> bool:
-        """Whether the interceptor is to be called with requests of this API. Called for every request, so it must be fast.
-        """
+        """Whether the interceptor is to be called with requests of this API. This is called for every request: be fast."""
         ...
 
     def arrived(self, call: Call) -> bool:
@@ -205,7 +204,7 @@ class CallInterceptor(Protocol):
     def answering(self, call: Call) -> bool:
         """Called when ``call.answer`` is complete. Returns whether to send the response.
 
-        On False, the connection does not send it: the interceptor sends it later, or closes the connection, or neither.
+        On False, the connection does not send it: the interceptor sends it later, or closes the connection, or does neither.
         """
         ...
 

@@ -120,7 +120,7 @@ class Handshake:
             log.error("TLS handshake failed", connection=self.connection_id, exc_info=error)
 
     async def _has_begun(self) -> bool:
-        """Wait for the client's first byte. False if the client disconnects without one, as a TCP health check does.
+        """Wait for the client's first byte. Returns False if the client disconnects before it, as TCP health checks do.
 
         Logging a health check every second would fill the log. Kafka logs it at debug level, a failed handshake at info.
         """

@@ -49,8 +49,7 @@ class _Handling:
 
     @property
     def took_ns(self) -> int:
-        """Nanoseconds since the request arrived; 0 if the handler has suspended, as the time that it took is then not known.
-        """
+        """Nanoseconds since the request arrived; 0 if the handler has suspended, since its time is then not known."""
         return 0 if self._has_waited else perf_counter_ns() - self._began_ns
 
 

@@ -55,8 +55,7 @@ class CachedPartition:
         return (self.topic_id or self.topic or "", self.index)
 
     def ask_as(self, newer: CachedPartition) -> None:
-        """Replace the parameters by those of the client's newest request. The values last sent to the client do not change.
-        """
+        """Replace the parameters by those of the client's newest request. The values last sent to the client stay."""
         self.offset = newer.offset
         self.max_bytes = newer.max_bytes
         self.leader_epoch = newer.leader_epoch
@@ -98,7 +97,7 @@ class Session:
 
     @property
     def value(self) -> tuple[bool, int]:
-        """Rank for eviction: a session can replace one of a lower rank. Followers are above consumers, more partitions above
+        """Rank for eviction: a session can evict one of a lower rank. Followers are above consumers, more partitions above
         fewer.
         """
         return (self.follower, len(self.partitions))

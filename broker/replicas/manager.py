@@ -415,8 +415,7 @@ class ReplicaManager(MetadataListener):
         return all(partition.offline is None for partition in self._partitions.values())
 
     def _create_missing(self) -> None:
-        """Create the directories of partitions that were never written. The files of other unopened partitions are complete.
-        """
+        """Create the directories of partitions that were never written. Other unopened partitions have complete files."""
         now_ms = self._clock.now_ms()
         existing = {key for key, _ in self.directory.partition_directories()}
         for topic in self._metadata.topics.values():

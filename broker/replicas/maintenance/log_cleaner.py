@@ -389,7 +389,6 @@ def _discard(cleaned: Cleaned) -> None:
 
 
 def _settle(directory: LogDirectory, partition: Path, offsets: Mapping[PartitionKey, int]) -> None:
-    """Sync the directory and write the cleaner offsets, after the last exchange of a pass, so that the pass is not repeated.
-    """
+    """Sync the directory and write the cleaner offsets after a pass's last exchange, so that the pass is not repeated."""
     sync_directory(partition)
     directory.write_checkpoint(CLEANER_OFFSETS, offsets)

@@ -26,8 +26,7 @@ class DelayedOperations:
         self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks of records below the new high watermark with the error code ``verdict``, and call all watchers.
-        """
+        """Call the callbacks of records below the new high watermark with the error code ``verdict``, and all watchers."""
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)
         if self.watchers:

@@ -20,7 +20,7 @@ class PartitionListener(Generic[P]):
     """
 
     def start(self) -> None:
-        """Called when the node begins to serve clients, from which on timers may be set. Other callbacks may be called
+        """Called when the node begins to serve clients. Timers may be set from then on. Other callbacks may be called
         earlier.
         """
 
@@ -37,8 +37,7 @@ class PartitionListener(Generic[P]):
         """Called when DeleteRecords, retention or the leader moved the log start."""
 
     def truncated(self, partition: P) -> None:
-        """Called when a follower truncated its log, because the leader does not have the records, or deleted the whole log.
-        """
+        """Called when a follower truncated its log, because the leader lacks the records, or deleted the whole log."""
 
     def high_watermark_updated(self, partition: P) -> None:
         """Called when the high watermark of a partition with several replicas moved, and not again until the value is
@@ -52,8 +51,7 @@ class PartitionListener(Generic[P]):
         """Called when the broker's settings changed. `configured` is called for each partition as well."""
 
     def removed(self, partition: P) -> None:
-        """Called when the partition was deleted, moved to other nodes or went offline. Its files must not be used any more.
-        """
+        """Called when the partition was deleted, moved to other nodes or went offline. Do not use its files any more."""
 
     def abandon(self) -> None:
         """Called when the node is killed: start no work and replace no file. Work in a thread ends by itself."""

@@ -186,7 +186,8 @@ class Leading:
     def appended(self) -> None:
         """Wake the waiting followers. A follower on a healthy link has appended the new records when this returns.
 
-        Waiting followers were caught up until this append, which Kafka's followers show by fetching twice a second.
+        A follower that waits here counts as caught up until this append. In Kafka, followers show that by fetching twice a
+        second.
         """
         now_ms = self._now_ms()
         waiting, self._waiting = self._waiting, {}

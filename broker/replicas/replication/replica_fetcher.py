@@ -76,8 +76,7 @@ class ReplicaFetcher:
     # -- fetching -----------------------------------------------------------------------------------------------
 
     def pull(self) -> None:
-        """Fetch now, or again after the response to the current fetch: the leader may have more, or a link may be up again.
-        """
+        """Fetch now, or again after the response to the current fetch: the leader may have more, or a link be up again."""
         if self._ended or self._partition.offline is not None:
             return
         if self._busy:

@@ -1,5 +1,4 @@
-"""Gives the partitions of a node their leader and follower roles, and passes on changes of metadata, links and replica lag.
-"""
+"""Gives the partitions of a node their leader and follower roles, and passes link changes on to the roles."""
 
 from __future__ import annotations
 

@@ -204,8 +204,7 @@ def _pkcs12(store: StoreSettings, content: bytes) -> PKCS12KeyAndCertificates:
 
 
 def _checked(entry: PrivateKey) -> PrivateKey:
-    """Check the key's algorithm and the certificates, and return the entry. Kafka also loads DSA keys, which TLS 1.3 lacks.
-    """
+    """Check the key's algorithm and certificates, and return the entry. Kafka also loads DSA keys, which TLS 1.3 lacks."""
     if entry.algorithm not in (_RSA, _EC):
         raise ValueError(f"Private key could not be loaded: {entry.alias} is neither RSA nor EC")
     if not entry.chain:
