@@ -416,8 +416,7 @@ def with_log_append_time(batch: RecordBatch, now_ms: int) -> bytes:
 
 
 def with_max_timestamp(batch: RecordBatch, max_timestamp: int) -> bytes:
-    """A copy of the batch with CreateTime, whose header has ``max_timestamp``, the real maximum of the records' timestamps.
-    """
+    """A copy of the batch with CreateTime, whose header has ``max_timestamp``, the largest timestamp of the records."""
     return _with(batch, batch.attributes & ~LOG_APPEND_TIME, max_timestamp)
 
 

@@ -26,8 +26,7 @@ class FrameBuffers:
         self._served: deque[bytearray] = deque(maxlen=SPARES_MAX)
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer to receive a frame of ``size`` bytes. It may be shorter than the frame. Its content is undefined.
-        """
+        """Return a buffer to receive a frame of ``size`` bytes. It may be shorter than that. Its content is undefined."""
         if size > LARGEST_SMALL_BYTES:
             for _ in range(len(self._served)):
                 buffer = self._served.popleft()

@@ -47,8 +47,7 @@ class JaasFile(NamedTuple):
 
 
 class Jvm(NamedTuple):
-    """The parts of ``KAFKA_OPTS`` that the SASL settings use. Kafka's JVM gets these options beside the broker's settings.
-    """
+    """The parts of ``KAFKA_OPTS`` that the SASL settings use. Kafka's JVM gets them beside the broker's settings."""
 
     properties: Mapping[str, str]
     jaas_file: JaasFile | None
