@@ -1,4 +1,4 @@
-"""Options of the control port and the first rules, with the same texts for broker and proxy."""
+"""Command-line options of the control port and the first rules, the same for broker and proxy."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ _DOES: Final = {"flip": flip, "tear": tear}
 
 
 class NoSuchBatch(Exception):
-    """There is no such batch to damage. The message says what is missing."""
+    """No batch on the node contains the offset to be damaged. The message says what is missing."""
 
 
 async def lose_power(cluster: Cluster, node_id: int) -> None:
@@ -47,7 +47,7 @@ async def damage(
 ) -> FoundBatch:
     """Damage the batch that contains an offset, in the files of a stopped or killed node.
 
-    Raises ``NoSuchNode`` if the node is not stopped or killed, ``NoSuchBatch`` if there is no such batch, and
+    Raises ``NoSuchNode`` if the node is not stopped or killed, ``NoSuchBatch`` if no batch contains the offset, and
     ``StorageError`` if the file cannot be read or changed.
     """
     async with cluster.lifecycle.call():

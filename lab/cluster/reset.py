@@ -5,8 +5,8 @@ transactional ids. Quotas, credentials, tokens and ACLs are those of the first s
 
     await reset(cluster, forget=control.faults.clear)
 
-All nodes are killed first: their connections are reset, and no request sent before can reach the new state. The cluster
-metadata log is not deleted, so that no producer id and no topic id is ever issued twice.
+All nodes are killed first: their connections are reset, and no request that was sent before the reset can reach the new
+state. The cluster metadata log is not deleted, so that no producer id and no topic id is ever issued twice.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ async def reset(
 ) -> None:
     """Reset the broker. Returns when all nodes handle requests again, on the same ports.
 
-    `all_killed` describes the callbacks. Raises ``StartError`` if a node cannot start, or is killed meanwhile; the other
-    nodes run then. Raises ``BrokerEnding`` if the broker is stopping.
+    `all_killed` describes ``forget`` and ``remember``. Raises ``StartError`` if a node cannot start, or is killed during the
+    reset; the other nodes run then. Raises ``BrokerEnding`` if the broker is stopping.
     """
     async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
         await _reset(cluster)

@@ -26,10 +26,10 @@ async def all_killed(
 ) -> AsyncIterator[None]:
     """Context manager: kill all nodes, for a body that starts them again.
 
-    Raises ``StartError`` for the errors expected in the body. If another process uses the directory of a dead node, it is
-    raised before anything has changed. ``forget`` is called when all nodes are dead, to remove rules that would act on the
-    start. ``remember`` is called at the end, also after an error. The metadata's changes meanwhile are synced once, at the
-    end, or before a node handles requests.
+    Raises ``StartError`` for the errors expected in the body, and, before anything has changed, if another process uses the
+    directory of a dead node. ``forget`` is called when all nodes are dead, to remove rules that would affect the start.
+    ``remember`` is called at the end, also after an error. Metadata changes in the body are synced together: at the end, or
+    before a node handles requests.
     """
     try:
         for runtime in cluster.nodes.values():
@@ -88,7 +88,7 @@ class _Starts:
         return [runtime for runtime, _ in self._starting]
 
     def lock_and_bind(self, node_ids: Iterable[int]) -> None:
-        """Lock directories and bind ports in one turn of the event loop: a kill cannot come in between."""
+        """Lock directories and bind ports in one turn of the event loop, so that no node is killed in between."""
         for node_id in node_ids:
             before = self._cluster.nodes[node_id]
             runtime = self._cluster.new_life(before)

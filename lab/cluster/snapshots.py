@@ -5,9 +5,9 @@
     await snapshots.restore(snapshot.id, forget=control.faults.clear)
     await snapshots.remove(snapshot.id)
 
-The files are linked in one turn of the event loop, in which no append is in progress. Folders are created before, and files
-that still grow are copied afterwards, so that clients wait only for the links: 8 ms for 100 partitions with both internal
-topics, 22 ms for three replicas of each.
+The files are linked in one turn of the event loop, in which no append is in progress. Folders are created before that turn,
+and files that still grow are copied after it, so that clients wait only for the links: 8 ms for 100 partitions with both
+internal topics, 22 ms for three replicas of each.
 
 A restore kills all nodes first, as a reset does. Then new metadata records bring back the topics, settings and features of
 the snapshot, and the nodes that ran start on its files. The metadata log is not replaced, so that no topic id, producer id
@@ -81,7 +81,8 @@ class Snapshots:
         return found
 
     async def take(self) -> Snapshot:
-        """Take a snapshot. Raises ``SnapshotRefused`` if a node is starting or stopping, or if there are too many."""
+        """Take a snapshot. Raises ``SnapshotRefused`` if a node is starting or stopping, or if there are too many snapshots.
+        """
         cluster = self._cluster
         async with cluster.lifecycle.call_on_all_nodes():
             if len(self._taken) >= SNAPSHOTS_MAX:
@@ -130,8 +131,8 @@ class Snapshots:
     ) -> None:
         """Restore a snapshot. Returns when the nodes that ran at the snapshot handle requests again, on the same ports.
 
-        `all_killed` describes the callbacks. Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start, or is killed
-        meanwhile (the other nodes run then); ``BrokerEnding`` if the broker is stopping.
+        `all_killed` describes ``forget`` and ``remember``. Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start,
+        or is killed during the restore (the other nodes run then); ``BrokerEnding`` if the broker is stopping.
         """
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)

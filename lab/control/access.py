@@ -1,7 +1,7 @@
 """Access control of the control port. Pure: headers in, a role or an ``HttpError`` out.
 
 The port can kill nodes and lose data, so a web page that the user happens to visit must not reach it. Three rules prevent
-that, each against one kind of page:
+that, each against one kind of attack:
 
 - The request's ``Host`` is loopback or listed, whatever address it resolved to (against DNS rebinding). If the port has a
   token, any name is allowed, since such a page cannot have the token.
@@ -105,7 +105,7 @@ class Access:
 
     @classmethod
     def of(cls, bind_host: str, tokens: Tokens = NO_TOKENS, allowed_hosts: Collection[str] = ()) -> Access:
-        """The rules for these settings.
+        """The access rules of a control port with these settings.
 
         Raises ``ControlConfigError`` if other machines could reach the port without a token.
         """
@@ -134,7 +134,7 @@ class Access:
         return role
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """Check a request for a file of the page.
+        """Raise ``HttpError`` if a request for a file of the page is not allowed.
 
         No token is required: browsers send none, and the files contain no data.
         """

@@ -27,7 +27,7 @@ def not_of_the_form(
 ) -> str:
     """Message for ``given``, which is not a valid ``kind``; ``what`` is the word for its fields, such as parameter.
 
-    ``hidden``: names that are not suggested in place of an unknown one.
+    ``hidden``: names that are never suggested for an unknown one.
     """
     said, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`").removeprefix(".")
@@ -47,7 +47,9 @@ def not_of_the_form(
 
 
 def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str) -> str:
-    """The position of the error, with the key of an object's entry."""
+    """The position of the error: ``place``, in which the placeholder for "some key" is replaced by the key of the invalid
+    entry.
+    """
     field, some_key, rest = place.partition(_SOME_KEY)
     entries = given.get(field) if isinstance(given, Mapping) and some_key and not rest else None
     if not isinstance(given, Mapping) or not isinstance(entries, Mapping):

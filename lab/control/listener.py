@@ -56,9 +56,9 @@ class ControlListener:
         tls: ssl.SSLContext | None = None,
         modules: Collection[str] = (),
     ) -> None:
-        """``looking`` returns the objects that the port controls; it is called for the first call.
+        """``looking`` returns the objects that the port controls; it is called at the first request.
 
-        ``modules`` are imported for the first call, in a thread. ``token`` is the token of the highest role. Raises
+        ``modules`` are imported at the first request, in a thread. ``token`` is the token of the highest role. Raises
         ``ControlConfigError`` if other machines could reach the port without a token.
         """
         self._looking = looking

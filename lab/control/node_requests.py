@@ -1,4 +1,4 @@
-"""Requests that the control port makes to a node itself, without a connection. Neither rules nor ACLs apply to them.
+"""The control port's own requests to a node, without a connection. Neither rules nor ACLs apply to them.
 
 Each function returns the result, or raises ``HttpError``: 404 for what does not exist, 409 for an error of the node. Only
 InitProducerId is retried. Any other error that a client would retry is returned to the caller.
@@ -66,7 +66,8 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: object) -> Any:
-    """The response of ``node`` to ``request``, in this API and version."""
+    """The response of ``node`` to ``request``. Raises ``HttpError`` 409 if the node is paused, or does not respond in time.
+    """
     runtime = cluster.nodes[node.node_id]
     if runtime.is_paused:
         raise HttpError(409, f"node {node.node_id} is paused")
@@ -84,7 +85,7 @@ async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: obje
 
 
 def check(code: int, what: str, message: str | None = None) -> None:
-    """Raise ``HttpError`` for an error code, with Kafka's name of it."""
+    """Raise ``HttpError`` with Kafka's name of the error, unless the code is NONE."""
     error = ErrorCode(code)
     if error is not NONE:
         said = f" ({message})" if message else ""

@@ -1,4 +1,4 @@
-"""The objects that the control port uses. It owns none of them, and uses only these interfaces."""
+"""The interfaces of the objects that the control port uses. It owns none of these objects."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WATCHERS_MAX: Final = 8
 
 @slotted
 class Watchers:
-    """Counts the open streams of the page."""
+    """A counter of the page's open streams."""
 
     now: int = 0
 
@@ -57,7 +57,7 @@ class Transactions(Protocol):
 
 @slotted(frozen=True, kw_only=True)
 class Looking:
-    """The objects that every control port can access, that of a broker or that of a proxy."""
+    """The objects that both the control port of a broker and that of a proxy can access."""
 
     clock: VirtualClock
     faults: Faults
@@ -89,7 +89,7 @@ class Looking:
 
 @slotted(frozen=True, kw_only=True)
 class Control(Looking):
-    """What the control port of a broker can access."""
+    """The objects that the control port of a broker can access."""
 
     cluster: Cluster
     awaited_states: AwaitedStates
@@ -115,7 +115,7 @@ class Control(Looking):
 
 
 def topic_of(metadata: ClusterMetadata, name: str) -> Topic:
-    """The topic with this name. Raises a 404 if there is none."""
+    """The topic with this name. Raises ``HttpError`` 404 if there is none."""
     found = metadata.topic(name)
     if found is None:
         raise not_found("topic", name, metadata.topics)

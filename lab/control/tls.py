@@ -8,7 +8,7 @@ from lab.control.access import TLS_CERTIFICATE_SETTING, TLS_KEY_SETTING, Control
 
 
 class _Encrypted(Exception):
-    """Raised when OpenSSL asks for the password of an encrypted key."""
+    """The private key is encrypted: OpenSSL requires a password."""
 
 
 def server_context(certificate: str, key: str = "") -> ssl.SSLContext:
@@ -33,7 +33,7 @@ def server_context(certificate: str, key: str = "") -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Password callback. Without it OpenSSL would ask on the terminal."""
+    """Password callback that fails. Without a callback OpenSSL would prompt on the terminal."""
     raise _Encrypted
 
 

@@ -144,7 +144,7 @@ def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Exp
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:
-    """Drop explanations with the same first line as an earlier one, such as one rule that holds two requests."""
+    """Drop explanations with the same first line as an earlier one, such as those of two requests that one rule holds."""
     said: set[str] = set()
     for each in found:
         if each.lines[0] not in said:
@@ -162,7 +162,7 @@ def _nodes(around: ClusterContext) -> Iterator[Explanation]:
 def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
     """Explanations of partitions with a problem.
 
-    A replica that is not in the ISR because its node is away is left out, since the node has an explanation.
+    A replica that is not in the ISR because its node does not run is left out, since the node has its own explanation.
     """
     for at in facts.partitions:
         found = explain_partition(at, around)

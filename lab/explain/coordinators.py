@@ -113,7 +113,8 @@ def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, hea
 
 
 def _no_leader(head: str, home: str, at: PartitionFacts | None, around: ClusterContext) -> tuple[str, ...]:
-    """Sentences if the coordinator's partition has no leader, with the nodes that are away, if known."""
+    """Sentences about a coordinator's partition without a leader: which nodes do not run, if known, and how to start them.
+    """
     if at is not None:
         first, *more = no_leader(at, around).lines
         return (f"{head}: {first}", *more)

@@ -8,7 +8,9 @@ from protocol.slotted import slotted
 
 
 class Cause(Enum):
-    """What is wrong, as a name for programs. docs/troubleshooting.md has the first line of an explanation for each."""
+    """The cause of an explanation, as a name for programs. docs/troubleshooting.md has the first line of an explanation for
+    each.
+    """
 
     NOTHING = "nothing"
     """Nothing that was examined is wrong."""

@@ -86,7 +86,7 @@ class Throttle:
 
 @slotted(frozen=True, kw_only=True)
 class ClusterContext:
-    """Facts about the whole cluster at that moment."""
+    """The facts about the whole cluster at the moment of the explanation."""
 
     nodes: Mapping[int, str] | None = None
     """State of each node: running, killed, stopped, paused, starting, stopping; seen by a client: unreachable,
@@ -242,7 +242,9 @@ class MemberFacts:
 
 @slotted(frozen=True, kw_only=True)
 class GroupOffsetFacts:
-    """The committed offset of a group in a partition, and what is between it and the partition's end."""
+    """The committed offset of a group in a partition, and the records and markers from that offset to the last stable
+    offset.
+    """
 
     at: PartitionFacts
     committed: int | None

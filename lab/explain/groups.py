@@ -48,7 +48,7 @@ _RANK: Final = (
 
 
 def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
-    """What stops the group, and its lag in each partition."""
+    """Explanation of what stops the group, followed by its lag in each partition."""
     subject = f"group {at.group}"
     of_coordinator = coordinator_trouble(at, around)
     if of_coordinator is not None:
@@ -70,7 +70,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
 
 
 def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
-    """The problems, with what stops readers at an offset that the group has not reached yet moved to the end."""
+    """Sort the problems: those that stop readers at an offset that the group has not reached yet come last."""
     beyond = tuple(stops(each.at) for each in at.offsets if each.committed is not None and _may_read(each))
     return sorted(found, key=lambda each: each.lines[0].startswith(beyond))
 
@@ -173,7 +173,7 @@ def _of_clients(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _lag(each: GroupOffsetFacts) -> int | None:
-    """Offsets up to the last stable offset, which is the lag as clients compute it."""
+    """Number of offsets from the committed one to the last stable offset: the lag as clients compute it; None if unknown."""
     if each.committed is None or each.at.last_stable is None:
         return None
     return max(0, each.at.last_stable - each.committed)

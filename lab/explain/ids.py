@@ -93,7 +93,7 @@ def _state(at: IdFacts) -> Iterator[str]:
 
 
 def _of_transaction(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The missing markers of a decided transaction, what rules hold of the id, and partitions without a leader."""
+    """The problems of the id's transaction: missing markers, held requests and steps, and partitions without a leader."""
     found = at.transaction
     if found is not None and is_decided(found):
         yield from _decided(at, found, around)

@@ -28,7 +28,8 @@ def member_text(at: MemberFacts) -> str:
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
-    """Since when the group rebalances, and which members or which rule the rebalance waits for."""
+    """The problem of a rebalancing group: for how long, and for which members or which rule it waits; None if it is stable.
+    """
     if at.state not in REBALANCING:
         return None
     since = "" if at.state_ms is None else f", for {duration_text(at.state_ms)}"

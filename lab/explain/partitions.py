@@ -139,7 +139,7 @@ def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """The problem if writes are refused; None if they are not, or if that is not known."""
+    """The problem if the ISR is smaller than min.insync.replicas; None if it is not, or if that is not known."""
     return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
 
 
@@ -218,7 +218,7 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The lines of the explanation if no problem was found."""
+    """The cause and the lines of the explanation if no problem was found."""
     if at.log_start is None or at.last_stable is None or at.high_watermark is None:
         return Trouble(
             Cause.UNKNOWN,
@@ -252,7 +252,7 @@ def _empty(at: PartitionFacts) -> str:
 
 
 def _of_tail(at: PartitionFacts, tail: Tail | None) -> Trouble | None:
-    """The note that the end of the log has no record for readers, so that their lag is not 0 although nothing is wrong."""
+    """A note that the end of the log has no record for readers: their lag is not 0, although nothing is wrong."""
     if tail is None or not tail.markers + tail.aborted or at.high_watermark is None:
         return None
     hidden = tail.markers + tail.aborted

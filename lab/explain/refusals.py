@@ -166,7 +166,9 @@ def refused_text(each: Refusal) -> str:
 
 
 def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
-    """Who may not do what, and the command that allows it; ``wanted`` is the topic that the client may have meant."""
+    """Sentences: which principal may not do what, and the command that allows it. ``wanted``: a topic that the client may
+    have meant.
+    """
     kind = each.error.split("_", 1)[0]
     operation = _OPERATIONS.get((each.api, kind), _OF_RESOURCE.get(kind))
     topics = sorted({name.rpartition("-")[0] for name in each.partitions} | set(each.topics))
@@ -204,7 +206,7 @@ def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
 
 
 def _fencing(each: Refusal, history: Sequence[StateStep]) -> Iterator[str]:
-    """Who raised the epoch above the refused one, if the history shows it."""
+    """A sentence that says what fenced the refused epoch, if the history shows it."""
     if each.producer_id is None or each.producer_epoch is None:
         return
     refused = (each.producer_id, each.producer_epoch)
@@ -219,9 +221,10 @@ def _fencing(each: Refusal, history: Sequence[StateStep]) -> Iterator[str]:
 
 
 def fence_of(step: StateStep, before: StateStep) -> str:
-    """What fenced the epoch of ``before`` at this step; empty if nothing did, or if the history does not show it.
+    """Clause that says what fenced the epoch of ``before`` at this step; empty if nothing did, or if the history does not
+    show it.
 
-    With KIP-890 each end bumps the epoch, which is not a fencing.
+    With KIP-890 each end of a transaction bumps the epoch, which is not a fencing.
     """
     if step.producer_id == before.producer_id and step.producer_epoch <= before.producer_epoch:
         return ""

@@ -63,7 +63,7 @@ def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
 
 
 def holder(place: PartitionFacts, open_: OpenInLog, around: ClusterContext, prefix: str) -> Trouble:
-    """What an open transaction of a partition waits for; ``prefix`` begins the first line.
+    """The problem of an open transaction in a partition: what it waits for. ``prefix`` begins the first line.
 
     ``prefix`` is a clause with a colon: "Readers with read_committed of orders-0 stop at offset 12: ".
     """
@@ -113,7 +113,8 @@ def _away(around: ClusterContext) -> Iterator[str]:
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
-    """What an open or decided transaction waits for in one of its partitions. ``place`` is None if it could not be read."""
+    """The problem of an open or decided transaction in one of its partitions; ``place`` is None if that could not be read.
+    """
     if is_decided(at):
         return _decided(at, place, around, prefix)
     held = [each for each in around.held if each.transactional_id == at.transactional_id]
@@ -123,7 +124,7 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """The problem, with a note if the coordinator is away: then neither the client nor the timeout can end it."""
+    """The problem, with a note if the coordinator does not run: then neither client nor timeout can end the transaction."""
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
@@ -148,7 +149,7 @@ def held_trouble(
 
 
 def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) -> Trouble:
-    """How long the transaction has been open, and when it times out."""
+    """The problem of an open transaction: how long it has been open, and when it times out."""
     ends = f"The client ends it, or: odradek txn abort {at.transactional_id}"
     first = f"{prefix}{who(at)} has an open transaction"
     if at.open_ms is None:
@@ -190,7 +191,7 @@ def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) 
 def _decided(
     at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str
 ) -> Trouble:
-    """Why the marker is not written: the rule or the leader responsible, or how long it has been."""
+    """The problem of a missing marker: the rule or the leader that prevents it, or for how long it has been missing."""
     where = f" in {place.name}" if place is not None and not prefix else ""
     marker = f"{_marker(at)} of {at.transactional_id}{where}"
     names = at.partitions if place is None else (place.name,)

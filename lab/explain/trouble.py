@@ -37,10 +37,11 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine the lines of one cause (a present one if there is one), of the other problems, ``details``, and timeouts.
+    """Combine the lines of one problem (the first that still exists, else an old one), the other problems, and ``details``.
 
-    If no problem is a cause, ``otherwise`` is used, and lines are added for `unnamed_rules` and for a trace that is off.
-    Equal lines are not repeated.
+    The cause is that of the first problem. Without a problem that is a cause, ``otherwise`` is used, and lines are added for
+    `unnamed_rules` and for a trace that is off. Sentences about nodes that did not respond in time come last. Equal lines
+    are not repeated.
     """
     found = list(troubles)
     causes = [each for each in found if each.is_cause]

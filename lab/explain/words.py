@@ -86,7 +86,7 @@ def away(around: ClusterContext, node: int | None, clause: str = "") -> str | No
 
 
 def is_silent(around: ClusterContext, node: int | None) -> bool:
-    """Whether the node did not respond to one client, and nothing else is known about it."""
+    """Whether nothing is known about the node, except that it did not respond to this client."""
     return node is not None and (around.nodes or {}).get(node) == "unreachable"
 
 

@@ -30,7 +30,7 @@ class AclControl(Protocol):
 
 
 class AclRules:
-    """Executes `remove-acls` and `add-acl`, in a broker that has an authorizer."""
+    """The executor of `remove-acls` and `add-acl`, in a broker that has an authorizer."""
 
     def __init__(self, control: Callable[[], AclControl]) -> None:
         self._control = control

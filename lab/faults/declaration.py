@@ -1,7 +1,7 @@
 """The fields of a rule, declared once for the text form (`lab.faults.text`), the JSON form and the OpenAPI document.
 
 A field is both a word of the text form and a key of the JSON form. A duration has two keys, one as text and one in
-milliseconds. The rule stores the latter (`lab.faults.rules`). Pure.
+milliseconds. A `lab.faults.rules.Rule` stores milliseconds. Pure.
 """
 
 from __future__ import annotations

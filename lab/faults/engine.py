@@ -53,7 +53,7 @@ class Faults:
         """``kill_node(id)`` kills a node at once; ``running(id)`` is the node if it is running, else None.
 
         ``nodes()`` returns every node, running or not, with the names of its listeners. Without it, rules may name nodes and
-        listeners that do not exist. ``acls()`` returns what changes ACLs; it is None without an authorizer.
+        listeners that do not exist. ``acls()`` returns the object that changes ACLs; ``acls`` is None without an authorizer.
         """
         self.injection = injection
         self.calls = calls
@@ -70,7 +70,9 @@ class Faults:
         self._intercepts_calls = False
 
     def add(self, rule: Rule) -> ActiveRule:
-        """Add a rule, which applies from now on. Raises ``FaultError`` if there are too many, or the broker cannot do it."""
+        """Add a rule, which applies from now on. Raises ``FaultError`` if there are too many rules, or if the broker cannot
+        execute it.
+        """
         if len(self._rules) >= RULES_MAX:
             raise FaultError(f"there are {RULES_MAX} rules already; remove some")
         if rule.action.do == "kill" and self._kill_node is None:
@@ -103,7 +105,7 @@ class Faults:
         return self._rules[rule_id]
 
     def remove(self, rule_id: int) -> ActiveRule:
-        """Remove a rule. Its held and delayed requests and steps happen, its detached requests are discarded."""
+        """Remove a rule. Its held and delayed requests and steps continue, its detached requests are discarded."""
         active = self.get(rule_id)
         del self._rules[rule_id]
         active.end()
@@ -130,8 +132,8 @@ class Faults:
         """Release the oldest ``count`` held or detached requests and steps of a rule, or all; returns their number.
 
         ``only`` restricts them by topic, partition, transactional id, group, client id and node. The rule stays, and holds
-        later ones. ``to`` is a rule that applies to them first, as if they arrived now, but not to detached requests and to
-        steps on a log.
+        later requests and steps. ``to`` is a rule that applies to them first, as if they arrived now, but not to detached
+        requests and to steps on a log.
         """
         active = self.get(rule_id)
         other = self.get(to) if to is not None else None

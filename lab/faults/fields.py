@@ -71,9 +71,10 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 
 @cache
 def named_by(api_key: int) -> frozenset[str]:
-    """Which of ``transactional_id``, ``group``, ``topic``, ``partition`` some version of an API's requests contains.
+    """The names among ``transactional_id``, ``group``, ``topic``, ``partition`` that an API's requests contain in some
+    version.
 
-    For an API of logins it is ``mechanism``.
+    For SaslHandshake and SaslAuthenticate: ``mechanism``.
     """
     if api_key in LOGINS:
         return frozenset({"mechanism"})
@@ -100,5 +101,5 @@ def _named_in(union: Any, api_key: int) -> set[str]:
 
 
 def known_at(point: str) -> frozenset[str]:
-    """Which of ``transactional_id``, ``group``, ``topic``, ``partition`` a step inside the broker has."""
+    """The names among ``transactional_id``, ``group``, ``topic``, ``partition`` that a step inside the broker has."""
     return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))

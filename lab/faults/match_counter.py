@@ -8,7 +8,7 @@ from lab.faults.declaration import When
 
 
 class MatchCounter:
-    """Counts the matches of one rule. Equal rules with equal matches have equal hits."""
+    """A counter of the matches of one rule. Equal rules with equal matches have equal hits."""
 
     __slots__ = ("_draws", "_when", "hits", "matches")
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def circumstances_meet(match: Match, call: Call) -> bool:
-    """Whether a request's node, connection, client and version match, which needs no look at its content."""
+    """Whether a request's node, connection, client and version match. Its content is not examined."""
     context = call.context
     version = context.api_version
     if match.version is not None:

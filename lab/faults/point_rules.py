@@ -19,7 +19,9 @@ Refuse = Callable[[ErrorCode], object]
 
 
 class PointRules:
-    """Intercepts steps (`broker.injection.points.PointInterceptor`) while a rule names a point, or a step is held there."""
+    """A `broker.injection.points.PointInterceptor`, which is in use while a rule names a point, or a step is held at a
+    point.
+    """
 
     def __init__(self, executor: RuleExecutor) -> None:
         self._executor = executor

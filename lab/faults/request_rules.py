@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class RequestRules:
-    """Intercepts calls (`broker.net.calls.CallInterceptor`) while a rule names an API."""
+    """A `broker.net.calls.CallInterceptor`, which is in use while a rule names an API."""
 
     def __init__(self, executor: RuleExecutor) -> None:
         self._executor = executor

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @slotted(frozen=True)
 class RuleExecutor:
-    """Context in which the rules on requests and the rules on steps execute their actions."""
+    """The functions and objects that both rules on requests and rules on steps need to execute their actions."""
 
     held_items: HeldItems
     kill_node: Callable[[int], object] | None
@@ -49,7 +49,9 @@ class RuleExecutor:
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Count a match; returns whether the rule acts. A rule that holds something does not act beyond the limit."""
+        """Count a match; returns whether the rule acts. A rule that would hold an item beyond the limit neither counts nor
+        acts.
+        """
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False
         hit = active.count_match()

@@ -36,7 +36,7 @@ DISK_POINTS: Final = ("log.fsync", "log.write")
 
 
 class Place(Enum):
-    """Where an action may happen."""
+    """The type of place where an action may happen; the value is its text for messages."""
 
     CALL = "an API"
     POINT = "a point inside the broker"
@@ -47,7 +47,7 @@ class Place(Enum):
 
 @slotted(frozen=True)
 class Kind:
-    """The parameters of one action, and where it may happen."""
+    """The parameters of one action, and the places where it may happen."""
 
     places: frozenset[Place]
     parameters: tuple[str, ...] = ()
@@ -152,7 +152,7 @@ class Rule:
 
     @property
     def place(self) -> Place:
-        """Where the rule acts."""
+        """The type of place where the rule acts."""
         if self.on is None:
             (place,) = ACTIONS[self.action.do].places
             return place
@@ -318,7 +318,7 @@ def _check_fields(rule: Rule) -> None:
 
 
 def _check_acl(rule: Rule) -> None:
-    """Convert the words to Kafka's constants, so that a rule is equal in both forms."""
+    """Convert the words of ``acl`` to Kafka's constants, so that a rule is equal in both forms."""
     try:
         words = checked_words(rule.action.acl or {}, is_filter=rule.action.do == "remove-acls")
     except BadAcl as error:

@@ -12,7 +12,7 @@ from lab.metrics.request_metrics import RequestMetrics
 
 
 class Collector(Protocol):
-    """Collects the current state of the broker or proxy."""
+    """A source of families with the current state of the broker or proxy."""
 
     async def collect(self) -> list[Family]:
         """Each family once. The event loop serves other tasks meanwhile."""

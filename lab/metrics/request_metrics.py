@@ -153,7 +153,7 @@ class RequestMetrics:
 
 @slotted
 class _Measured:
-    """Measures one call, from its arrival to its response."""
+    """The measurement of one call, from its arrival to its response."""
 
     metrics: RequestMetrics
     began_us: int

@@ -15,7 +15,8 @@ from lab.trace.timeline_view import state_name
 
 
 class AwaitedStates:
-    """The waiting callers of one broker. A listener is attached to the coordinators only while a caller waits."""
+    """The callers that wait for states, in one broker. A listener is attached to the coordinators only while a caller waits.
+    """
 
     def __init__(
         self, injection: FaultInjection, clock: Clock, running_nodes: Callable[[], Sequence[Node]]

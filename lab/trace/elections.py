@@ -10,7 +10,7 @@ from broker.metadata.values import NO_LEADER, PartitionState, Topic
 
 
 class ElectionWatcher(MetadataListener):
-    """Notes each new leader epoch of a partition as a happening."""
+    """A watcher that records each new leader epoch of a partition as a happening."""
 
     def __init__(self, metadata: ClusterMetadata, happenings: Happenings, clock: Clock) -> None:
         self._happenings = happenings

@@ -165,7 +165,7 @@ def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
 
 
 def _start(log: Log, bytes_max: int, since_ms: int | None) -> tuple[int, bool]:
-    """(offset to begin at, whether everything relevant is at or above it).
+    """(offset to begin at, whether no batch of the timeline is below it).
 
     The time index is used only if the log is too long to be read completely, because a client's timestamp need not be the
     time at which it wrote.

@@ -50,7 +50,7 @@ class UnknownTransaction(LookupError):
 
 
 class Scan(ABC):
-    """Reads logs, and notes which parts were read."""
+    """A reader of logs, which records the parts that it has read."""
 
     unknown: str
     """Message that none of the logs has the id; the id is appended."""

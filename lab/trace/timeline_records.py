@@ -16,7 +16,7 @@ BatchKey = tuple[str, int, int, int, int]
 
 @slotted(frozen=True)
 class Scanned:
-    """The part of a partition's log that was read, on which node, and whether it contained everything relevant."""
+    """The part of a partition's log that was read, on which node, and whether it contains all batches of the timeline."""
 
     topic: str
     partition: int

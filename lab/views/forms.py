@@ -43,7 +43,8 @@ class ClusterSummary(Form):
 
 
 class HeldUp(Form):
-    """What an open transaction hides in one partition: read_committed readers get nothing from its first offset on."""
+    """The part of a partition that an open transaction hides: read_committed readers get nothing from its first offset on.
+    """
 
     topic: str
     partition: int

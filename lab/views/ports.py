@@ -31,7 +31,7 @@ HELD_BATCHES_MAX = 20
 
 @slotted
 class BatchPosition:
-    """How far a viewer has read a partition. ``next_offset`` is -1 at first."""
+    """A viewer's position in a partition. ``next_offset`` is -1 at first."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class UnknownName(LookupError):
 
 
 class Explaining(Protocol):
-    """Explains why readers stop, why a group lags, what a transactional id waits for."""
+    """The explanations of a cluster: why readers stop, why a group lags, what a transactional id waits for."""
 
     async def partitions(self, topic: str, index: int | None) -> list[Explanation]:
         """Explanations of one partition of a topic, or of all. Raises ``UnknownName``."""

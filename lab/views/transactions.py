@@ -106,7 +106,9 @@ def _open_summary(cluster: Cluster, txn: Transaction, node: Node) -> Transaction
 
 
 def waiting(partition: Partition, first_offset: int) -> HeldUp:
-    """What is hidden in one partition. Only the first open transaction of a partition limits the last stable offset."""
+    """The part of a partition that the open transaction at ``first_offset`` hides; no records unless it is the first open
+    one.
+    """
     is_first = partition.last_stable_offset >= first_offset
     return HeldUp(
         topic=partition.topic,

@@ -133,7 +133,7 @@ def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
 
 
 def _order(suspect: Suspect) -> tuple[int, bool, Place]:
-    """Sort key: a transaction that has been idle longest is most likely stuck."""
+    """Sort key: the transaction that has been idle longest comes first, since it is most likely stuck."""
     return suspect.last_ms, is_internal(suspect.place[0]), suspect.place
 
 

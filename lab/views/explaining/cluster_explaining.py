@@ -118,7 +118,9 @@ class ClusterExplaining:
     async def _look(
         self, producers: Callable[[], frozenset[int]], take: Callable[[Owners], T]
     ) -> tuple[T, ClusterContext]:
-        """Facts and context of one turn of the loop; ``producers`` returns the producers whose ids must be known."""
+        """Facts and context of one turn of the loop. ``producers`` returns the producer ids whose transactional ids are
+        needed.
+        """
         refusals = await refused(self._trace, self._cluster.clock)
         owners = await owners_of(self._cluster, producers)
         return take(owners), context(self._cluster, self._faults, self._trace, refusals)
