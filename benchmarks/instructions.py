@@ -1,9 +1,9 @@
 """The number of CPU instructions of a request: ``python -m benchmarks.instructions transaction``.
 
-Valgrind counts them, so the machine need not be quiet: the figure is reproducible within one percent. Two processes handle a
-few and many requests, passed to a connection as in `benchmarks.inside`. The difference is the cost of the requests, without
-the start and without the interpreter's specialization at the beginning. Instructions of the kernel are not counted.
-``callgrind_annotate`` shows the instructions by function, from the files that ``--keep`` keeps.
+Valgrind counts them, so the machine need not be quiet: the figure is reproducible within one percent. One process handles a
+few requests and another one many, passed to a connection as in `benchmarks.inside`. The difference is the cost of the
+requests, without the start and without the interpreter's specialization at the beginning. Instructions of the kernel are not
+counted. ``callgrind_annotate`` shows the instructions by function, from the files that ``--keep`` keeps.
 
 ``make hot`` writes the list of the functions of compiled modules in which requests spend instructions (docs/adr/0025).
 """

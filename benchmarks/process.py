@@ -137,7 +137,9 @@ def cost_of(
 
 
 def others_at_rest(seconds: float = 1.0) -> float:
-    """Cores that other processes use while we are idle, for measures that start processes and cannot tell theirs apart."""
+    """Cores that other processes use while we are idle, for measures that cannot tell the processes that they start from
+    others.
+    """
     with used_by(os.getpid()) as usage:
         time.sleep(seconds)
     return usage.other_cpu

@@ -151,7 +151,7 @@ class Load:
         self._transaction = name, producer_id, epoch + 1
 
     def classic_group(self) -> None:
-        """A member joins a new classic group, commits, and leaves. The group expires with its offsets."""
+        """Join a new classic group, commit an offset, and leave the group, which later expires with its offsets."""
         group = f"classic-{next(self._numbers)}"
         offered = JoinGroupRequestProtocol(name="range", metadata=Subscription(topics=[TOPIC]).encode(1))
         joined = self._ask(
@@ -174,7 +174,7 @@ class Load:
         self._ask(LEAVE_GROUP, LeaveGroupRequest(**member))
 
     def consumer_group(self) -> None:
-        """A member joins a new consumer group, commits, and leaves. The group expires with its offsets."""
+        """Join a new consumer group, commit an offset, and leave the group, which later expires with its offsets."""
         group = f"consumer-{next(self._numbers)}"
         member: dict[str, Any] = {"group_id": group, "member_id": f"{group}-member"}
         joined = self._ask(

@@ -70,7 +70,7 @@ class Running:
 
 
 class Target(ABC):
-    """How to start one kind of broker."""
+    """A kind of broker that can be started."""
 
     name: str
 

@@ -1,4 +1,4 @@
-"""Consume, transform, produce: each input counts once, whatever dies in between.
+"""Consume, transform, produce: each input counts once, even if the program or the broker is killed in between.
 
     odradek serve --topic numbers:4 --topic squares:4
     python examples/exactly_once.py

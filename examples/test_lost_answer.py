@@ -3,8 +3,8 @@
 pip install odradek confluent-kafka pytest
 pytest test_lost_answer.py
 
-``double_all`` stands for the code that you want to test. Each test injects one failure by one line. The broker, its topics
-and the rules come from Odradek's fixtures and are removed after the tests.
+``double_all`` is a placeholder for the code that you want to test. Each test injects one failure by one line. The broker,
+its topics and the rules come from Odradek's fixtures and are removed after the tests.
 """
 
 import pytest

@@ -1,6 +1,6 @@
 """`odradek`: the command line.
 
-This process never imports the broker. `serve` replaces it by the broker's process, in an interpreter that ignores the
+This process never imports the broker. `serve` replaces this process by the broker's, in an interpreter that ignores the
 user's own modules. The options are passed on unchanged, and the broker's process prints help and errors. `export` and
 `import` work in the same way. The commands for a running broker (`odradek.commands`) are imported when they are called.
 """

@@ -1,4 +1,6 @@
-"""Find missing values in other topics: the client may have misspelt the topic's name, and auto-creation made that topic."""
+"""Find missing values in other topics: the client may have misspelt the topic's name, so that auto-creation created another
+topic.
+"""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ class Pending:
             self.refusals += 1
 
     def waited_s(self, now: float) -> float:
-        """How long the command has been waiting; 0 without a step."""
+        """Seconds for which the command has been waiting; 0 without a step."""
         # The thread that prints the notices calls this too, while steps end.
         first = self.steps[:1]
         return self._before_s + now - first[0].since if first else 0.0

@@ -187,7 +187,8 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
 
 @pytest.fixture
 def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Callable[..., str]:
-    """Create a topic for this test only and return its name: ``odradek_topic(partitions=4, cleanup_policy="compact")``.
+    """Function that creates a topic for this test only and returns its name: ``odradek_topic(partitions=4,
+    cleanup_policy="compact")``.
 
     The name begins with the test's name and is unique, also across processes.
     """
@@ -201,7 +202,7 @@ def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Cal
 
 @pytest.fixture
 def odradek_cluster(odradek_options: dict[str, Any]) -> Iterator[Callable[..., Broker]]:
-    """Start brokers for this test only: ``odradek_cluster(nodes=3, topics=["orders:4"])``."""
+    """Function that starts a broker for this test only: ``odradek_cluster(nodes=3, topics=["orders:4"])``."""
     from odradek.broker import Broker
 
     with ExitStack() as stack:
@@ -225,7 +226,7 @@ def odradek_clock(odradek_cluster: Callable[..., Broker]) -> Clock:
 
 @pytest.fixture
 def odradek_certify(tmp_path: Path) -> Callable[..., Certificate]:
-    """Certify a job: ``odradek_certify(job, records={"in": ["a", "b"]}, output="out", budget="30s")``.
+    """Function that certifies a job: ``odradek_certify(job, records={"in": ["a", "b"]}, output="out", budget="30s")``.
 
     `odradek.certify.testing.certify` documents the arguments. The reports are written to the test's ``tmp_path``.
     """

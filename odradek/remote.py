@@ -349,8 +349,8 @@ class Clock:
         """Advance the clock: ``"7d"``, ``"1h30m"``, milliseconds, or a timedelta.
 
         Everything due in between has happened when the call returns. If another advance is in progress, the call waits for
-        it first. If the program ends during the advance, or `cancel` is called (``ControlRefused`` here), the clock stops
-        there.
+        it first. If the program ends during the advance, or `cancel` is called (this call then raises ``ControlRefused``),
+        the clock stays at the time that it has reached.
         """
         body: dict[str, Any] = {"by": by} if isinstance(by, str) else {"by_ms": _milliseconds(by)}
         domains = [only] if isinstance(only, str) else list(only)

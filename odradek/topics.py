@@ -27,9 +27,9 @@ class TopicOperations:
     ) -> str:
         """Create a topic and return its name. Without ``name``, the name is unique and begins with ``prefix``.
 
-        ``partitions`` -1 stands for the broker's default. Settings are Kafka's topic settings with underscores for dots, as
-        text, numbers or booleans: ``cleanup_policy="compact"``. Raises ``ControlRefused`` with the reason if the topic
-        cannot be created.
+        ``partitions`` -1 is the broker's default. Settings are Kafka's topic settings with underscores for dots, as text,
+        numbers or booleans: ``cleanup_policy="compact"``. Raises ``ControlRefused`` with the reason if the topic cannot be
+        created.
         """
         form = {"name": name, "prefix": prefix, "partitions": partitions}
         configs = {key.replace("_", "."): _config(value) for key, value in settings.items()}

@@ -36,7 +36,9 @@ Leaders = Mapping[Place, int]
 
 
 class Admin:
-    """Sends admin requests. Nodes that do not respond are left out. Raises ``NoAnswer`` only if no node responds."""
+    """A sender of admin requests. Results of nodes that do not respond are left out. Raises ``NoAnswer`` only if no node
+    responds.
+    """
 
     def __init__(self, proxy: Proxy) -> None:
         self.proxy = proxy

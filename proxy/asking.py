@@ -36,7 +36,7 @@ class NoAnswer(Exception):
 
 
 class Upstream:
-    """Sends requests to the upstream. Has one connection to each address, and opens it again if it has ended."""
+    """A client of the upstream, with one connection to each address, which is opened again if it has ended."""
 
     def __init__(self, buffers: Buffers, slices: Slices, tls: ssl.SSLContext | None) -> None:
         self._buffers = buffers

@@ -2,9 +2,9 @@
 
 An upstream node may send a Fetch response of up to 55 MiB. The proxy holds a response until it is complete and its client
 has read it. So the proxy reduces the ``max_bytes`` of a Fetch to a share of the remaining budget, and charges that share to
-the budget until the response arrives. Since each Fetch gets only a share of what is left, all together never request more
-than the budget. The share may be small: a node sends the first batch completely in any case (KIP-74), so the client makes
-progress.
+the budget until the response arrives. Since each Fetch gets only a share of what remains, all Fetches together never request
+more than the budget. The share may be small: a node sends the first batch completely in any case (KIP-74), so the client
+makes progress.
 """
 
 from __future__ import annotations

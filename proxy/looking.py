@@ -1,4 +1,4 @@
-"""What the control port of a proxy can access: fault rules on requests, the trace, and the views."""
+"""The objects that the control port of a proxy can access: fault rules on requests, the trace, and the views."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NAMES_PAUSE_MS: Final = 5_000
 
 
 class ProxyFaults(Faults):
-    """Rules on requests and responses. Steps inside the upstream's nodes are out of reach."""
+    """The rules of a proxy, which apply to requests and responses only, not to steps inside the upstream's nodes."""
 
     def add(self, rule: Rule) -> ActiveRule:
         if rule.place is not Place.CALL:
@@ -49,7 +49,7 @@ class ProxyFaults(Faults):
 
 @slotted(frozen=True, kw_only=True)
 class ProxyLooking(Looking):
-    """What the control port of one proxy can access."""
+    """The objects that the control port of one proxy can access."""
 
     views: ProxyViews
 
@@ -64,7 +64,7 @@ class ProxyLooking(Looking):
 
 
 class _Names:
-    """Requests topic names when an unknown id is to be shown."""
+    """A function that requests the upstream's topic names, because a topic id without a known name is to be shown."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy

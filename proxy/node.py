@@ -60,7 +60,7 @@ log = get_logger()
 
 
 class ProxyContext(Protocol):
-    """What the nodes of a proxy share."""
+    """The objects and functions that the nodes of a proxy share."""
 
     calls: CallInterceptors
     slices: Slices
@@ -204,7 +204,7 @@ class ProxyNode:
         return await response
 
     def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
-        """Returns the function that processes the response."""
+        """The function that processes the response to a request."""
         if key == API_VERSIONS:
             return partial(self._read_versions, link, version, received)
         if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):

@@ -79,7 +79,7 @@ class Proxy:
     # -- start and stop ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Return when there is a listener for each node. Raises ``StartError``."""
+        """Start the proxy. Returns when each node has a listener. Raises ``StartError``."""
         allowed = allowed_descriptors()
         clients = (allowed - shares(allowed).control - OTHERS) // DESCRIPTORS_PER_CLIENT
         SLOTS.limit = max(clients, CLIENTS_MIN)

@@ -85,7 +85,7 @@ def _summary(
 
 
 async def _held_up(admin: Admin, open_ones: Iterable[Any]) -> dict[tuple[int, Place], HeldUp]:
-    """What open transactions hide from readers, by producer and partition."""
+    """The part of a partition that each open transaction hides from readers, by producer and partition."""
     leaders = await admin.leaders(place for each in open_ones for place in _places(each))
     if not leaders:
         return {}
@@ -151,7 +151,7 @@ def _view(node_id: int, state: Any, now_ms: int) -> dict[str, Any]:
 
 
 class _UpstreamScan(Scan):
-    """Reads the upstream's logs by Fetch, up to the high watermark."""
+    """A reader of the upstream's logs, which sends Fetch requests and reads up to the high watermark."""
 
     unknown = "no transaction log of the upstream knows the id"
 
@@ -213,7 +213,7 @@ class _UpstreamScan(Scan):
     async def _start(
         self, leaders: Mapping[Place, int], place: Place, since_ms: int | None
     ) -> tuple[int, bool]:
-        """(offset to begin at, whether everything relevant is at or above it)."""
+        """(offset to begin at, whether no batch of the timeline is below it)."""
         earliest = (await self._admin.offsets(leaders, EARLIEST)).get(place, 0)
         latest = (await self._admin.offsets(leaders, LATEST)).get(place, earliest)
         if latest - earliest <= OFFSETS_READ_MAX:

@@ -97,7 +97,7 @@ class ProxyViews:
         }
 
     async def node_states(self) -> dict[int, str]:
-        """Which of the upstream's nodes respond: running or unreachable, by node id."""
+        """State of each node of the upstream by node id: running if it responds, else unreachable."""
 
         async def look(node: ProxyNode) -> tuple[int, str]:
             asking = self._admin.proxy.ask(

@@ -22,7 +22,7 @@ Frame = bytes | memoryview
 
 
 class WireOwner(Protocol):
-    """Receives the events of a connection."""
+    """The object that receives the events of one `Wire`."""
 
     def received(self, frame: Frame) -> None:
         """Called with a response without its size field. Its bytes do not change while there is a view of them."""

@@ -1,7 +1,7 @@
 """The lock file of all environments: every package that one of them needs, pinned with its hashes for all platforms.
 
-``python requirements/locked.py demo FILE`` writes the packages of one environment, in the format of pip and uv.
-``python requirements/locked.py --resolve .venv/bin/uv`` resolves all of them again (``make lock``).
+``python requirements/locked.py demo FILE`` writes the packages of one environment, in the format of pip and uv. ``python
+requirements/locked.py --resolve .venv/bin/uv`` resolves the packages of all environments again (``make lock``).
 
 Environments have most packages in common, so ``lock.txt`` has each package once, with its environments in the line after its
 hashes. The program needs only Python, because the image is built with it, and pip installs what it writes.

@@ -23,7 +23,9 @@ _BACKLOG: Final = 16
 
 
 class HealthSocket:
-    """Responds to checks with the text of ``describe``, unless another process here already has the name."""
+    """The socket that responds to checks with the text of ``describe``. If another process already has its name, it is
+    closed.
+    """
 
     def __init__(self, name: str, describe: Callable[[], str]) -> None:
         self._describe = describe

@@ -195,7 +195,7 @@ def allow_open_files() -> None:
 
 
 def log_loop_exception(_: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """The loop's exception handler."""
+    """Log an unhandled failure: the exception handler of the event loop."""
     from broker.logging import get_logger
 
     get_logger().error("unhandled failure", what=context.get("message"), exc_info=context.get("exception"))

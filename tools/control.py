@@ -42,7 +42,7 @@ FUTURE_MS: Final = 60_000
 
 
 class Ages:
-    """How long transactions have been open, by the clock of our broker (which may be advanced), else by the local clock."""
+    """The ages of open transactions, by the clock of our broker (which may be advanced), else by the local clock."""
 
     def __init__(
         self, cluster: Cluster, known: Mapping[tuple[str, int | None], int | None] | None = None

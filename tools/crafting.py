@@ -143,7 +143,7 @@ def _empty(at: _At) -> _Made:
 
 
 def _control(at: _At) -> _Made:
-    """Control batches without a producer, like Kafka's other than markers. The record's type exists in no release."""
+    """Control batches without a producer: in Kafka, only markers have one. The record's type exists in no release."""
     key = Struct(">hh").pack(0, UNKNOWN_CONTROL_TYPE)
     made = [
         build_batch([(at.now_ms, key, b"")], base_offset=offset, leader_epoch=0, control=True)

@@ -108,7 +108,7 @@ def on_post_page(output: str, *, page: Page, **_: object) -> str:
 
 
 class _Loaded(HTMLParser):
-    """Collects what a browser loads with a page (scripts, styles, pictures), without the targets of links."""
+    """A collector of the URLs that a browser loads with a page (scripts, styles, pictures), without the targets of links."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -69,7 +69,7 @@ class Groups(ABC):
 
     @abstractmethod
     def join(self, group: str, count: int) -> None:
-        """Let ``count`` more members join, and wait until the group is stable."""
+        """Add ``count`` members, and wait until the group is stable."""
 
     @abstractmethod
     def beats(self) -> list[bytes]:
@@ -157,7 +157,7 @@ def _are_shared(members: Sequence[Member]) -> bool:
 
 
 class ClassicGroups(Groups):
-    """Members with one connection each, because JoinGroup waits for the other members."""
+    """Classic groups whose members have one connection each, because JoinGroup waits for the other members."""
 
     name = "classic"
 

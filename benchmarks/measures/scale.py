@@ -1,9 +1,9 @@
 """The cost of idle objects for active clients: small Produces and transactions in a broker with 10,000 partitions, 100,000
 transactional ids, 5,000 idle connections or 1,000 groups.
 
-Seven brokers run side by side: two without idle objects (the second shows the noise of the comparison), one for each of the
-four, and one with all of them. Each round measures all brokers. A figure is the median of the ratios to the first broker in
-the same round.
+Seven brokers run side by side: two without idle objects (the second shows the noise of the comparison), one with each of the
+four kinds, and one with all four. Each round measures all brokers. A figure is the median of the ratios to the first broker
+in the same round.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from benchmarks.targets import Running, Target
 
 @dataclass(frozen=True)
 class Volumes:
-    """The volumes of a run, or of a short trial that only tests that everything works."""
+    """The durations and sizes of the loads in a run, or in a short trial that only tests that everything works."""
 
     warm_s: float
     first_warm_s: float

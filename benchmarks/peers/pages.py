@@ -58,7 +58,9 @@ def described(runs: Runs) -> str:
 
 
 def shown() -> Runs:
-    """The newest reports. The report with the most undisturbed rounds is last: pages show its figures, and all ratios."""
+    """The newest reports. The report with the most undisturbed rounds is last: pages show the figures of that report, and
+    the ratios of all reports.
+    """
     reports = history()
     # A new row counts as soon as one report has it.
     known = [name for name in ROWS if any(name in each["rows"] for each in reports)]

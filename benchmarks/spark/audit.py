@@ -1,7 +1,7 @@
 """Audit ten million records, written in transactions of 100 records per partition.
 
 First in batches of 100 records, as producers write them; then in batches of one record. The second is the worst case: an
-audit reads batch headers and not records, so it reads ten million of them.
+audit reads batch headers and not records, so it reads ten million headers.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 pip install odradek confluent-kafka pytest
 pytest test_rights.py
 
-``pay`` stands for the code that you want to test. The broker creates its certificates when it starts.
+``pay`` is a placeholder for the code that you want to test. The broker creates its certificates when it starts.
 """
 
 import pytest

@@ -47,7 +47,7 @@ class ControlConfigError(Exception):
 
 
 class Role(IntEnum):
-    """What a caller may do. A higher role may do everything that a lower one may."""
+    """The rights of a caller. A higher role may do everything that a lower role may do."""
 
     LOOK = 1
     """May read everything, records too, and change nothing."""

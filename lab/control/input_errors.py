@@ -47,7 +47,7 @@ def not_of_the_form(
 
 
 def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str) -> str:
-    """The position of the error: ``place``, in which the placeholder for "some key" is replaced by the key of the invalid
+    """The position of the error: ``place``, in which msgspec's placeholder for a key is replaced by the key of the invalid
     entry.
     """
     field, some_key, rest = place.partition(_SOME_KEY)

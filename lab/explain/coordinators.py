@@ -34,7 +34,8 @@ _OF_GROUPS: Final = (
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """Why the coordinator of a group or a transactional id returns no state; None if it returns its state."""
+    """The problem if the coordinator of a group or a transactional id returns no state: why. None if it returns the state.
+    """
     name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
     home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition
     if at.coordinator_error == _LOADING:

@@ -28,7 +28,7 @@ def member_text(at: MemberFacts) -> str:
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
-    """The problem of a rebalancing group: for how long, and for which members or which rule it waits; None if it is stable.
+    """The problem of a rebalancing group: for how long it has rebalanced, and which members or rule it waits for; else None.
     """
     if at.state not in REBALANCING:
         return None
@@ -49,7 +49,8 @@ def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterConte
 
 
 def _must(at: GroupFacts) -> str:
-    """What a late member has yet to do. A member of the consumer protocol does not join again (KIP-848)."""
+    """Clause that says what a late member has not done yet. A member of the consumer protocol does not join again (KIP-848).
+    """
     if at.state == "Reconciling":
         return "to revoke its partitions"
     return "to send a heartbeat" if at.type == "consumer" else "to join again"

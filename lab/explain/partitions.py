@@ -45,7 +45,7 @@ def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation
 
 
 def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Trouble]:
-    """What is wrong with the partition itself, the worst first."""
+    """The problems of the partition itself, the worst first."""
     if at.leader is None:
         return [offline(at, around) or no_leader(at, around)]
     troubles = [each for each in (offline(at, around), _leader_away(at, around)) if each is not None]
@@ -159,7 +159,7 @@ def _why_missing(at: PartitionFacts, node: int, around: ClusterContext) -> str:
 
 
 def _why_away(at: PartitionFacts, node: int, around: ClusterContext, clause: str = "") -> str | None:
-    """Why a replica does not fetch; None if no reason is known. ``clause`` follows the number of the node."""
+    """Text that says why a replica does not fetch; None if no reason is known. ``clause`` follows the number of the node."""
     gone = away(around, node, clause)
     if gone is not None:
         return gone

@@ -342,7 +342,7 @@ def _taken(around: ClusterContext, suspects: Sequence[FaultRule]) -> str:
 def _written_again(
     at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext
 ) -> Iterator[str]:
-    """How a lost marker can be written again: by the coordinator's next start, or by a command."""
+    """Sentences on how a lost marker can be written again: by the coordinator's next start, or by a command."""
     if around.rules is not None:
         node = at.coordinator
         yield (

@@ -37,7 +37,8 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine the lines of one problem (the first that still exists, else an old one), the other problems, and ``details``.
+    """Combine the lines of the first problem that is a cause (an old one only if there is no other), the other problems,
+    ``details``.
 
     The cause is that of the first problem. Without a problem that is a cause, ``otherwise`` is used, and lines are added for
     `unnamed_rules` and for a trace that is off. Sentences about nodes that did not respond in time come last. Equal lines

@@ -26,7 +26,9 @@ class Part(msgspec.Struct, forbid_unknown_fields=True, kw_only=True, omit_defaul
 
 
 class Match(Part, frozen=True):
-    """What the rule matches. A field that is left out matches everything. In names * matches any characters."""
+    """The conditions that a request or step must match. A field that is left out matches everything. In names * matches any
+    characters.
+    """
 
     version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
     sender: Annotated[Name | None, Meta(description="client, or node: another node of the cluster.")] = None
@@ -48,7 +50,7 @@ class Match(Part, frozen=True):
 
 
 class When(Part, frozen=True):
-    """Which of the matches are hits."""
+    """The conditions for a match to be a hit."""
 
     after: Number | None = None
     """Number of first matches to skip. The other conditions count from 1 after them, and all must hold."""
@@ -67,7 +69,7 @@ class When(Part, frozen=True):
 
 
 class Action(Part, frozen=True, kw_only=False):
-    """What happens at a hit."""
+    """The action at a hit, with its parameters."""
 
     do: Name
     """A key of `lab.faults.rules.ACTIONS`. Each action has its own parameters."""

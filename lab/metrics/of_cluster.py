@@ -119,7 +119,7 @@ class ClusterMetrics:
     def _open_ms(
         self, partition: Partition, producer_id: int, owners: Mapping[transactions_of.Place, Transaction]
     ) -> float:
-        """How long a transaction has been open: by its coordinator's clock, or, if it hangs, since its last record."""
+        """Age of an open transaction in ms, by its coordinator's clock; if it hangs, the time since its last record."""
         txn = owners.get((producer_id, partition.topic, partition.index))
         if txn is not None:
             return max(0, self._clock.now_for(txn.start_ms, Domain.TRANSACTIONS) - txn.start_ms)

@@ -105,7 +105,7 @@ def _came_later(event: Event, exchange: Exchange) -> bool:
 
 
 def _running(events: Iterable[Event]) -> list[int]:
-    """For each event, the latest time of the events up to this one."""
+    """The latest time of all events up to each event."""
     return list(accumulate((event.order_ms for event in events), max))
 
 

@@ -17,7 +17,7 @@ Names = Callable[[UUID], str | None]
 
 
 def no_names(topic_id: UUID) -> str | None:
-    """For callers without topic names: always None."""
+    """Return None: the name function of callers that know no topic names."""
     return None
 
 

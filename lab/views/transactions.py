@@ -106,8 +106,8 @@ def _open_summary(cluster: Cluster, txn: Transaction, node: Node) -> Transaction
 
 
 def waiting(partition: Partition, first_offset: int) -> HeldUp:
-    """The part of a partition that the open transaction at ``first_offset`` hides; no records unless it is the first open
-    one.
+    """The part of a partition that the open transaction at ``first_offset`` hides. It has records only if no earlier
+    transaction is open.
     """
     is_first = partition.last_stable_offset >= first_offset
     return HeldUp(

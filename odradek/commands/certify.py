@@ -224,7 +224,7 @@ def _say(certificate: Any, directory: Path, as_json: bool) -> None:
 
 
 def _annotate(certificate: Any, file: str | None) -> None:
-    """Print to standard error, which GitHub's runner reads too: standard output may be JSON."""
+    """Print annotations for GitHub's runner to standard error, which it reads too, because standard output may be JSON."""
     from odradek.certify.report.github import workflow_commands
     from odradek.certify.report.notices import of_certificate
 
@@ -326,7 +326,7 @@ def _report(options: Mapping[str, Any]) -> Path:
 
 
 class _Screen:
-    """Prints the progress to standard error, and keeps the reports on disk up to date."""
+    """The observer that prints the progress to standard error, and keeps the reports on disk up to date."""
 
     def __init__(self, directory: Path, options: Mapping[str, Any], file: str | None) -> None:
         self._directory, self._options, self._file = directory, options, file

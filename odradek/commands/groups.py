@@ -35,7 +35,9 @@ _SAME: Final = (
 
 
 class CommandGroup(click.Group):
-    """Lists each command with the complete first paragraph of its help, which click would cut at the terminal's width."""
+    """A click group that lists each command with the whole first paragraph of its help, which click would cut at the
+    terminal's width.
+    """
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -71,7 +73,7 @@ class CommandGroup(click.Group):
 
 
 class TakesNegative(click.Command):
-    """Accepts ``-30s`` as its last argument, which click would parse as options."""
+    """A command that accepts ``-30s`` as its last argument, which click would parse as options."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         for number, unit in pairwise(args):

@@ -46,8 +46,8 @@ def node_id_of(data_dir: Path) -> int | None:
 async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[StoppedDirectory]:
     """Context manager: open the directory, recover its logs, and create all partitions' folders.
 
-    ``port`` is the port of the broker or Kafka that starts on it later: it is registered in the metadata log. After an error
-    in the body, the directory is as after a crash.
+    ``port`` is the port of the broker, Odradek or Kafka, that starts on the directory later: it is registered in the
+    metadata log. After an error in the body, the directory is as after a crash.
     """
     node_id = node_id_of(data_dir)
     settings = {"log.dirs": str(data_dir), "listeners": f"PLAINTEXT://{HOST}:{port}"}

@@ -170,7 +170,7 @@ class Connection:
         return bytes(chunks)
 
     def _hint(self) -> str:
-        """A TLS listener does not respond to a plain ApiVersions; a SASL listener does, but then accepts only a login."""
+        """End of an error: the listener may require TLS if the first request failed, SASL if the second one failed."""
         wanted = {1: "TLS", 2: "SASL"}.get(self._correlation_id)
         if wanted is None or self._is_secured:
             return ""

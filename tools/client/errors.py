@@ -107,7 +107,9 @@ _UNKNOWN: Final = (
 
 
 def check(code: int, what: str, message: str | None = None, *, named: tuple[Kind, str] | None = None) -> None:
-    """Raise ``KafkaError`` unless the code is NONE. ``what`` describes the request, ``named`` its kind and name."""
+    """Raise ``KafkaError`` unless the code is NONE. ``what`` describes the request, ``named`` is the kind and name of its
+    object.
+    """
     if code != 0:
         error = KafkaError(code, what, message)
         error.unknown = named if code in _UNKNOWN else None

@@ -53,7 +53,7 @@ class _Partition:
 
 
 class Reader:
-    """Reads one partition from an offset.
+    """A reader of one partition, which begins at an offset.
 
     ``isolation`` works as for a consumer: with ``READ_COMMITTED`` aborted records, open transactions and markers are not
     returned; with ``READ_UNCOMMITTED`` everything is, each record with its outcome.

@@ -60,7 +60,7 @@ class Open:
 
     @property
     def why(self) -> str:
-        """What the coordinators know, as text: it shows that none of them will end the transaction."""
+        """Text that says what the coordinators know, which shows that none of them will end the transaction."""
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
@@ -169,7 +169,9 @@ def _open(where: Where, producer: ProducerState) -> Open:
 def find_hanging(
     cluster: Cluster, topics: Collection[str] | None = None, *, node_id: int | None = None
 ) -> Found:
-    """The hanging transactions of topics (None: all, including internal ones); with ``node_id``, only where it leads."""
+    """The hanging transactions of topics (None: all, including internal ones); with ``node_id``, only in partitions that
+    this node leads.
+    """
     wanted = _partitions(cluster.refresh(topics), named=topics is not None)
     first = _Look(cluster, wanted, node_id)
     unknown = _not_looked_at(first.unseen)
@@ -232,7 +234,9 @@ def _partitions(topics: Iterable[MetadataResponseTopic], *, named: bool) -> set[
 
 
 def _not_looked_at(unseen: Mapping[Where, str]) -> list[str]:
-    """One sentence per reason, so that a denial or an unavailable node is reported once for all its partitions."""
+    """One sentence per reason why partitions were not queried: a denial or an unavailable node is reported once for all its
+    partitions.
+    """
     by_reason: dict[str, list[str]] = {}
     # List topics of users first, as only a few are named.
     for (topic, index), why in sorted(

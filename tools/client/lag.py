@@ -11,7 +11,7 @@ from tools.client.offsets import LATEST, READ_COMMITTED, list_offset
 
 
 def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
-    """For each partition of a group: committed offset, log offsets, lag, and the assigned member.
+    """One dict for each partition of a group: committed offset, log offsets, lag, and the assigned member.
 
     The partitions are those with a committed offset, those assigned to a member, and those for which an open transaction
     has a pending offset. ``committed_offset`` and ``lag`` are None if nothing is committed yet.

@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Asking:
-    """Sends queries. A node that has timed out once is not asked again; failures are collected as sentences."""
+    """A sender of queries. A node that has timed out once is not queried again; failures are collected as sentences."""
 
     def __init__(self, cluster: Cluster, budget_s: float | None = None) -> None:
         """``budget_s`` limits all queries together, in seconds; None: ``BUDGET_S``."""

@@ -26,7 +26,9 @@ SHOWN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """For one partition: the number of aborted records, and the offset at which readers stop before its end."""
+    """The records of one partition that readers did not return: the number of aborted ones, and the offset at which readers
+    stop.
+    """
 
     topic: str
     partition: int
@@ -79,7 +81,7 @@ class Hidden:
 
 
 def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
-    """What these readers skipped, and where they stop, according to their last responses."""
+    """The records that these readers skipped, and the offsets at which they stop, according to their last responses."""
     found = [
         Hidden(
             each.topic,
@@ -94,7 +96,8 @@ def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
 
 
 class Stops:
-    """Decides when a reader that follows reports that no record came for 2 s, or that it has stopped at an offset for 2 s.
+    """The times at which ``--follow`` reports that no record came for 2 s, or that a reader has stopped at an offset for 2
+    s.
 
     Each of these is reported once.
     """

@@ -96,7 +96,9 @@ def look(
 
 
 def _judged(log: _Log, before: _Log | None) -> _Log:
-    """Keep only transactions that were open before and after the coordinators were queried; the others are unknown."""
+    """Drop transactions that were not open both before and after the coordinators were queried, since they just begin or
+    end.
+    """
     known = before.opened if before is not None else ()
     return replace(log, opened=tuple(each for each in log.opened if each in known))
 

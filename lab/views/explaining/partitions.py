@@ -124,7 +124,7 @@ def _open(
 
 
 def _offline(cluster: Cluster, topic: str, state: PartitionState) -> str | None:
-    """Why the leader's files cannot be used or, without a leader, those of the replica that should lead."""
+    """The reason why the files of the leader, or without a leader those of the replica that should lead, cannot be used."""
     wanted = (state.leader,) if state.leader != NO_LEADER else tuple(state.replicas)
     for node_id in wanted:
         node = cluster.running(node_id)
