@@ -1,6 +1,6 @@
 """List the requests that arrived instead of those that a rule should have matched.
 
-They end the error for a rule without hits.
+The list is the end of the error message for a rule without hits.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _IN_AN_EXCHANGE: Final = ("client_id", "node", "listener", "peer", "principal", 
 
 
 def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
-    """List the values that the requests of the rule's API in the trace have in the fields that the rule matches.
+    """List the values of the fields that the rule matches, from the traced requests of the rule's API.
 
     ``rule`` is the rule's JSON form. If the trace is off, list the known transactional ids, provided that no coordinator
     knows the id in the rule. Otherwise return "".

@@ -187,10 +187,9 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
 
 @pytest.fixture
 def odradek_topic(request: pytest.FixtureRequest, odradek_broker: Broker) -> Callable[..., str]:
-    """Function that creates a topic for this test only and returns its name: ``odradek_topic(partitions=4,
-    cleanup_policy="compact")``.
+    """Function that creates a topic for this test only: ``odradek_topic(partitions=4, cleanup_policy="compact")``.
 
-    The name begins with the test's name and is unique, also across processes.
+    The function returns the topic's name, which begins with the test's name and is unique, also across processes.
     """
     prefix = re.sub(r"[^A-Za-z0-9._-]+", "-", request.node.name)[:_PREFIX_CHARACTERS_MAX]
 

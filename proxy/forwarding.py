@@ -149,5 +149,5 @@ def acks_of(received: Received, version: int) -> int:
 
 
 def encoded_request(key: int, version: int, request: Any, header: bytes) -> bytes:
-    """The frame of one of the proxy's own requests, behind a header."""
+    """The frame of one of the proxy's own requests, which begins with ``header``."""
     return b"".join((header, *client_codec(key, version).encode(request)))

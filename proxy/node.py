@@ -105,7 +105,7 @@ class ProxyConnections(Connections):
 
 
 class ProxyNode:
-    """`broker.node.served.ServedNode` for an upstream node."""
+    """The implementation of `broker.node.served.ServedNode` for an upstream node."""
 
     def __init__(self, node_id: int, host: str, port: int, context: ProxyContext) -> None:
         self.node_id = node_id

@@ -107,7 +107,7 @@ async def _held_up(admin: Admin, open_ones: Iterable[Any]) -> dict[tuple[int, Pl
 
 
 class UpstreamTransactions:
-    """`lab.control.ports.Transactions` for the upstream."""
+    """The implementation of `lab.control.ports.Transactions` for the upstream."""
 
     def __init__(self, admin: Admin, trace: Trace) -> None:
         self._admin = admin

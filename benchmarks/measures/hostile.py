@@ -163,7 +163,7 @@ def _create(client: Client, name: str, configs: dict[str, str]) -> None:
 
 
 def _probe(target: Running, seconds: float, hostile: bytes | None) -> tuple[list[float], int, float]:
-    """(milliseconds of each round trip, number of responses to hostile requests, cores that others used)."""
+    """(milliseconds of each round trip, number of responses to hostile requests, cores that other processes used)."""
     client = Client(target.connect())
     small = produce_frame(PROBE, small_batch())
     waits: list[float] = []

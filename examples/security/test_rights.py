@@ -58,7 +58,7 @@ def broker(odradek):
 
 
 def pay(config, *values):
-    """Write each value in a transaction. The first one that is denied ends the work."""
+    """Write each value in a transaction of its own. Raises ``KafkaException`` for the first value that is denied."""
     producer = Producer({**config, "transactional.id": "payments"})
     producer.init_transactions(TIMEOUT_S)
     for value in values:

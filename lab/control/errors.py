@@ -17,7 +17,7 @@ class HttpError(Exception):
 
 
 def not_found(what: str, name: str, known: Iterable[str]) -> HttpError:
-    """404 for an unknown name, with the most similar known name as a suggestion."""
+    """The ``HttpError`` 404 for an unknown name, with the most similar known name as a suggestion."""
     return HttpError(404, unknown(what, name, known))
 
 

@@ -103,7 +103,7 @@ class Control(Looking):
         return sum(each.offline is not None for node in running for each in node.replicas.opened())
 
     def forget(self) -> None:
-        """Remove all rules, and clear the trace."""
+        """Remove all rules, and stop and clear the trace."""
         self.faults.clear()
         self.trace.stop()
         self.trace.clear()

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class ClusterTransactions:
-    """`lab.control.ports.Transactions` for the nodes of this process."""
+    """The implementation of `lab.control.ports.Transactions` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, trace: Trace) -> None:
         self._cluster = cluster

@@ -78,7 +78,9 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
 
 
 def _alike(found: Iterable[Explanation]) -> list[Explanation]:
-    """Merge explanations whose first lines differ only in their subjects. The first then names the other subjects."""
+    """Merge explanations whose first lines differ only in their subjects. The first of them is kept, and names the subjects
+    of the others.
+    """
     alike: dict[tuple[Cause, str], list[Explanation]] = {}
     for each in found:
         alike.setdefault((each.cause, each.lines[0].replace(each.subject, "")), []).append(each)

@@ -49,7 +49,8 @@ def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterConte
 
 
 def _must(at: GroupFacts) -> str:
-    """Clause that says what a late member has not done yet. A member of the consumer protocol does not join again (KIP-848).
+    """The request that a late member owes, as text: ``to join again``, or, in the consumer protocol, ``to send a
+    heartbeat``.
     """
     if at.state == "Reconciling":
         return "to revoke its partitions"

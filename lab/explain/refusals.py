@@ -105,7 +105,7 @@ _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
 def refusal_troubles(
     around: ClusterContext, refusals: Sequence[Refusal], history: Sequence[StateStep] = ()
 ) -> list[Trouble]:
-    """One problem for each kind of refusal, the newest first. The lines of each are complete without those of the others."""
+    """One problem for each kind of refusal, the newest first. Each problem can be shown without the others."""
     return [_trouble(around, each, history) for each in refusals]
 
 

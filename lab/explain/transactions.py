@@ -52,7 +52,7 @@ def is_open(at: TransactionFacts) -> bool:
 
 
 def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
-    """The coordinator's transaction that will end this open transaction.
+    """The transaction at the coordinator whose end will also end this open transaction of a partition.
 
     None if the transaction hangs, or if its transactional id is not known.
     """
@@ -359,7 +359,7 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether the partition's leader has no open transaction of the producer: the marker is there, or no record ever was."""
+    """Whether the partition's leader has no open transaction of the producer: the marker or no record was written."""
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

@@ -46,7 +46,7 @@ class ViewMetrics:
 
 
 def cluster_families(summary: ClusterSummary) -> Iterator[Family]:
-    """The nodes, and the numbers of their partitions."""
+    """The families of nodes and their states, and of the numbers of topics and partitions."""
     # A paused node counts as running, like a process stopped by SIGSTOP.
     running = [node for node in summary.nodes if node.state in ("running", "paused")]
     yield single("kafka_brokers", len(running))

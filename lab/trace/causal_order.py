@@ -146,7 +146,7 @@ _AFTER_THE_DECISION = ("txn.marker", "WriteTxnMarkers")
 def with_happenings(
     events: list[Event], happenings: Iterable[Happening], transactional_id: str, *, is_over: bool
 ) -> list[Event]:
-    """Insert the happenings at their times: from the timeline's first event to its last, or to now if it is not over.
+    """Insert the happenings at their times, from the timeline's first event on, and, if ``is_over``, up to its last event.
 
     Within one millisecond a rule's hit comes before the event that it acts on, and after the event that led to it.
     """

@@ -34,7 +34,7 @@ class TraceLimits:
 
 
 class Ring:
-    """Exchanges in the order of their arrival."""
+    """The newest exchanges, in the order of their arrival."""
 
     def __init__(self, limits: TraceLimits) -> None:
         self._limits = limits

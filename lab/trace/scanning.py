@@ -35,7 +35,7 @@ PRODUCE: Final = 0
 
 @slotted(frozen=True)
 class ScanLimits:
-    """Limits of what is read for one timeline."""
+    """The limits of the reads for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
     """Number of bytes read of one log. Of a longer log, the end is read, as far back as the id's first transaction."""

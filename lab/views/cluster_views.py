@@ -37,7 +37,7 @@ PARTITIONS_PER_TURN: Final = 10
 
 
 class ClusterViews:
-    """`lab.views.ports.Views` for the nodes of this process."""
+    """The implementation of `lab.views.ports.Views` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, trace: Trace) -> None:
         self._cluster = cluster

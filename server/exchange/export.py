@@ -77,7 +77,7 @@ def command(data_dir: Path, port: int, controller_port: int, target: Path) -> No
 
 
 def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
-    """Write the export; returns (number of topics, number of partitions). After an error ``target`` is empty again."""
+    """Write the export; returns (number of topics, number of partitions). An error leaves ``target`` as it was before."""
     if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
         raise ExportError(
             f"{source} contains a cluster of several nodes: give the directory of one node, such as {nodes[0].parent}."

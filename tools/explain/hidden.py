@@ -26,8 +26,7 @@ SHOWN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The records of one partition that readers did not return: the number of aborted ones, and the offset at which readers
-    stop.
+    """The number of aborted records that readers of one partition skipped, and the last stable offset at which they stop.
     """
 
     topic: str
@@ -96,10 +95,9 @@ def hidden_from(readers: Iterable[Reader]) -> list[Hidden]:
 
 
 class Stops:
-    """The times at which ``--follow`` reports that no record came for 2 s, or that a reader has stopped at an offset for 2
-    s.
+    """The notices of ``--follow``: that no record came for 2 s, or that a reader has stopped at an offset for 2 s.
 
-    Each of these is reported once.
+    Each notice is printed once.
     """
 
     def __init__(self) -> None:

@@ -306,7 +306,7 @@ def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) 
 
 
 def _with_tails(asking: Asking, found: Mapping[Where, PartitionFacts]) -> dict[Where, PartitionFacts]:
-    """Add the last records of partitions whose readers can read to the end."""
+    """The partitions whose readers can read to the end, with the content of the end of their logs."""
     by_leader: dict[int, list[PartitionFacts]] = {}
     count = 0
     for at in found.values():

@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 class ClusterExplaining:
-    """`lab.views.ports.Explaining` for the nodes of this process."""
+    """The implementation of `lab.views.ports.Explaining` for the nodes of this process."""
 
     def __init__(self, cluster: Cluster, faults: Faults, trace: Trace) -> None:
         self._cluster = cluster

@@ -24,7 +24,7 @@ class Piece(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Counts for a range of a log."""
+    """The counts of records, aborted records and markers in a range of a log."""
 
     records: int
     """Number of records that readers get."""
