@@ -25,7 +25,7 @@ class Figure:
     """The same machine's figure, at the same time, for the minimal program that moves the same bytes."""
     note: str = ""
     other_cpu: float = 0.0
-    """Cores that other processes used meanwhile. Above about 0.35, the figure is only an order of magnitude."""
+    """Cores that other processes used during the measure. Above about 0.35, the figure is only an order of magnitude."""
 
     @property
     def within_limit(self) -> bool | None:

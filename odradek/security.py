@@ -288,4 +288,4 @@ _LIBRARIES: Final[Mapping[str, Callable[[Client], dict[str, Any]]]] = {
     "kafka-python": _kafka_python,
 }
 LIBRARIES: Final = tuple(_LIBRARIES)
-"""The names of the libraries. "librdkafka" stands for the confluent-kafka clients in all languages."""
+"""The names of the libraries. "librdkafka" means the confluent-kafka clients in all languages."""

@@ -193,7 +193,7 @@ class ProxyViews:
             return None
         position.log_start, position.last_stable, position.high_watermark = marks
         end = found[-1].last_offset + 1 if found else offset
-        # A viewer who is too far behind restarts at the next look.
+        # A viewer who is too far behind restarts at the next read.
         position.next_offset = end if data.high_watermark - end <= BEHIND_MAX else -1
         return BatchesPiece(
             topic=place[0],

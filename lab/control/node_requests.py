@@ -49,7 +49,7 @@ from protocol.record import Header
 
 CLIENT_ID: Final = "odradek-control"
 ANSWER_S_MAX: Final = 10.0
-"""Timeout of a response. A node that is killed or paused meanwhile does not respond, and lagging replicas may delay it."""
+"""Timeout of a response. A node that is killed or paused then does not respond, and lagging replicas may delay responses."""
 _OFFSET_COMMIT: Final = (8, 9)
 _DESCRIBE_GROUPS: Final = (15, 6)
 _WRITE_MARKERS: Final = (27, 1)

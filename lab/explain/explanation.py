@@ -15,7 +15,7 @@ class Cause(Enum):
     NOTHING = "nothing"
     """Nothing that was examined is wrong."""
     UNKNOWN = "unknown"
-    """The node or coordinator that has the answer could not be queried."""
+    """The node or coordinator that has the facts could not be queried."""
 
     # Causes of a partition, or of a transactional id that waits for one.
     NO_LEADER = "no-leader"

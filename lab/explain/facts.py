@@ -92,7 +92,7 @@ class ClusterContext:
     """State of each node: running, killed, stopped, paused, starting, stopping; seen by a client: unreachable,
     unregistered."""
     rules: tuple[FaultRule, ...] | None = None
-    """None without a control port: then neither rules nor what they hold are known."""
+    """None without a control port: then neither rules nor the requests that they hold are known."""
     held: tuple[HeldByRule, ...] = ()
     trace_runs: bool | None = None
     """Whether refusals and throttles are recorded; None if there is no trace."""
@@ -115,7 +115,7 @@ class TransactionFacts:
     coordinator: int
     timeout_ms: int
     open_ms: int | None
-    """Age of the open transaction, as its timeout counts; None if none is open, negative if it begins in the future."""
+    """Age of the open transaction, as the timeout counts it; None if none is open, negative if it begins in the future."""
     decided_ms: int | None
     """Age of the Prepare record; None if the transaction is not decided, or if the age is not known."""
     partitions: tuple[str, ...]

@@ -13,7 +13,7 @@ from lab.explain.words import capital, duration_text, listed, producer_text, rul
 RECENT_MS: Final = 600_000
 """Age above which a refusal or throttle is shown, but is not a cause."""
 NOW_MS: Final = 60_000
-"""Age above which a refusal comes after what is wrong now."""
+"""Age above which a refusal is listed after present problems."""
 MEANINGS: Final[dict[str | tuple[str, str], str]] = {
     "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
     (

@@ -27,7 +27,7 @@ class Trouble:
     is_cause: bool = True
     """False for a detail that does not mean that anything is wrong."""
     is_old: bool = False
-    """Whether the problem is an earlier one. Present problems come first."""
+    """Whether the problem is from the past. Present problems come first."""
 
 
 def explained(

@@ -31,7 +31,7 @@ class Outcome(Enum):
     UNANSWERED = "unanswered"
     """The request was handled, and the client wanted no response (acks=0)."""
     ANSWER_LOST = "answer_lost"
-    """The request was handled, and a rule did not let the response be sent."""
+    """The request was handled, and a rule prevented the response from being sent."""
     CONNECTION_GONE = "connection_gone"
     """The connection ended before the response."""
 

@@ -111,7 +111,7 @@ class Hanging:
     partition: int
     node_id: int
     offset: int
-    """Its first offset. read_committed readers stop there."""
+    """First offset of the transaction. read_committed readers stop there."""
     producer_id: int
     producer_epoch: int
 
@@ -125,7 +125,7 @@ class Event:
 
     what: Written | Exchange | Happening
     transaction: int | None
-    """Number of its transaction, from 1; None if it belongs to no known transaction."""
+    """Number of the event's transaction, from 1; None if the event belongs to no known transaction."""
     order_ms: int
     """Time for the order. For a batch: the client's timestamp, moved into the possible range."""
     joined: tuple[TopicPartition, ...] = ()

@@ -16,7 +16,7 @@ from storage.segment import Segment
 WINDOW_BYTES: Final = 16 * 1024
 """Bytes per read: two hundred markers, or the header of one large batch."""
 TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
-"""How far the first look goes back, in offsets. The next value is tried if the batches contain many records."""
+"""Number of offsets before the end at which the first read begins. The next value is tried if batches have many records."""
 TAIL_BATCHES_MIN: Final = 50
 
 

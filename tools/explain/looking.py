@@ -193,7 +193,7 @@ def _ask_leader(
     for topic, index in partitions:
         by_topic.setdefault(topic, []).append(index)
     errors: dict[Where, str] = {}
-    # In this order, a transaction that begins meanwhile is above the high watermark, and one that ends holds back nobody.
+    # In this order, a transaction that begins meanwhile is above the high watermark, and one that ends holds back no reader.
     starts = _offsets(cluster, node, by_topic, EARLIEST, READ_UNCOMMITTED, errors)
     highs = _offsets(cluster, node, by_topic, LATEST, READ_UNCOMMITTED, errors)
     stables = _offsets(cluster, node, by_topic, LATEST, READ_COMMITTED, errors)

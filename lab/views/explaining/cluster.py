@@ -25,7 +25,7 @@ from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 5
-"""Partitions with one kind of problem, since a node that is away affects all that it leads. Users' topics come first."""
+"""Partitions shown with one kind of problem: a killed node affects all that it leads. Users' topics come first."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 IDLE_MS: Final = 10_000
