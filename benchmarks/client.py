@@ -54,7 +54,7 @@ T = TypeVar("T")
 
 
 class WrongResponse(Exception):
-    """The target responded with an error or with unexpected data, so its figure would be meaningless."""
+    """The target responded with an error or with unexpected data, so a figure would be meaningless."""
 
 
 def until_ready(ask: Callable[[], T]) -> T:
@@ -78,7 +78,7 @@ def parse(api: Api, answer: bytes | memoryview) -> Any:
 
 
 class Client:
-    """One connection."""
+    """One connection to a target."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection

@@ -109,7 +109,7 @@ async def counts_of(kind: str) -> Counts:
 
 
 def count(kind: str) -> Counts:
-    """`counts_of` in its own event loop."""
+    """Run `counts_of` in a new event loop."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(counts_of(kind))
 

@@ -14,7 +14,7 @@ RECORDS = 100
 
 
 def fill(bootstrap: str) -> None:
-    """Write the input, the numbers from 0, in one transaction, so that all are there or none."""
+    """Write the input, the numbers from 0, in one transaction, so that the topic contains all of them or none."""
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "numbers"})
     producer.init_transactions()
     producer.begin_transaction()

@@ -62,7 +62,7 @@ class Ages:
         return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
-        """Age of the transaction in ms, as for its timeout; negative for a start in the future, 0 if none is open."""
+        """Age of the transaction in ms, as the timeout counts it; negative for a start in the future, 0 if none is open."""
         if at.start_ms is None:
             return 0
         if (by_broker := self.known_open_ms(at)) is not None:

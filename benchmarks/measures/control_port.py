@@ -1,4 +1,4 @@
-"""The cost of a control port before and after its first request: alternating starts with and without one."""
+"""The cost of a control port before and after its first request: starts with and without a control port alternate."""
 
 from __future__ import annotations
 

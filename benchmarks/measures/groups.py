@@ -118,7 +118,9 @@ class Member:
 
 
 class ConsumerGroups(Groups):
-    """Members that behave like clients: each reports what it owns after a new assignment, until the group is stable."""
+    """Consumer groups whose members behave like clients: each reports its partitions after an assignment, until the group is
+    stable.
+    """
 
     name = "consumer"
 

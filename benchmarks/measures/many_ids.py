@@ -143,7 +143,7 @@ def _offset_commit(group: str) -> bytes:
 
 
 def _check(client: Client, ids: int) -> None:
-    """Check that the last id is known: its next producer has its producer id and the next epoch."""
+    """Check that the broker knows the last id: InitProducerId returns an epoch above 0."""
     (answer,) = _ask_all(client, INIT_PRODUCER_ID, [init_producer_id_frame(f"id-{ids - 1}")])
     if answer.error_code or answer.producer_epoch < 1:
         raise WrongResponse(f"InitProducerId after a restart: {answer}")

@@ -108,7 +108,7 @@ def committing(target: Running) -> Iterator[Callable[[], int]]:
 def shares(
     watched: Watched, target: Running, committed: Callable[[], int], round_s: float
 ) -> Iterator[Figure]:
-    """Commits per second with each kind of observer, as a share of those without."""
+    """Commits per second with each kind of observer, as a share of the commits per second without an observer."""
     before_mib = resident_mib(target.pid)
     for name, looking in (
         ("a viewer of all views of the page", viewer),

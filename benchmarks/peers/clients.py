@@ -42,7 +42,9 @@ def java_transactions(
 
 
 def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> dict[str, Any]:
-    """Run Apache Kafka's producer perf tool. The time is the tool's own, the CPU time that of its whole run."""
+    """Run Apache Kafka's producer perf tool. The time is the one that the tool reports; the CPU time is that of the tool's
+    whole process.
+    """
     arguments = ["--topic", topic, "--num-records", str(records), "--record-size", str(size_bytes)]
     arguments += ["--throughput", "-1", "--bootstrap-server", broker.bootstrap]
     said, used = tool(broker, "ProducerPerformance", arguments)
@@ -54,7 +56,9 @@ def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> 
 
 
 def java_consume(broker: Running, topic: str, records: int) -> dict[str, Any]:
-    """Run Apache Kafka's consumer perf tool. The rate is its fetch rate, without the time in which the group forms."""
+    """Run Apache Kafka's consumer perf tool. The rate is the fetch rate that the tool reports, without the time in which the
+    group forms.
+    """
     arguments = ["--topic", topic, "--num-records", str(records), "--bootstrap-server", broker.bootstrap]
     said, used = tool(broker, "ConsumerPerformance", arguments)
     lines = [line.split(", ") for line in said.splitlines() if line.count(", ") == 9]

@@ -85,7 +85,9 @@ def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
 
 
 def spread(row: Mapping[str, Any], target: str) -> tuple[float, float, float]:
-    """The ratio of the medians, with its distances to the ratios of the target's worst and best round to Kafka's median."""
+    """(ratio of the target's median to Kafka's, its distance to the ratio of the target's worst round, and of its best
+    round).
+    """
     figure, middle = row["figures"][target], row["ratios"][target]
     base = row["figures"][BASE]["median"]
     ends = [figure["least"] / base, figure["most"] / base]

@@ -34,7 +34,7 @@ def read(spark: SparkSession, bootstrap_servers: str, topic: str) -> DataFrame:
 
 
 def invoices(orders: DataFrame) -> DataFrame:
-    """The logic of the job. It does not use Kafka, so tests need none."""
+    """The logic of the job. It does not use Kafka, so its tests need no broker."""
     gross = f.round(f.col("net_cents") * (100 + TAX_PERCENT) / 100).cast("int")
     return orders.select("number", "customer", gross.alias("gross_cents"))
 

@@ -1,4 +1,4 @@
-"""The listening sockets of the control port. Its HTTP server is loaded when a caller sends the first bytes.
+"""The listening sockets of the control port. The HTTP server is loaded when a caller sends the first bytes.
 
 Most brokers get no call: aiohttp and the operations would then cost more than the broker's own start. So the sockets listen
 from the start on, and the first bytes load the server in a thread. Later connections wait in the backlog. The server then

@@ -1,4 +1,4 @@
-"""Serves the page: the files in ``page/``, for browsers. Each is read when a browser requests it."""
+"""Serves the page: the files in ``page/``, for browsers. Each file is read when a browser requests it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interfaces of the objects that the control port uses. It owns none of these objects."""
+"""The interfaces of the objects that the control port uses. The control port owns none of these objects."""
 
 from __future__ import annotations
 

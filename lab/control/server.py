@@ -278,7 +278,7 @@ def _params(request: web.Request) -> dict[str, str]:
 
 
 def _described(operations: Mapping[tuple[str, str], Operation], with_token: bool) -> bytes:
-    """The OpenAPI document. Takes 25 ms, so it runs in a thread."""
+    """The OpenAPI document. Its generation takes 25 ms, so this function runs in a thread."""
     with loop_goes_first():
         from lab.control import openapi  # rarely requested
 

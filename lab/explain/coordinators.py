@@ -34,7 +34,7 @@ _OF_GROUPS: Final = (
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """The reason why the coordinator of a group or a transactional id returns no state, as a problem; None if it returns it.
+    """The problem that makes the coordinator of a group or a transactional id return no state; None if it returns the state.
     """
     name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
     home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition

@@ -66,7 +66,7 @@ class Refusal:
 
 @slotted(frozen=True, kw_only=True)
 class Throttle:
-    """Responses that told a client to wait because of its quota."""
+    """Responses whose throttle time makes a client wait, because of its quota or of a fault rule."""
 
     client_id: str
     principal: str | None

@@ -1,4 +1,6 @@
-"""Explains why a group makes no progress: its coordinator, its members, and what is between its offsets and the ends."""
+"""Explains why a group makes no progress: its coordinator, its members, and the content of the logs behind its committed
+offsets.
+"""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ OTHERS_MAX = 5
 
 
 def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation:
-    """Explain where readers of a partition stop and why, why writers are refused, and what is at the end of its log."""
+    """Explain where readers of a partition stop and why, why writers are refused, and what the end of the log contains."""
     troubles = partition_troubles(at, around)
     # A group's refused requests are part of the group's explanation.
     refused = [
@@ -144,7 +144,7 @@ def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
 
 
 def replica_away(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """The problem if a replica in the ISR does not fetch: until it leaves the ISR, nothing is committed without it."""
+    """The problem if a replica in the ISR does not fetch: until the replica leaves the ISR, nothing is committed."""
     others = [node for node in sorted(at.isr) if node != at.leader]
     reasons = {node: why for node in others if (why := _why_away(at, node, around, ", in its ISR,"))}
     if at.leader is None or not reasons:

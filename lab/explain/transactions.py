@@ -1,4 +1,4 @@
-"""Explains transactions that readers wait for: how each will end, and what it waits for."""
+"""Explains transactions that readers wait for: how each transaction will end, and what it waits for."""
 
 from __future__ import annotations
 

@@ -87,7 +87,8 @@ def _types() -> dict[str, int]:
 
 
 def filter_of(words: AclWords, principal: str) -> AclFilter:
-    """The filter for `remove-acls`. Without a principal in the rule it finds those of the request's ``principal``.
+    """The filter for `remove-acls`. If the rule names no principal, the filter finds the ACLs of the request's
+    ``principal``.
 
     A resource finds all ACLs that apply to it, also those of prefixed patterns and of all resources.
     """
@@ -107,7 +108,7 @@ def filter_of(words: AclWords, principal: str) -> AclFilter:
 
 
 def acl_of(words: AclWords, principal: str) -> Acl:
-    """The ACL that `add-acl` creates. Without a principal in the rule it is for the request's ``principal``."""
+    """The ACL that `add-acl` creates. If the rule names no principal, the ACL is for the request's ``principal``."""
     from broker.metadata import acls
 
     given, resource = words, _resource(words)

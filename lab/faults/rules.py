@@ -327,7 +327,7 @@ def _check_acl(rule: Rule) -> None:
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:
-    """Conditions that are possible for a rule: those for which one of its APIs or points has the value."""
+    """Conditions that are possible for a rule: those whose value one of the rule's APIs or points has."""
     named: set[str] = set()
     if place is Place.CALL:
         named = named.union(*map(named_by, rule.api_keys))

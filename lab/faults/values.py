@@ -64,7 +64,7 @@ def parse_span(name: str, text: str) -> tuple[int, int]:
 
 
 def settled_span(name: str, text: str) -> str:
-    """The shortest text of the same versions: ``5`` for ``5..5``."""
+    """The shortest text for a range of versions: ``5`` for ``5..5``."""
     first, last = parse_span(name, text)
     if first == last:
         return str(first)

@@ -1,4 +1,4 @@
-"""Records elections for timelines. Attached to the metadata of a broker only if it has a control port."""
+"""Records elections for timelines. The recorder is attached to the metadata only in a broker with a control port."""
 
 from __future__ import annotations
 

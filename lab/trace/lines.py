@@ -120,7 +120,7 @@ def _parts(message: Decoded) -> Iterator[Decoded]:
 
 
 def _places(part: Any, topic: str | None = None, *, bare: bool = True) -> Iterator[str]:
-    """Each topic partition with its offset or records; without ``bare`` only those that have any."""
+    """Each topic partition with its offset or records; unless ``bare``, only the partitions with an offset or records."""
     if isinstance(part, list):
         for each in part:
             if isinstance(each, int) and topic is not None:

@@ -1,4 +1,4 @@
-"""The newest exchanges, within limits. A new one displaces the oldest ones."""
+"""A buffer of the newest exchanges, within limits. A new exchange displaces the oldest ones."""
 
 from __future__ import annotations
 

@@ -169,7 +169,9 @@ def _batches_in(produce: Decoded) -> Iterator[BatchKey]:
 
 
 def _since_ms(states: Sequence[StateRecord]) -> int:
-    """Start of the first known transaction. If its first record is gone from the log, the later ones have its start."""
+    """Start of the first known transaction. If the transaction's first record is gone from the log, its later records have
+    the start.
+    """
     known = [record.time_ms for record in states]
     known += [
         record.value.transaction_start_timestamp_ms

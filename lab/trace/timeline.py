@@ -33,7 +33,7 @@ COMMITTING, ABORTING = "committing", "aborting"
 
 @slotted(eq=False)
 class TransactionTimeline:
-    """One transaction, from Ongoing to Complete, as far as the log still has it."""
+    """One transaction, from Ongoing to Complete, as far as the log still has its records."""
 
     number: int
     states: list[StateRecord] = field(default_factory=list)

@@ -28,7 +28,7 @@ class Scanned:
 
 @slotted(frozen=True, eq=False)
 class StateRecord:
-    """A record of ``__transaction_state`` for the id. Without a value it is a tombstone."""
+    """A record of ``__transaction_state`` for the id, or a tombstone, which has no value."""
 
     node_id: int
     topic: str

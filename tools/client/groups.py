@@ -184,7 +184,7 @@ def consumer_group(cluster: Cluster, group: str) -> ConsumerGroup:
 
 
 def assigned(member_assignment: bytes) -> list[tuple[str, int]]:
-    """The partitions in a member's assignment; empty if it is not a consumer's."""
+    """The partitions in a member's assignment; empty if the assignment is not that of a consumer."""
     try:
         found = Assignment.decode(bytes(member_assignment)).assigned_partitions if member_assignment else ()
     except MalformedRecord:
@@ -198,7 +198,8 @@ def fetch_offsets(cluster: Cluster, group: str) -> Offsets:
 
 
 def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]) -> Offsets:
-    """The committed offsets of these partitions. As consumers do, waits for open transactions that commit others there.
+    """The committed offsets of these partitions. Waits, as consumers do, for open transactions that will commit other
+    offsets for them.
 
     Raises ``KafkaError`` with UNSTABLE_OFFSET_COMMIT after a while.
     """

@@ -16,7 +16,7 @@ LOOK_S: Final = stretched(2.0)
 
 
 def names_of(cluster: Cluster, kind: Kind) -> list[str]:
-    """All names of a kind; for topics without internal ones."""
+    """All names of a kind, without internal topics."""
     if kind == "topic":
         return [each.name for each in cluster.refresh(None) if each.name and not each.is_internal]
     if kind == "group":

@@ -27,7 +27,8 @@ READ_UNCOMMITTED, READ_COMMITTED = 0, 1
 def list_offset(
     cluster: Cluster, topic: str, partition: int, timestamp: int, isolation: int = READ_UNCOMMITTED
 ) -> int:
-    """The offset of the first record at or after a timestamp, -1 if there is none; or that of a constant defined above.
+    """The offset of the first record at or after a timestamp, -1 if there is none. ``timestamp`` may be a constant of this
+    module.
 
     ``LATEST`` is the high watermark, or with ``READ_COMMITTED`` the last stable offset.
     """

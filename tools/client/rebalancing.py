@@ -50,7 +50,9 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
 
 
 def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float) -> None:
-    """Join with the group's protocol and no topics, and leave when the rebalance has begun; it continues without us."""
+    """Join with the group's protocol and no topics, and leave when the rebalance has begun, which continues without this
+    member.
+    """
     group = described.group_id
     request = JoinGroupRequest(
         group_id=group,

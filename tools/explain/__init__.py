@@ -1,1 +1,1 @@
-"""Explanations of a cluster's state, as sentences: one function per subject."""
+"""Explains the state of any Kafka cluster, with facts from its protocol or from Odradek's control port."""

@@ -35,7 +35,9 @@ class Explaining:
         self._control: Control | None = find_control(self._asking)
 
     def topic(self, topic: str, index: int | None) -> list[Explanation]:
-        """Explain all partitions of a topic or one, those with problems first. Raises ``ToolError`` if there is none."""
+        """Explain one partition of a topic, or all partitions, those with problems first. Raises ``ToolError`` if there is
+        none.
+        """
         query: dict[str, object] = {"topic": topic} if index is None else {"topic": topic, "partition": index}
         told = self._by_control_port(query)
         if told is not None:

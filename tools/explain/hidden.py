@@ -116,7 +116,7 @@ class Stops:
         return idle
 
     def new(self, hidden: Iterable[Hidden], now: float) -> list[Hidden]:
-        """Stops that are to be reported now, each once; ``now`` is monotonic, in seconds."""
+        """The readers' stops to report now, each only once; ``now`` is monotonic, in seconds."""
         found = []
         for each in hidden:
             place = (each.topic, each.partition, each.stable)

@@ -239,7 +239,9 @@ def _fetch_ms(clock: Clock, fetched: LastFetches, client_id: str, host: str) -> 
 
 
 def _state_ms(group: Group, clock: Clock) -> int | None:
-    """Age of a classic group's state; None if it is not known. A Stable group still has the time of the earlier state."""
+    """Age of a classic group's state; None if unknown, and for a Stable group, which still stores the time of its earlier
+    state.
+    """
     if isinstance(group, ConsumerGroup) or group.state_since_ms == NO_TIMESTAMP:
         return None
     if group.state is ClassicGroupState.STABLE:
