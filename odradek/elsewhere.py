@@ -21,7 +21,8 @@ RECORDS_MAX: Final = 1000
 def found_elsewhere(
     client: ControlClient, topic: str, values: Collection[str | bytes | None]
 ) -> dict[str | bytes | None, str]:
-    """The values that another topic contains, each with the place of its first record there, such as ``"ordres-0 @3"``.
+    """The values among ``values`` that another topic contains, each with the place of its first record there, such as
+    ``"ordres-0 @3"``.
 
     Reads only a few small topics, beginning with those whose names are most similar.
     """

@@ -157,7 +157,7 @@ class _Known(click.ParamType):  # type: ignore[type-arg]  # generic in click's s
 
 
 def attach(command: click.Command, name: str, look: Look) -> None:
-    """Add completions to the parameters of a command and of its subcommands; ``name`` is the command's."""
+    """Add completions to the parameters of a command and of its subcommands; ``name`` is the name of the command."""
     if isinstance(command, click.Group):
         for below in command.commands.values():
             for each in below.params:

@@ -1,4 +1,4 @@
-"""Click groups that list subcommands in full and suggest similar ones; commands with negative arguments."""
+"""Click groups that list subcommands in full and suggest similar names; commands that accept a negative last argument."""
 
 from __future__ import annotations
 

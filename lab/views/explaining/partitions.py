@@ -68,7 +68,7 @@ def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) ->
 
 
 def metadata_facts(cluster: Cluster, topic: Topic, state: PartitionState) -> PartitionFacts:
-    """The facts of a partition that the metadata has."""
+    """The facts about a partition from the metadata alone."""
     defaults = cluster.first.config.log_defaults
     return PartitionFacts(
         topic=topic.name,
@@ -82,7 +82,7 @@ def metadata_facts(cluster: Cluster, topic: Topic, state: PartitionState) -> Par
 
 
 def home_facts(cluster: Cluster, topic: str, index: int) -> PartitionFacts | None:
-    """The facts of a coordinator's partition that the metadata has; None if there is no such topic."""
+    """The facts about a coordinator's partition from the metadata alone; None if its topic does not exist."""
     known = cluster.metadata.topic(topic)
     state = known.partition(index) if known is not None else None
     if known is None or state is None:
