@@ -1,1 +1,1 @@
-"""The certifier: runs a job under faults at its requests, and compares its outputs (docs/certify.md)."""
+"""The certifier: injects faults at a job's requests, and checks that the outputs stay the same (docs/certify.md)."""

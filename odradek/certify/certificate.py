@@ -42,7 +42,10 @@ class Failure:
 
     @property
     def certainty(self) -> tuple[float, int]:
-        """Sort key: the fraction of tries in which the failure came back, then the fewest faults. Higher is more certain."""
+        """Sort key, greater for a more certain failure.
+
+        First the fraction of tries in which the failure came back, then the negative number of faults.
+        """
         return self.came_back / max(1, self.tried), -len(self.plan)
 
 
@@ -110,7 +113,7 @@ class Certificate:
         return self.exploration.unmet if self.exploration is not None else ()
 
     def why_unmet(self, requirement: Requirement) -> str:
-        """Why the last run for the requirement did not meet it; empty if there was no such run."""
+        """Reason why the last run for the requirement did not meet it; empty if there was no such run."""
         return self.exploration.reasons.get(requirement, "") if self.exploration is not None else ""
 
     @property
@@ -131,9 +134,9 @@ class Certificate:
         return requirements.wait_s(self.clients) + self.reference_s
 
     def missing_s(self) -> float:
-        """Estimated time for the unmet requirements at the pace so far, in seconds.
+        """Estimated time in seconds for the unmet requirements, at the pace so far.
 
-        Runs that wait for a response run in parallel.
+        Runs in which a response never arrives count less, because several of them run in parallel.
         """
         fast = [each for each in self.unmet if not requirements.is_slow(each)]
         slow = len(self.unmet) - len(fast)

@@ -1,4 +1,6 @@
-"""The certifier: runs two reference runs, then one plan after another. Each failure is shrunk and diagnosed.
+"""The certifier: two runs of a job without faults, then one run for each plan of faults.
+
+The plan of each failure is shrunk, and the failure is diagnosed.
 
 certificate = Certifier(workload, budget_s=600).run()
 """
@@ -69,9 +71,8 @@ class Certifier:
     ) -> Certifier:
         """Create a certifier from the options of the command and of ``certify.toml``.
 
-        ``budget`` is the default for options without a budget; it takes precedence over the profile's.
-        ``directory`` is the base of relative paths and the working directory of the job. Raises ``ValueError`` for invalid
-        options.
+        ``budget`` is the default for options without a budget; it takes precedence over the profile's budget. ``directory``
+        is the base of relative paths and the working directory of the job. Raises ``ValueError`` for invalid options.
         """
         profile = str(options.get("profile") or "full")
         if profile not in BUDGET_S:
@@ -113,8 +114,8 @@ class Certifier:
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
         """Run the plan this many times, and yield each run with its findings and their diagnosis.
 
-        ``on_hold`` is called at each fault, and holds the run until it returns. Raises `NotJudged` if there is nothing to
-        compare with.
+        ``on_hold`` is called at each fault, and holds the run until it returns. Raises `NotJudged` if runs without faults
+        give no expected outputs.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)
@@ -240,7 +241,7 @@ class Certifier:
         return run, findings
 
     def _patience_s(self, plan: Plan) -> float | None:
-        """Time without a request that changes anything after which the job is stuck, in seconds.
+        """Time in seconds after which the job counts as stuck if it has sent no request that changes anything.
 
         None if the plan makes a client wait for its own request timeout.
         """
@@ -275,7 +276,10 @@ class Certifier:
             self._stop.set()
 
     def _repeat(self, stage: Stage, failure: Failure, times: int) -> None:
-        """Run the failure's plan again and count how often it comes back. Slow plans are repeated only within the budget."""
+        """Run the failure's plan again, and count the runs in which the failure comes back.
+
+        Plans with a slow fault are repeated only while the budget lasts.
+        """
         is_slow = any(each.fault.is_slow for each in failure.plan.injections)
         for _ in range((2 if is_slow else times) - 1):
             if is_slow and not self._has_time(self.certificate.wait_s):
@@ -285,7 +289,10 @@ class Certifier:
             failure.came_back += again.is_reached and any(each.kind.is_failure for each in found)
 
     def _is_news(self, failure: Failure) -> bool:
-        """Whether no other failure has the same faults and kinds. Failures with one cause are repeated less often."""
+        """Whether no other failure has the same faults and the same kinds of findings.
+
+        Other failures are repeated less often.
+        """
 
         def cause(one: Failure) -> tuple[object, ...]:
             return one.kinds, [each.fault.name for each in one.plan.injections]
@@ -304,7 +311,7 @@ class Certifier:
 
 
 def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
-    """The outcome of several runs of one plan."""
+    """Outcome of the tries of one plan: a failure came back, none came back, or no try had an effect."""
     reached = False
     for run, findings in tries:
         if run.is_reached and any(each.kind.is_failure for each in findings):
@@ -325,7 +332,7 @@ def _coverage(run: Run, findings: list[Finding]) -> Coverage:
 
 
 def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
-    """The plans without repetitions."""
+    """Yield the plans, each only once."""
     tried: set[str] = set()
     for plan in plans:
         if plan.id not in tried:
@@ -334,7 +341,7 @@ def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
 
 
 def _hits_outside(plan: Plan) -> bool:
-    """Whether a fault hits a Produce outside a transaction: the client may send it again after the job is done."""
+    """Whether a fault hits a Produce outside a transaction: the client may send that request again after the job is done."""
     return any(
         each.moment.on == "Produce" and "transactional_id" not in dict(each.moment.matchers)
         for each in plan.injections

@@ -86,7 +86,7 @@ def _entries(number: int, line: str) -> list[Entry]:
 
 
 def exchanges(entries: Iterable[Entry]) -> list[Exchange]:
-    """The exchanges of clients by arrival, without requests between nodes and those of our own tools."""
+    """The exchanges of clients by arrival, without requests between nodes and requests of Odradek's own tools."""
     return [
         _exchange(each) for each in entries if each["from_node"] is None and each["client_id"] not in _OURS
     ]
@@ -135,7 +135,7 @@ def _topics(request: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _errors(answer: object) -> Iterator[str]:
-    """The error names in a response: the fields "error" and "*_error" next to error codes (docs/trace.md)."""
+    """The error names in a response: the fields "error" and "*_error", next to the error codes (docs/trace.md)."""
     if isinstance(answer, Mapping):
         for name, each in answer.items():
             if isinstance(each, str) and (name == "error" or name.endswith("_error")):

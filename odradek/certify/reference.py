@@ -36,12 +36,15 @@ _OTHER: Final = frozenset({Kind.CHANGED, Kind.UNEXPECTED, Kind.REORDERED})
 
 
 class NotJudged(OdradekError):
-    """There is nothing to compare with: a run without faults did not finish or wrote nothing, or two of them differ."""
+    """The error for a job without expected outputs.
+
+    A run without faults did not finish or wrote nothing, or two of these runs differ.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Judges the outputs of runs."""
+    """The judge of a job's runs: the expected outputs, and the limits that two runs without faults have shown."""
 
     workload: Workload
     expected: Reference | None
@@ -75,7 +78,7 @@ class Judge:
 
     @property
     def _may_be_mended(self) -> frozenset[Kind]:
-        """Kinds that later records may remove. With ``keyed``, the last value of a key may change too."""
+        """Kinds of findings that later records may remove. With ``keyed``, the last value of a key may change too."""
         is_keyed = self.expected is not None and self.expected.how is Compare.KEYED
         return _MISSING | _LAST_VALUES if is_keyed else _MISSING
 
@@ -90,7 +93,10 @@ class Judge:
 
 
 def refer(stage: Stage, certificate: Certificate, observer: Observer) -> Judge:
-    """Run the job twice without faults. Raises `NotJudged` if there is then nothing to compare with."""
+    """Run the job twice without faults, and return the judge of later runs.
+
+    Raises `NotJudged` if these two runs give no expected outputs.
+    """
     one = _finished(stage, certificate.workload, observer, 1)
     certificate.workload = workload = replace(certificate.workload, until=one.until)
     _judged_alone(workload, one)

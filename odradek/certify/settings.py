@@ -107,7 +107,7 @@ def _command(options: Mapping[str, Any], directory: Path) -> Command:
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
-    """Parse the value of an option with ``parse``. A ``ValueError`` then begins with the option's name."""
+    """Parse the value of an option with ``parse``. The message of a ``ValueError`` gets the option's name in front."""
     try:
         return parse(str(said))
     except ValueError as error:

@@ -25,7 +25,7 @@ Record = str | Mapping[str, Any]
 
 
 class NotExactlyOnce(AssertionError):
-    """The verdict is neither "exactly once" nor accepted by the test. The text is that of ``odradek certify``."""
+    """The error for a verdict that the test does not accept. Its message is the summary that ``odradek certify`` prints."""
 
     def __init__(self, certificate: Certificate, directory: Path) -> None:
         super().__init__(f"{summary(certificate)}\nmatrix and timelines: {directory}/certificate.html")

@@ -173,7 +173,10 @@ def _of_words(
 
 
 def _characters(text: str) -> Iterator[tuple[int, str, str]]:
-    """Yield position, character and enclosing quotation mark ("" if none), without escaped characters and the quotes."""
+    """Yield the position, the character and the quotation mark around it ("" if none), for each unescaped character.
+
+    The enclosing quotation marks themselves are left out.
+    """
     quote, place = "", 0
     while place < len(text):
         char = text[place]
@@ -238,21 +241,21 @@ def _filled_script(script: str, values: Mapping[str, str]) -> str:
 
 
 def _quoted(value: str, quote: str) -> str:
-    """Quote a value for a script, inside these quotation marks ("" for none)."""
+    """Quote a value for its place in a script: between quotation marks ``quote``, or outside of any ("")."""
     if quote == "'":
         return value.replace("'", "'\"'\"'")
     return re.sub(r'([\\"$`])', r"\\\1", value) if quote else shlex.quote(value)
 
 
 def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces, and whether it can only be a placeholder: the word consists of it."""
+    """Yield each name in braces in the words, and whether it can only be a placeholder, because the word consists of it."""
     for word in words:
         for found in _PLACEHOLDER.finditer(word):
             yield found[1], found[0] == word
 
 
 def _in_text(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces, and whether it can only be a placeholder: it is outside quotes.
+    """Yield each name in braces in the text, and whether it can only be a placeholder, because it is outside quotes.
 
     Inside quotes, the braces may belong to awk or JSON.
     """

@@ -45,7 +45,7 @@ def check(container: Sequence[str]) -> None:
 
 
 def parse(text: str) -> tuple[str, ...]:
-    """Parse an image, preceded by options of ``docker create``."""
+    """Parse the value of ``--job-container``: an image, preceded by options of ``docker create``."""
     words = tuple(shlex.split(text))
     if not words or words[-1].startswith("-"):
         raise ValueError(f"--job-container {text!r}: expected an image, preceded by options of docker create")
@@ -53,7 +53,7 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 class ContainerInstance:
-    """A container, and the process ``docker start --attach`` that has its output and exit code."""
+    """An instance in a container, with the process ``docker start --attach`` that has its output and exit code."""
 
     def __init__(self, number: int, name: str, attached: subprocess.Popen[bytes]) -> None:
         self.number, self.name = number, name

@@ -52,8 +52,8 @@ class Exit:
 class Grace:
     """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not end within it.
 
-    If the job once did not end within that time, or took a fifth of its run for it, the following runs send SIGKILL at
-    once, unless the user has set the time.
+    Once a job has not ended within that time, or its end has taken more than a share of `GRACE_SHARE` of the run, later runs
+    send SIGKILL at once. A time that the user has set does not change.
     """
 
     def __init__(self, said_s: float | None = None) -> None:
@@ -61,7 +61,10 @@ class Grace:
         self.seconds = GRACE_S if said_s is None else said_s
 
     def learn(self, *, in_time: bool, end_s: float, run_s: float) -> None:
-        """Adapt to the end of a run: ``end_s`` is how long it took, ``run_s`` the duration of the run before it."""
+        """Adapt the time after a run of ``run_s`` seconds whose job took ``end_s`` seconds to end.
+
+        ``in_time``: whether the job ended without SIGKILL.
+        """
         if not self._is_said and (not in_time or end_s > GRACE_SHARE * run_s):
             self.seconds = 0.0
 
@@ -145,7 +148,7 @@ class Job:
         return True
 
     def killed(self, instance: Instance) -> None:
-        """Kill an instance as ``kill -9`` does, and start it again at once."""
+        """Kill an instance as ``kill -9`` does, and start it again at once if the restart policy permits."""
         with self._lock:
             self.kills += 1
             instance.kill()
@@ -187,7 +190,7 @@ class Job:
 
     @property
     def died_alike(self) -> int:
-        """Number of latest exits in a row with the same nonzero exit code. `exits` has the last lines of their output."""
+        """Number of consecutive latest exits with the same nonzero exit code. `exits` has the last lines of their output."""
         newest = self.exits[-1].code if self.exits else 0
         count = 0
         for each in reversed(self.exits):
@@ -253,7 +256,7 @@ def _lines(path: Path, count: int, begin: int = 0) -> tuple[str, ...]:
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Poll the condition. Returns whether it was met before the timeout."""
+    """Poll the condition until it is true. Returns False if it is not true before the timeout."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

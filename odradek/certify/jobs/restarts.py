@@ -21,8 +21,9 @@ class Restart:
 
     @classmethod
     def parse(cls, text: str) -> Restart:
-        """Parse ``always``, ``on-failure``, ``never``, or the maximum number of restarts after failures (else
-        ``ValueError``).
+        """Parse ``always``, ``on-failure``, ``never``, or the maximum number of restarts after failures.
+
+        Raises ``ValueError`` for any other text.
         """
         if text in _NAMED:
             return _NAMED[text]
@@ -34,7 +35,7 @@ class Restart:
         return next((name for name, each in _NAMED.items() if each == self), str(self.most))
 
     def starts_again(self, code: int, starts: int) -> bool:
-        """Whether to restart an instance after this exit code (negative for a signal) and number of earlier restarts."""
+        """Whether to restart an instance after this exit code (negative for a signal) and ``starts`` earlier restarts."""
         return (code != 0 or self.with_success) and (self.most is None or starts < self.most)
 
 

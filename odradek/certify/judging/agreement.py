@@ -20,7 +20,7 @@ def agreed(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> tuple[Fields, list[str]]:
-    """The fields that cannot be compared, and lines that describe the records that differ in the other fields.
+    """Return the fields that cannot be compared, and lines that describe the records that differ in other fields.
 
     There are no lines if the runs agree.
     """

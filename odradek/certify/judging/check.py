@@ -57,7 +57,7 @@ class Check:
     directory: Path | None = None
 
     def filled(self, values: Mapping[str, str]) -> str:
-        """Replace the known placeholders. Other braces belong to the shell or to awk."""
+        """Replace the known placeholders in the command. Other braces belong to the shell or to awk."""
         filled = self.command
         for name, value in values.items():
             word = value if name == INSTANCE else shlex.quote(value)

@@ -169,7 +169,7 @@ def _multisets(expected: Iterable[Row], found: Iterable[Row], identity: Identity
 def _changed(
     missing: Counter[Row], more: Counter[Row], wanted: Counter[Row], identity: Identity
 ) -> Counter[Change]:
-    """Pair each unexpected row with a lost row of the same identity."""
+    """Pair each unexpected row with a lost row that has the same ``identity``, and count the pairs."""
     places: defaultdict[Hashable, list[Row]] = defaultdict(list)
     for row in missing.elements():
         places[identity(row)].append(row)

@@ -17,10 +17,10 @@ from odradek.topics import Record
 def bad(
     run: Run, findings: Sequence[Finding], expected: Reference | None, warned: Iterable[Lint] = ()
 ) -> Bad:
-    """Describe what is wrong with a run, for the diagnosis.
+    """Collect the wrong records of a run, with their partitions and offsets, as the input of its diagnosis.
 
-    ``expected`` is None if only the user's check decides; then no single record is known to be bad. ``warned`` are the lints
-    of two runs without faults.
+    ``expected`` is None if only the user's check decides; then no single record is known to be wrong. ``warned`` are the
+    lints of two runs without faults.
     """
     outputs = run.outputs
     difference = Difference() if expected is None else expected.difference(outputs.committed)
@@ -43,7 +43,7 @@ def bad(
 
 
 class _Places:
-    """The places of each row's records: the places that read_committed consumers read, and the others."""
+    """For each row, the places of its records: those that read_committed consumers read, and the others."""
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

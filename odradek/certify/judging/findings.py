@@ -17,7 +17,7 @@ EVIDENCE_MAX: Final = 20
 
 
 class Kind(Enum):
-    """Kinds of findings."""
+    """A kind of finding."""
 
     LOST = "lost"
     DUPLICATED = "duplicated"
@@ -38,7 +38,7 @@ class Kind(Enum):
 
 
 class Ending(Enum):
-    """Ways in which a run can end."""
+    """A way in which a run can end."""
 
     FINISHED = "finished"
     """The job has finished: records missing from the outputs are lost."""

@@ -122,11 +122,11 @@ def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
 
 
 def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
-    """Yield one Fetch of the input (or "") if the job does not start from a group's offsets: it commits or fetches none.
+    """Yield one Fetch of the input ("" if there is none) if the job keeps its offsets outside of Kafka's groups.
 
-    For a producer without transactions it makes no difference whether offsets are in a group or in a database: a crash
-    separates them from the records. So the mechanism counts only if the outputs are written in transactions, or not to
-    Kafka.
+    A job does so if it commits no offsets of the input, or never fetches the committed ones. For a producer without
+    transactions it makes no difference whether offsets are in a group or in a database: a crash separates them from the
+    records. So the mechanism counts only if the outputs are written in transactions, or not to Kafka.
     """
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)

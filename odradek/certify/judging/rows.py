@@ -42,9 +42,9 @@ class Row(NamedTuple):
     """The timestamp; None if timestamps are not compared."""
 
     def __str__(self) -> str:
-        """``out: key k, v``
+        """The row as text, such as ``out: key k, v``.
 
-        >>> str(Row("out", None, "")), str(Row("out", "", None)), str(Row("out", "k", b"\\x80", partition=3))
+        >>> str(Row("out", None, "")), str(Row("out", "", None)), str(Row("out", "k", b"\x80", partition=3))
         ('out: ""', 'out: key "", null', 'out-3: key k, 0x80')
         """
         place = self.topic if self.partition is None else f"{self.topic}-{self.partition}"

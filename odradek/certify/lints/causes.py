@@ -43,7 +43,10 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
 
 
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
-    """Yield the lints whose exchange is in the transaction of a duplicate. If only the check refused, yield all lints."""
+    """Yield the lints whose exchange is in the transaction of a duplicate.
+
+    If the check's refusal is all that is known, yield all.
+    """
     for each in found:
         shown = case.transaction_of(each.shown)
         if any(shown is not None and two.transaction is shown for _, two in case.pairs) or _is_refused_only(
@@ -53,7 +56,7 @@ def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
 
 
 def _is_refused_only(case: Case) -> bool:
-    """Whether the check refused without naming a kind."""
+    """Whether the only finding is that the user's check refused the outputs, without naming a kind."""
     return case.bad.kinds == {Kind.REFUSED}
 
 
@@ -106,7 +109,10 @@ def _not_fenced(case: Case) -> Iterator[Lint]:
 
 
 def _are_others(one: Write, two: Write) -> bool:
-    """Whether two producers wrote: their transactional ids differ, or their producer ids do although the job uses one id."""
+    """Whether two producers wrote the two records.
+
+    Their transactional ids differ, or their producer ids do although the job uses one transactional id.
+    """
     ours, theirs = one.exchange, two.exchange
     are_other = (
         ours.producer is not None and theirs.producer is not None and ours.producer[0] != theirs.producer[0]
@@ -224,7 +230,10 @@ def _has_positions(write: Write) -> bool:
 
 
 def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
-    """Whether a consumer started at an offset that had been committed before the outputs of its records were safe."""
+    """Whether a consumer may have skipped records whose offsets were committed too early.
+
+    It started at an offset in ``moved``, or a transaction with outputs was not committed after such a commit.
+    """
     if not case.bad.is_any(*_MISSING, Kind.REFUSED):
         return False
     starts = [(number, key, offset) for number, key, offset, is_new in asked_for(case.evidence) if is_new]
@@ -247,7 +256,7 @@ def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
 
 
 def _refused_batches(case: Case) -> Iterator[Lint]:
-    """Yield the rejections of batches that the job ignored, including rejections that the certifier injected."""
+    """Yield lints of rejected batches that the job ignored. The certifier may have injected the rejection."""
     is_lost = case.bad.is_any(*_MISSING) and not all(case.bad.missing)
     ignored = deliveries.delivery_ignored(case.evidence, is_lost=is_lost)
     for each in (*producers.unawaited(case.evidence), *ignored):
@@ -307,7 +316,7 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """The trace of the failure.
+    """The trace of the failure, as far as only the job acted.
 
     If the certifier itself started an instance beside or instead of another one, the trace ends at the fault.
     """
@@ -317,7 +326,7 @@ def _of_the_job(case: Case) -> Evidence:
 
 
 def _too_slow(case: Case) -> Iterator[Lint]:
-    """Yield the lint of a slow transaction if a producer of its id got a fencing error.
+    """Yield the lint of a slow transaction if a producer with its transactional id got a fencing error.
 
     The coordinator then has aborted one of its transactions after the timeout: nothing else fences this producer.
     """

@@ -62,7 +62,7 @@ def _numbers(evidence: Evidence) -> dict[int, int]:
 
 
 def abort_missing(evidence: Evidence) -> Iterator[Lint]:
-    """Yield abortable errors after which the job commits the transaction, or reads on without ending it."""
+    """Yield abortable errors after which the job commits the transaction, or continues to read without ending it."""
     connections = ConnectionMap()
     failed: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()
@@ -126,8 +126,8 @@ def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[L
     """Yield batches outside transactions that were rejected or never acknowledged, although the job committed its offsets.
 
     A batch is reported only while the group has one member, as offsets of another member do not belong to the batch.
-    ``is_lost``: a record was never written. Otherwise a later batch with as many records counts as the same batch, sent
-    again by the job.
+    ``is_lost``: whether a record was never written. If not, a later batch with as many records counts as the same batch,
+    sent again by the job.
     """
     lives = _member_spans(evidence)
     again = [each.number for each in read_again(evidence)]

@@ -38,7 +38,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Lint:
-    """One cause or warning."""
+    """A cause of a failure, or a warning, that a trace shows."""
 
     name: str
     sentence: str

@@ -15,7 +15,7 @@ _ABORTABLE: Final = frozenset(ABORTABLE.values())
 
 
 def no_rewind(evidence: Evidence) -> Iterator[Lint]:
-    """Yield aborts after which no Fetch asks for the records of the aborted transaction again."""
+    """Yield aborts after which no Fetch requests the records of the aborted transaction again."""
     positions = _Positions()
     for exchange in evidence.exchanges:
         positions.see(exchange)

@@ -66,10 +66,10 @@ def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
 
 
 def stale_batch(evidence: Evidence) -> Iterator[Lint]:
-    """Yield transactions after a rebalance with outputs of more records than their offsets cover.
+    """Yield transactions after a rebalance that have outputs of more records than their committed offsets cover.
 
-    The job did not drop old records. This lint applies only to a job that writes the same number of records per input record
-    in its other transactions.
+    The job did not drop the records that it had read before the rebalance. This lint applies only to a job that writes the
+    same number of records per input record in its other transactions.
     """
     counted = list(_counted(evidence))
     rate = _rate(counted)
@@ -122,7 +122,7 @@ def _rate(counted: Sequence[tuple[Transaction, int, int]]) -> float:
 
 
 def _counted(evidence: Evidence) -> Iterator[tuple[Transaction, int, int]]:
-    """Yield each transaction with the number of records that it read, by its offsets, and that it wrote."""
+    """Yield (transaction, number of records that it read, according to its offsets, number of records that it wrote)."""
     wanted = _wanted(evidence)
     moved: Counter[int] = Counter()
     for each in commits(evidence):

@@ -85,7 +85,7 @@ class Exploration:
         )
 
     def learned(self, plan: Plan, state: Coverage, reason: str = "") -> None:
-        """Record the result of a run in the cell of its plan. A plan with several faults says nothing about its cells."""
+        """Record the result of a run in the cell of its plan. A plan with several faults changes no cell."""
         cell = plan.injections[0].cell if len(plan) == 1 else None
         if cell is not None and state is not Coverage.CLEAN:
             self.reasons[Requirement(cell[0].on, cell[1])] = (
@@ -103,7 +103,7 @@ class Exploration:
     # -- what is tried -------------------------------------------------------------------------------------------
 
     def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """An endless sequence of plans; without ``is_full``, only those that a certificate needs. Excludes `slow` plans."""
+        """Yield the plans a certificate needs, and with ``is_full`` more plans without end. Plans of `slow` are excluded."""
         yield from self._needed(is_slow=False)
         if not is_full:
             return
@@ -115,7 +115,7 @@ class Exploration:
         yield from self._random()
 
     def slow(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """Plans in whose runs a response never arrives."""
+        """Yield plans in whose runs a response never arrives."""
         yield from self._needed(is_slow=True)
         if is_full:
             yield from self._rest(is_slow=True)
@@ -127,7 +127,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _instants(self) -> Iterator[Plan]:
-        """Kills and freezes between two requests, at several instants after the requests in `INSTANTS`."""
+        """Yield plans with a kill or a freeze between two requests, at several instants after the requests in `INSTANTS`."""
         draws = DRAWS_ELSEWHERE if self.is_elsewhere else DRAWS
         for _ in range(draws):
             for cell, state in list(self.cells.items()):
@@ -137,7 +137,10 @@ class Exploration:
                     yield self._at(cell)
 
     def _elsewhere_too(self) -> Iterator[Plan]:
-        """Faults with two working instances, at further requests: the effect depends on what the first instance is doing."""
+        """Yield plans that make two instances work, at further requests.
+
+        The effect of such a fault depends on what the first instance is doing.
+        """
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 is_meant = cell[1] in OF_TWO and any(each.is_met_by(cell) for each in self.needed)
@@ -145,14 +148,15 @@ class Exploration:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:
-        """The least tried cell that can meet the requirement; None if one has failed or was unfinished."""
+        """The least tried cell that can meet the requirement; None if one of these cells has failed or was unfinished."""
         cells = list(requirements.cells_of(requirement, self.cells))
         if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
             return None
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """Plans for the untried cells, fault by fault: first at decisive requests, where records are lost or duplicated."""
+        """Yield plans for untried cells, fault by fault, first at decisive requests, where records are lost or duplicated.
+        """
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
@@ -161,7 +165,7 @@ class Exploration:
                         yield self._at((kind, fault.name))
 
     def _again(self) -> Iterator[Plan]:
-        """Plans for cells that were not reached or had no effect, each at another moment of its class."""
+        """Yield plans for cells that were not reached or had no effect, each at another moment of the cell's class."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 is_open = state in (Coverage.NOT_REACHED, Coverage.NO_EFFECT)
@@ -188,7 +192,7 @@ class Exploration:
         return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 
     def _pairs(self) -> Iterator[Plan]:
-        """Plans with two faults from clean cells: each pair of faults and each pair of moment classes at least once."""
+        """Yield plans with two faults from clean cells: each pair of faults and of moment classes at least once."""
         clean = self._fast_and_clean()
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)

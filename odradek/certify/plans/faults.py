@@ -34,7 +34,7 @@ class Act(Enum):
 
 
 class Reach(Enum):
-    """What a fault requires, which decides where it can be injected."""
+    """A part of the system that the certifier must control for a fault: requests, the job's processes, or the broker."""
 
     CALL = "call"
     """A rule on requests, which works in front of any cluster, through the proxy."""
@@ -322,7 +322,7 @@ def holding_rule(moment: Moment) -> str:
 
 
 def striking_rule(fault: Fault, moment: Moment) -> str:
-    """The text of the rule for the single request or step that `holding_rule` holds."""
+    """The text of the rule that injects the fault at the single request or step that `holding_rule` holds."""
     return _rule(moment, 1, _action(fault, moment))
 
 
@@ -347,6 +347,9 @@ def applicable(moment: Moment, nodes: int, reaches: Iterable[Reach] = tuple(Reac
 
 
 def pointless(moments: Iterable[Moment]) -> frozenset[str]:
-    """Names of faults without effect on a job with these moments: without a group member, no session can time out."""
+    """Names of faults without effect on a job with these moments.
+
+    For example, without a group member no session can time out.
+    """
     is_member = any(each.on in _OF_MEMBERS for each in moments)
     return frozenset() if is_member else frozenset({"time-out-session"})

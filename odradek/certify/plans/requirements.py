@@ -146,7 +146,7 @@ def wait_s(clients: Mapping[str, str]) -> float:
 def _library(name: str, version: str) -> str:
     """The key of a client library in `WAITS_S`.
 
-    Bindings of librdkafka announce their own name, and librdkafka's version within theirs (2.16.1-rdkafka-2.16.0).
+    Bindings of librdkafka announce their own name, and a version that contains librdkafka's (2.16.1-rdkafka-2.16.0).
     """
     return "librdkafka" if "rdkafka" in f"{name} {version}" else name.lower()
 

@@ -132,7 +132,7 @@ def _await_handled(scene: Scene, strike: Strike) -> None:
 
 
 def _await_instant(scene: Scene, strike: Strike) -> None:
-    """Let the request continue, and wait for its response and then for the drawn delay."""
+    """Release the held request, wait for its response, and then wait for the delay in the plan."""
     held = scene.observation.struck(strike.injection)
     strike.rule.release()
     if held is not None:
@@ -180,7 +180,10 @@ def _second_copy(scene: Scene, strike: Strike) -> str:
 
 
 def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
-    """Start an instance, and hold the request until it has sent one, and has joined the job's group if there is one."""
+    """Start an instance, and hold the hit request until the new instance has sent a request.
+
+    If the job has a group, the new instance must also have joined the group. Returns why there was no effect, or "".
+    """
     others = OtherInstances(scene)
     ended = _ended(scene, number)
     has_group = any(each["members"] for each in scene.cluster.groups())
@@ -271,7 +274,7 @@ class OtherInstances:
         )
 
     def joined(self) -> bool:
-        """Whether another instance joined a group, or did something that is possible without a group."""
+        """Whether another instance joined a group, or did what it can do without a group: read, wrote or committed."""
         return any(word in self.did() for word in ("joined", "read", "wrote", "committed"))
 
     def _of_ended(self, peer: str) -> Instance | None:

@@ -28,7 +28,7 @@ class Patience:
         """Seconds that the run was held at faults, which do not count."""
 
     def asks_now(self) -> bool:
-        """Whether it is time for an expensive query, which is sent only at intervals."""
+        """Whether it is time for an expensive query. True at most once in `ASK_PAUSE_S`."""
         now = self._now_s()
         if now - self._asked < ASK_PAUSE_S:
             return False
@@ -47,7 +47,7 @@ class Patience:
         return self._now_s() > self._deadline
 
     def begins_again(self) -> None:
-        """Restart the idle time, because something has changed that the job may have waited for."""
+        """Restart the idle time, because of a change that the job may have waited for."""
         self._idleness.begin_again()
 
     @property
@@ -56,7 +56,7 @@ class Patience:
         return None if self._patience_s is None else self._patience_s * RESTS
 
     def over(self, newest: int) -> str:
-        """Why the run is over; empty while it is not. ``newest`` is `Progress.newest_write`."""
+        """Reason why the run is over; empty if it is not over. ``newest`` is `Progress.newest_write`."""
         idle_s = self._idleness.lasts_s(newest)
         if self.has_no_time:
             return f"{self._deadline_s:.0f} s have passed"

@@ -109,7 +109,7 @@ class Progress:
         return self._is_lag_zero
 
     def rest_s(self) -> float:
-        """How long a job must be idle before it counts as being at rest, in seconds.
+        """Time in seconds without a request after which the job counts as idle.
 
         The time is longer before the job's first request, after its group has committed a part of the input, and during a
         rebalance: clients learn of a rebalance with their next heartbeat, three seconds later by default.
@@ -121,7 +121,10 @@ class Progress:
         return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
 
     def says(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are correct, cached: evaluated after each request of the job, and at intervals."""
+        """Whether the outputs are correct, as `asked` returns it.
+
+        The result is cached until the job's next request, or for a while.
+        """
         if self._asked_at is not None:
             self._look()
         at = (self._work.newest, self._records.newest)
@@ -132,7 +135,7 @@ class Progress:
         return self._answer
 
     def asked(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are correct now, without the cache; False while a node is restarting."""
+        """Whether the outputs are correct now, without a cache; False while a node is restarting."""
         try:
             return is_right(self._collect())
         except OdradekError:
@@ -143,7 +146,7 @@ class Progress:
     def idle_s(self) -> float:
         """Seconds since the job's last request that changes something, or since `begin_again`; 0 before the first one.
 
-        For a job that has sent no such request, seconds since it last read a record or joined a group.
+        For a job that has sent no such request, the seconds since the job last read a record or joined a group.
         """
         self._look()
         if self._writes.newest:

@@ -332,7 +332,7 @@ class _RunInProgress:
         return self._judged_by is None or self._judged_by(outputs) is True
 
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
-        """Start all instances again, as a supervisor might.
+        """Start all instances again, as a supervisor might, and return the first outputs with their ending.
 
         If the restarted instances complete the outputs, the run is unfinished, and no record is lost.
         """

@@ -29,7 +29,7 @@ AT_ONCE_S: Final = 0.05
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:
-    """How long outputs must be unchanged, in seconds. ``settle_s`` is how long the run without faults wrote after its end.
+    """Time in seconds for which outputs must be unchanged. After its end, a run without faults wrote for ``settle_s``.
 
     >>> stillness_s(0.02, is_right=True), stillness_s(0.4, is_right=True), stillness_s(0.4, is_right=False)
     (0.0, 0.4, 1.2000000000000002)
@@ -40,7 +40,7 @@ def stillness_s(settle_s: float, *, is_right: bool) -> float:
 
 
 class Settling:
-    """The wait of one run whose job has done its work."""
+    """The wait of one run, after its job has done its work, until the outputs are unchanged for long enough."""
 
     def __init__(
         self,

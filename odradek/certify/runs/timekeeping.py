@@ -68,10 +68,12 @@ class Timekeeping:
             self.time_out_transactions()
 
     def ends_rest(self) -> bool:
-        """The job is idle: advance a clock to the next timeout, as real time would do. Returns False if none is pending.
+        """Advance a clock to the next timeout, as real time would while the job is idle.
 
-        After the session timeout the group reassigns the partitions of a dead member, even if no instance replaces it, or
-        if only a client inside a living process died (a thread of Kafka Streams). The coordinator aborts transactions.
+        Returns False if no timeout is pending.
+
+        After the session timeout the group reassigns the partitions of a dead member, even if no instance replaces it, or if
+        only a client inside a living process died (a thread of Kafka Streams). The coordinator aborts transactions.
         """
         if not self._moves_time:
             return False
@@ -88,8 +90,8 @@ class Timekeeping:
     def ends_open_transactions(self, *, are_left: bool = False) -> bool:
         """Advance the clock so that the coordinator aborts transactions that a finished job left open.
 
-        Returns False if no transaction is open, if one outlived its timeout, or if the job may still continue one (not with
-        ``are_left``).
+        Returns False if no transaction is open, or if all open ones have outlived such an advance already. Unless
+        ``are_left``, also returns False if the job may still continue one of them.
         """
         if not self._moves_time:
             return False
@@ -104,7 +106,7 @@ class Timekeeping:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether no timeout of a dead member or an open transaction is pending, for which a clock would be advanced."""
+        """Whether no clock must be advanced: no dead member, waiting join or open transaction has a pending timeout."""
         waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
         is_over = self._gone <= self._sessions_over
         return is_over and not waits and not self._observation.open_transactions()

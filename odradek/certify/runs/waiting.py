@@ -23,7 +23,7 @@ CRASHES: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """The end of a run, and its time by the monotonic clock. ``why_not`` is the reason why the job did not finish."""
+    """The end of a run, with its time by the monotonic clock, and the reason if the job did not finish (``why_not``)."""
 
     ending: Ending
     at_s: float
