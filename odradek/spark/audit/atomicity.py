@@ -18,9 +18,9 @@ _KEY = ("replica", "producer_id", "producer_epoch", "bumped")
 
 
 def markers(transactions: DataFrame) -> DataFrame:
-    """One row for each marker and kind of decision (``bumped`` or not) that it may belong to.
+    """One row for each marker and each kind of decision (``bumped`` or not) to which the marker may belong.
 
-    A marker without data has two rows.
+    A marker that ended no data may belong to both kinds, and has two rows.
     """
     below = F.col("last_epoch") < F.col("marker_epoch")
     ways = (
@@ -41,7 +41,7 @@ def markers(transactions: DataFrame) -> DataFrame:
 
 
 def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """One row for each decision and each partition that it lists and that exists here.
+    """One row for each decision and each partition in its list that exists in these directories.
 
     Partitions of deleted topics are left out.
     """
@@ -87,7 +87,7 @@ def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
 def _in_time(
     lacking_decisions: DataFrame, listed_decisions: DataFrame, found_markers: DataFrame
 ) -> DataFrame:
-    """The outcomes of the markers between each decision and the next, by timestamp, for decisions that share an epoch."""
+    """Outcomes of the markers between each decision and the next one, by timestamp, for decisions that share an epoch."""
     keys = lacking_decisions.where(~F.col("bumped")).select(*_KEY).distinct()
     moments = listed_decisions.join(F.broadcast(keys), list(_KEY), "left_semi").select(
         *_KEY,
@@ -212,7 +212,7 @@ def atomicity_findings(judged: DataFrame) -> DataFrame:
 
 
 def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Findings for markers of one bumped epoch that have different outcomes, although no decision is known.
+    """Findings for bumped epochs whose markers have different outcomes, although no decision is known.
 
     A bumped epoch belongs to one transaction.
     """
@@ -248,7 +248,7 @@ def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def contradicting_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
-    """Findings for a commit and an abort marker with one epoch in one partition, if the epoch belongs to one transaction.
+    """Findings for a commit and an abort marker with the same epoch in a partition, if the epoch has one transaction.
 
     An epoch belongs to one transaction if a marker's epoch is above that of its data (KIP-890, or the coordinator has fenced
     the producer). If the data have the marker's own epoch, the marker is an operator's (kafka-transactions abort), or the
@@ -346,7 +346,7 @@ def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -
       and transaction version 2 raises the epoch with each decision (prepareAbortOrCommit): the epochs differ.
     - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open
       transaction's data. A commit of the coordinator may follow it. The abort may also follow a commit of that epoch, if the
-      transaction was open when the tool looked and had ended when the tool wrote: a warning. If the commit ended no data of
+      transaction was open when the tool listed it and had ended when the tool wrote: a warning. If the commit ended no data of
       its epoch, there was no transaction that the tool could have seen. Only a coordinator writes a commit.
     """
     key = ["producer_id", "producer_epoch", "topic", "partition"]

@@ -17,7 +17,7 @@ from odradek.spark.audit.replicas import bucket, content
 
 
 def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Ranges of offsets in which a replica differs from the chosen replica of its partition.
+    """Buckets (ranges of offsets) in which a replica differs from the chosen replica of its partition.
 
     Columns: ``replica``, ``speaker`` (the chosen replica), ``bucket``, and the offsets that both replicas have,
     ``from_offset`` to ``to_offset``.
@@ -57,7 +57,7 @@ def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
-    """Findings for the first batch of each replica that differs from the chosen replica."""
+    """Findings for replicas that differ from the chosen replica, each at its first differing batch."""
     wanted = F.broadcast(differing)
     batches = sound(rows).select(
         F.col("replica").alias("of"),

@@ -128,7 +128,7 @@ def damage_findings(rows: DataFrame) -> DataFrame:
 def count_findings(rows: DataFrame, replicas: DataFrame) -> DataFrame:
     """Findings for batches whose number of records does not match their offsets.
 
-    Only compaction removes records from a batch. Kafka rejects such a batch at the append (LogValidator.validateBatch).
+    Kafka rejects such a batch at the append (LogValidator.validateBatch), and only compaction removes records later.
     """
     miscounted = replicas.where("miscounted").select("replica", "compacted")
     offsets = F.col("last_offset") - F.col("base_offset") + 1

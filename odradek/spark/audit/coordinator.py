@@ -28,9 +28,9 @@ VALID_PREDECESSORS: Final = {
 
 
 def history(transaction_state: DataFrame) -> DataFrame:
-    """The records of all replicas, as ``incomplete`` and ``given`` need them.
+    """Offsets and producer ids of the coordinators' records in all replicas, for ``incomplete`` and ``given``.
 
-    The offsets show whether records are missing; the producer ids are those that coordinators have allocated.
+    The offsets show whether records are missing. The producer ids are those that coordinators have allocated.
     """
     return transaction_state.where(F.col("error").isNull() & F.col("offset").isNotNull()).select(
         replica_of(F.col("log_dir"), F.lit(TRANSACTION_STATE), F.col("partition")).alias("replica"),
@@ -118,9 +118,9 @@ def _is_legal(state: Column, before: Column) -> Column:
 
 
 def transition_findings(steps_found: DataFrame) -> DataFrame:
-    """Findings for invalid transitions of a state.
+    """Findings for invalid transitions between the states of a transactional id.
 
-    Compaction removes only the oldest records of an id, so consecutive records stay consecutive.
+    Compaction removes only the oldest records of an id, so the remaining records are consecutive.
     """
     first = F.col("state_before").isNull()
     # The first record of an id, or the first after its tombstone, must be Empty, unless compaction removed earlier ones.
@@ -143,7 +143,7 @@ def transition_findings(steps_found: DataFrame) -> DataFrame:
 
 
 def decisions(steps_found: DataFrame) -> DataFrame:
-    """One row per decision. ``bumped``: the epoch of the decision and its markers is higher than that of the data.
+    """One row per decision. ``bumped``: the epoch of the decision and its markers is higher than the epoch of the data.
 
     The epoch is higher with transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while
     markers are outstanding.

@@ -52,7 +52,7 @@ def totals(transactions: DataFrame) -> DataFrame:
 
 
 def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Numbers of committed, aborted and open transactions by transactional id and topic, and the aborted bytes' share."""
+    """Numbers of committed, aborted and open transactions by transactional id and topic, and the share of aborted bytes."""
 
     def of(outcome: str, column: str) -> Column:
         return F.coalesce(F.sum(F.when(F.col("outcome") == outcome, F.col(column))), F.lit(0))
@@ -79,7 +79,7 @@ def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def by_time(transactions: DataFrame, step: Column) -> DataFrame:
-    """Ended transactions by outcome and ``step`` of the time of their last marker: their number, records and bytes."""
+    """Number, records and bytes of the ended transactions, by outcome and by the ``step`` of time with their last marker."""
     return (
         transactions.where("outcome != 'open'")
         .groupBy("transaction", "outcome")

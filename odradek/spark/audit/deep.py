@@ -64,8 +64,8 @@ def decoded(records: DataFrame) -> DataFrame:
 def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
     """Findings for batches whose header and checksum are right, but whose records cannot be decoded.
 
-    While a broker runs, it may have been writing a batch when the records were read. So only batches that were already
-    complete when the headers were read (``looks``) count.
+    A running broker may have been writing a batch when the records were read. So only batches that were already complete
+    when the headers were read (``looks``) are checked.
     """
     known = rows.where("error is not null").select("replica", "file", "position")
     wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))

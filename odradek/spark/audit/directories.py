@@ -52,9 +52,9 @@ class LogDirectory:
     """Partitions of ``__transaction_state`` that have a directory here."""
 
     def indexed_below(self, topic: str, partition: int) -> int:
-        """End of the offsets for which the index files must be right.
+        """Offset below which the index files of a partition must be right.
 
-        The next start rebuilds the indexes above it (LogLoader).
+        The broker's next start rebuilds the indexes above this offset (LogLoader).
         """
         if self.stopped_cleanly:
             return OFFSET_MAX

@@ -126,7 +126,7 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def commit_latency(assigned_ones: DataFrame) -> DataFrame:
-    """Percentiles of the milliseconds until the last marker, from the decision, the beginning, and the first batch.
+    """Percentiles of the milliseconds to a transaction's last marker, from its decision, beginning and first batch.
 
     One row per decision (commit, abort) and coordinator partition, and one row per decision for all coordinator partitions
     (``coordinator_partition`` is null). The first batch has the client's timestamp; all other timestamps are the brokers'.
@@ -168,7 +168,8 @@ def commit_latency(assigned_ones: DataFrame) -> DataFrame:
 def totals(replicas: DataFrame) -> DataFrame:
     """One row of sums over all replicas.
 
-    They are the numbers of replicas, partitions, batches, records and bytes, and numbers that show which rules have work.
+    They are the number of replicas; the number of partitions, and the batches, records and bytes of the chosen replicas; and
+    numbers that show which rules can have findings.
     """
     spoken = F.col("speaks")
 

@@ -114,7 +114,7 @@ def finding(
 
 
 def _old_name() -> Column:
-    """The finding's name before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
+    """Column with the finding's name from before 0.2.0. Deprecated in 0.2.0, removed in 0.3.0."""
     old = F.create_map(*(F.lit(each) for pair in OLD_NAMES.items() for each in pair))
     return F.coalesce(old[F.col("name")], F.col("name"))
 

@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def entries(partition: Partition) -> Iterator[Entry]:
-    """All entries of all index files; for ``.timeindex`` only the errors."""
+    """Yield all entries of all index files; of ``.timeindex`` files only the errors."""
     for segment in segments(partition):
         yield from _offsets(segment, *_read(segment, "index"))
         yield from _times(segment, *_read(segment, "timeindex"))
@@ -48,7 +48,7 @@ def entries(partition: Partition) -> Iterator[Entry]:
 
 
 def looked_at(partition: Partition) -> Iterator[Entry]:
-    """The segments with their sizes from before their index files are read, followed by ``entries``."""
+    """Yield the segments with their sizes from before their index files are read, and then ``entries``."""
     for segment in segments(partition):
         is_last = int(segment.next_offset is None)
         yield Entry(segment.file, segment.file, SEGMENT, segment.size, segment.inode, is_last)

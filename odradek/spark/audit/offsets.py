@@ -18,9 +18,9 @@ from odradek.spark.audit.findings import WARNING, finding
 def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFrame:
     """One row per transaction and group: ``offsets`` (partitions committed), ``outcome``, ``output_partitions``, ``agrees``.
 
-    The markers of a transaction are matched by its epoch if the epoch is its own (``bumped`` in ``assigned``), else by the
-    decision before them. If compaction has removed that decision, the transaction's outputs cannot be identified and
-    ``output_partitions`` is null. Open transactions are not included.
+    The markers of a transaction are matched by its epoch if no other transaction has that epoch (``bumped`` in
+    ``assigned``), else by the decision before the markers. If compaction has removed that decision, the transaction's
+    outputs cannot be identified and ``output_partitions`` is null. Open transactions are not included.
     """
     of_its_own, decided = F.lit(-1) - F.col("marker_epoch"), F.col("its.offset")
     ended = assigned.withColumn("transaction", F.when(F.col("bumped"), of_its_own).otherwise(decided))
@@ -70,7 +70,7 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
 
 
 def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
-    """Findings for offsets with another outcome than the outputs, except for producers with a finding in ``blamed``."""
+    """Findings for offsets with another outcome than the transaction's outputs. Producers in ``blamed`` are left out."""
     for known in blamed:
         apart = apart.join(F.broadcast(known.select("producer_id").distinct()), "producer_id", "left_anti")
     return apart.select(

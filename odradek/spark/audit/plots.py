@@ -108,7 +108,7 @@ def transactions(rows: Rows) -> Plot | None:
 def commit_latency(rows: Rows) -> Plot | None:
     """Plot of the percentiles over all coordinator partitions; None without data.
 
-    The page's table has those of each partition.
+    A table of the page has the percentiles of each coordinator partition.
     """
     overall = {row["decision"]: row for row in rows if row["coordinator_partition"] is None}
     spans = (

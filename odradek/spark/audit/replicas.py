@@ -37,7 +37,7 @@ def bucket() -> Column:
 
 
 def content() -> Column:
-    """A hash of the header fields that all replicas of a batch must have.
+    """A hash of the header fields that must be equal in all replicas of a batch.
 
     The size is left out, because each cleaner rewrites it.
     """

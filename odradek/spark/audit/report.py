@@ -44,7 +44,7 @@ class Finding:
 
     @property
     def command(self) -> str | None:
-        """A shell command that shows the bytes in question: ``kafka-dump-log.sh``, or ``xxd`` if they are not a batch.
+        """A shell command that shows the bytes of the finding: ``kafka-dump-log.sh``, or ``xxd`` if they are no batch.
 
         None if the place is not known.
         """

@@ -138,7 +138,7 @@ class Audit:
         return Report(self.source.paths, self.source.live, counts, findings, known, shown)
 
     def _first_look(self) -> DataFrame | None:
-        """The index files as they are before the batches are read, if a broker runs on them (``two_looks``); else None."""
+        """Index entries from before the batches are read (``two_looks``); None if no broker runs, or without ``deep``."""
         if not self.deep or not self.source.live:
             return None
         self.say("reading indexes")
@@ -342,7 +342,7 @@ class Audit:
     # -- the results --------------------------------------------------------------------------------------------
 
     def _located(self, raw: DataFrame) -> tuple[list[Finding], Counts]:
-        """Write the findings with their places; return the first of each name, and the number of all."""
+        """Write the findings with their places; return the first findings of each name, and the number of all findings."""
         everything = located(raw, self.rows, self.replicas, self.ids)
         if not self.scratch.count("raw"):
             self.out.put("findings", [], everything.schema)

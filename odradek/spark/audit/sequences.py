@@ -101,8 +101,9 @@ def epoch_findings(judged_rows: DataFrame) -> DataFrame:
 def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
     """Batches with sequences, and ``ahead``: how far each batch begins above the end of the highest sequence before it.
 
-    0 is correct, more is a gap, less a repetition. A ``run`` is a series of batches in one epoch, in which sequences are
-    counted on beyond 2^31. The first batch in the log may begin at any sequence, because batches before it may be deleted.
+    0 is correct, a positive number is a gap, a negative number a repetition. A ``run`` is a series of batches in one epoch;
+    within a run, sequences are counted without wrapping at 2^31. The first batch in the log may begin at any sequence,
+    because batches before it may be deleted.
     """
     life = Window.partitionBy("replica", "producer_id", "life").orderBy("base_offset")
     run = Window.partitionBy("replica", "producer_id", "life", "run").orderBy("base_offset")

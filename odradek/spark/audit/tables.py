@@ -89,7 +89,7 @@ def load(spark: SparkSession, source: Source, table: str, **options: str) -> Dat
 def read_batches(source: Source, scratch: Store) -> tuple[DataFrame, DataFrame | None]:
     """Return the rows of batches and damaged ranges, and the rows of zeros behind batches as ``zero_tails`` returns them.
 
-    The second is None if there are no such zeros.
+    The second table is None if there are no such zeros.
     """
     everything = scratch.keep("batches", batch_headers(load(scratch.spark, source, "batches")), files=None)
     rows_known = replicas.known(source.partitions, source.directories, source.metadata.compacted)

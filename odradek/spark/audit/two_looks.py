@@ -11,7 +11,7 @@ the two reads. So the audit checks in a live directory only what a correct broke
 - an aborted transaction that neither read found in the ``.txnindex``, whose marker the log had at the first read, with later
   batches behind it: the append that wrote the marker has ended, and wrote the ``.txnindex`` before that (UnifiedLog.append).
 
-If the broker is stopped, only the second read counts, and all of it is checked.
+If the broker is stopped, the audit uses only the second read, and checks all of it.
 """
 
 from __future__ import annotations
@@ -77,7 +77,10 @@ class Looks(NamedTuple):
         )
 
     def indexed(self, markers: DataFrame, rows: DataFrame) -> DataFrame:
-        """The ``markers`` (``replica``, ``log_dir``, ``file``, ``position``) whose entry both reads must have found."""
+        """The ``markers`` whose index entry both reads must have found.
+
+        Columns: ``replica``, ``log_dir``, ``file``, ``position``.
+        """
         newest = sound(rows).groupBy("replica").agg(F.max(F.struct("file", "position")).alias("newest"))
         beyond = F.struct(F.col("file"), F.col("size").alias("position"))
         there = (

@@ -125,7 +125,7 @@ def _reason(output: str) -> str:
 
 
 def _check(jars: list[Path]) -> None:
-    """Compare the jars of the pinned version with known digests: Ivy only compares them with the repository's digests."""
+    """Compare the jars of the pinned version with known digests; Ivy compares them only with the repository's digests."""
     known: dict[str, str] = json.loads((_HERE / "sha256.json").read_text("utf-8"))
     for jar in jars:
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()

@@ -53,7 +53,7 @@ def departure(fields: list[str]) -> Departure:
 
 
 def in_order(lines: Iterable[str], count: int | None = None) -> list[Departure]:
-    """The first ``count`` departures in the order of departure, each with its row number in its value."""
+    """The first ``count`` departures in the order of departure, each with its row number in the record's value."""
     ordered = sorted((departure(fields) for fields in csv.reader(lines)), key=lambda each: each.departed)
     return [each._replace(value=f'{{"row":{row},{each.value}') for row, each in enumerate(ordered[:count])]
 

@@ -46,7 +46,7 @@ JVM_END_S = stretched(5.0)
 
 
 def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, per_batch: int) -> DataFrame:
-    """The flights as a stream with a watermark on ``scheduled`` that is correct for each partition, without closing records.
+    """The flights as a stream without closing records, with a watermark on ``scheduled`` that is correct for each partition.
 
     A micro-batch has at most ``per_batch`` offsets.
     """
@@ -56,7 +56,7 @@ def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, pe
 
 
 def stream(spark: SparkSession, bootstrap: str, what: Mapping[str, str], per_batch: int) -> DataFrame:
-    """The flights of ``what`` (``assign`` or ``subscribe``), with one watermark."""
+    """The flights as a stream with one watermark. ``what`` is the connector's option ``assign`` or ``subscribe``."""
     from pyspark.sql import functions as f
 
     records = (
@@ -112,7 +112,7 @@ def is_over(checkpoint: Path) -> bool:
 
 
 class Reporter:
-    """Prints each finished micro-batch once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
+    """The printer of finished micro-batches, each once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query

@@ -42,9 +42,10 @@ class Kills:
 
 @dataclass(slots=True)
 class Plan:
-    """When each process is killed. ``driver``, ``worker`` and ``producer`` are shares of the flights, in order.
+    """The times at which each process is killed.
 
-    Every second driver, beginning with the first, is killed at a step of the sink (``sink_points``: step, times).
+    ``driver``, ``worker`` and ``producer`` are ascending shares of the flights, after which a process is killed. Every
+    second driver, beginning with the first, is killed at a step of the sink instead (``sink_points``: step, times).
     ``broker_points`` are (crash point, passage).
     """
 
@@ -59,7 +60,7 @@ class Plan:
         return not (self.driver or self.worker or self.producer or self.sink_points or self.broker_points)
 
     def left(self) -> str:
-        """The processes that have not been killed as often as planned."""
+        """The names of the processes that have not been killed as often as planned, separated by commas."""
         names = {"driver": [*self.driver, *self.sink_points], "worker": self.worker}
         names |= {"producer": self.producer, "broker": self.broker_points}
         return ", ".join(name for name, list_ in names.items() if list_)
@@ -70,8 +71,8 @@ def draw(
 ) -> Plan:
     """Draw a plan for a run with about this number of micro-batches and producer transactions.
 
-    ``ahead``: number of transactions that are committed before the job begins; nothing is killed before their end.
-    ``has_points``: the sink is ``odradek.exactly_once``, which has the steps.
+    ``ahead``: number of transactions that are committed before the job begins; nothing is killed before these have ended.
+    ``has_points``: whether the sink is ``odradek.exactly_once``, which has steps.
     """
     ahead = min(ahead, transactions // 3)
     at_points = (kills.driver + 1) // 2 if has_points else 0

@@ -13,7 +13,7 @@ Hears = Callable[[list[str]], None]
 
 
 class Program:
-    """A Python module run as a program. ``hears`` gets the words of each line of its output; stderr goes to a file."""
+    """A Python module run as a program. ``hears`` is called with the words of each output line; stderr goes to a file."""
 
     def __init__(self, module: str, arguments: Sequence[object], directory: Path, hears: Hears) -> None:
         self.name = module.rpartition(".")[2]

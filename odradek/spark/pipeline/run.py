@@ -61,7 +61,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Heard:
-    """What the programs have reported."""
+    """The reports of the programs so far."""
 
     written: int = 0
     """Number of flights that the producer has committed."""

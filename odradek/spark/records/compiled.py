@@ -42,7 +42,7 @@ def _compiled(function: Callable[..., Any], inline: str) -> Any:
 
 @contextlib.contextmanager
 def _caching_in(directory: Path | None) -> Iterator[None]:
-    """Context manager in which numba caches newly declared functions in ``directory``; None changes nothing."""
+    """Context manager in which numba caches newly declared functions in ``directory``; with None it changes nothing."""
     config: Any = numba.config
     before = config.CACHE_DIR
     if directory is not None:

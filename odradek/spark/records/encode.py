@@ -91,7 +91,10 @@ def _sizes_bytes(keys: Bytes, values: Bytes, headers: Headers) -> Numbers:
 
 
 class Batch(NamedTuple):
-    """An encoded record batch. ``data``: its bytes, or a view of them. ``halves`` encodes its rows again as two batches."""
+    """An encoded record batch. ``data``: its bytes, or a view of them.
+
+    ``halves`` encodes the batch's rows again as two batches.
+    """
 
     data: bytes | memoryview
     records: int

@@ -72,10 +72,10 @@ def partition_by_key(
 def partition_sticky(
     sizes_bytes: np.ndarray[Any, np.dtype[np.int64]], partition_count: int, batch_size_bytes: int, first: int
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
-    """Partitions for rows without a key, which stay with one partition until a batch is full (KIP-480).
+    """Partitions for rows without a key: rows go to one partition until a batch is full, then to the next (KIP-480).
 
-    Also returns the value of ``first`` for the next call: the number of bytes assigned so far, whose whole batches determine
-    the partition.
+    Also returns the value of ``first`` for the next call. It is the number of bytes assigned so far; the number of whole
+    batches in it determines the partition.
     """
     ends = np.cumsum(sizes_bytes) + first
     turns = (ends - sizes_bytes) // batch_size_bytes

@@ -33,7 +33,7 @@ _FIELD = {"batch_offset": "base_offset"}
 
 
 def judged(table: Heads, conditions: tuple[Condition, ...]) -> NDArray[np.bool_]:
-    """Whether each batch meets the conditions on batches."""
+    """For each batch, whether it satisfies all of the conditions."""
     keep = np.ones(len(table), np.bool_)
     for condition in conditions:
         name = condition.column

@@ -28,7 +28,7 @@ _TIME_MS_MAX = 253_402_300_799_999  # 9999-12-31T23:59:59.999
 
 
 def microseconds(milliseconds: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Convert Kafka's timestamps (ms) to Spark's (us). ``NO_TIME`` stands for those that have no equivalent."""
+    """Convert Kafka's timestamps (ms) to Spark's (us). A timestamp without an equivalent becomes ``NO_TIME``."""
     known = (milliseconds >= 0) & (milliseconds <= _TIME_MS_MAX)
     if known.all():
         return milliseconds * 1000
@@ -47,7 +47,7 @@ def constant(text: str, count: int) -> pa.Array:
 
 
 def words(dictionary: pa.Array, numbers: NDArray[Any]) -> pa.Array:
-    """The word of each number; null for negative numbers."""
+    """The word in ``dictionary`` for each number; null for negative numbers."""
     if len(numbers) and (numbers == numbers[0]).all():
         first = int(numbers[0])
         return (

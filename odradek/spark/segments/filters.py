@@ -120,7 +120,7 @@ def _holds(test: str, values: Any, value: Any) -> NDArray[np.bool_]:
 
 
 class Conditions(NamedTuple):
-    """The conditions on places, on batches and on rows; a row must meet all of them."""
+    """The conditions on places, on batches and on rows; a row must satisfy all of them."""
 
     place: tuple[Condition, ...] = ()
     batch: tuple[Condition, ...] = ()

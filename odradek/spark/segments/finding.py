@@ -29,7 +29,7 @@ class NoSuchDirectory(OdradekError):
 
 
 class Partition(NamedTuple):
-    """One partition's directory. ``asked_for``: the path was that of the partition itself, not of a directory above it."""
+    """One partition's directory. ``asked_for``: whether the user's path is this directory, not a directory above it."""
 
     log_dir: str
     topic: str

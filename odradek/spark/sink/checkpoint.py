@@ -2,7 +2,8 @@
 
 In the cluster, a decision record and transactional ids expire after seven days without a batch. The checkpoint does not
 expire, and it moves with the query. So the driver writes a file of its own into it, next to Spark's. This only works with
-checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``); otherwise only the cluster is asked.
+checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``); otherwise the sink relies on the
+cluster alone.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Checkpoint:
     def _readable(self) -> Path | None:
         """The checkpoint's directory; None if it is not on this machine.
 
-        A path without a scheme may be in HDFS. The local directory of that name then has none of Spark's files.
+        A path without a scheme may be in HDFS. A local directory with the same path then has none of Spark's files.
         """
         return self.directory if self.directory and (self.directory / _OFFSETS).is_dir() else None
 

@@ -45,7 +45,7 @@ def _column(rows: pa.RecordBatch, name: str) -> Any:
 
 
 class RecordBatchSum:
-    """The sum of RecordBatches: a `task.RowSum`. ``hashed``: whether to compute ``digest``."""
+    """A `task.RowSum` of RecordBatches. ``hashed``: whether to compute ``digest``."""
 
     def __init__(self, topic: str | None, hashed: bool) -> None:
         self.rows = 0

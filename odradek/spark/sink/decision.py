@@ -74,9 +74,9 @@ def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
 
 
 def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
-    """The content of the batch: the rows that the tasks have read, and the batch's file in the checkpoint.
+    """The content of the batch: a summary of the rows that the tasks have read, and the hash of its ``offsets`` file.
 
-    The file is left out if it has changed since the batch was planned: another driver may have replaced it.
+    The hash is left out if the file has changed since the batch was planned: another driver may have replaced it.
     """
     digests = [report.digest for report in reports]
     whole = None if None in digests else sum(each for each in digests if each is not None) % DIGEST_MODULUS
@@ -90,7 +90,9 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
 
     The number of rows is compared first. With the same number, an equal digest is enough: it does not depend on the order of
     rows or on tasks. A different digest is accepted only if the batch's ``offsets`` file is the one that was decided: then
-    the query is not deterministic. Without digests the file alone is compared, and if it cannot be read, only the number."""
+    the query is not deterministic. Without digests the file alone is compared, and if the file cannot be read, only the
+    number of rows.
+    """
     name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
     again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
     answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} continues without it."
@@ -298,9 +300,9 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
     """Abort the transactions that losing attempts have left open. Best effort: a later plan looks for them again.
 
-    A second copy of a winning attempt has an id of its own that is in no report, so the cluster is asked after each batch.
-    Transactions of the pool are ended by epoch, because a newer driver may have handed the same ids out again. An attempt's
-    own id is never handed out again, so its producer can be fenced.
+    A second copy of a winning attempt has an id of its own that is in no report, so open transactions are listed after each
+    batch. Transactions of the pool are ended by epoch, because a newer driver may have handed the same ids out again. An
+    attempt's own id is never handed out again, so its producer can be fenced.
     """
     name = plan.settings.name
     won = {report.transactional_id for report in written}

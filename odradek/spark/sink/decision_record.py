@@ -60,9 +60,8 @@ class Phase(enum.IntEnum):
 class Entry(NamedTuple):
     """A transaction that is part of a decision.
 
-    ``pooled``: its id belongs to the pool (``label`` is then that of attempt 0).
-
-    ``partitions``: the partitions that it wrote to, empty if the record had no space for them.
+    ``pooled``: whether its id belongs to the pool (``label`` is then the label of attempt 0). ``partitions``: the partitions
+    that the transaction wrote to, empty if the record had no space for them.
     """
 
     label: Label
@@ -74,7 +73,7 @@ class Entry(NamedTuple):
 class Content(NamedTuple):
     """The values that distinguish two batches with the same number.
 
-    ``rows``: the number of rows. ``digest``: the sum of their hashes (`records.digest`), None if it was not computed.
+    ``rows``: the number of rows. ``digest``: the sum of the rows' hashes (`records.digest`), None if it was not computed.
     ``offsets``: a hash of the batch's file in the checkpoint's ``offsets``, None if the file could not be read.
     """
 
@@ -103,8 +102,8 @@ class Answer(NamedTuple):
 class Decided:
     """The transactions of a decided batch.
 
-    While a later batch is planned, they are only those that could not be committed: the record contains them until the user
-    has decided how to continue.
+    While a later batch is planned, these are only the transactions that could not be committed: the record contains them
+    until the user has decided how to continue.
     """
 
     run: int

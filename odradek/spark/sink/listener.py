@@ -43,7 +43,7 @@ class ExactlyOnceListener(StreamingQueryListener):
     Register it by ``spark.streams.addListener(ExactlyOnceListener())``.
 
     Spark does not tell a listener which Python sink a query has. ``names`` lists the queries to listen to; without
-    ``names``, the listener takes all queries with a sink in Python.
+    ``names``, the listener collects batches of all queries with a sink in Python.
     """
 
     def __init__(self, names: Collection[str] | None = None, batches_kept: int = BATCHES_KEPT) -> None:

@@ -48,7 +48,7 @@ def ticket_id(name: str, run: int, task: int) -> str:
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
     """The transactional id of an attempt's own, which only this attempt initialises.
 
-    Each plan has its own number, and one driver uses it. So no late attempt can fence the producer by mistake.
+    Each plan has a number that only one driver uses. So no late attempt can fence the producer by mistake.
     """
     more = f".{label.renewals}" if label.renewals else ""
     return f"{name}-{run}-{label.task}-{plan}.{label.attempt_id}{more}"

@@ -42,7 +42,7 @@ class Settings:
     numbered: bool = True
 
     def answers(self, decision: int) -> bool:
-        """Whether the option ``firstBatch`` was set for the decision of this plan."""
+        """Whether the option ``firstBatch`` was set for the decision that the plan with this number made."""
         return self.answer is not None and self.answer.plan == decision
 
 
@@ -123,7 +123,7 @@ def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState
 
 
 class _Taken(NamedTuple):
-    """The state after a takeover, after which only this driver can decide."""
+    """The state after a takeover; from the takeover on, only this driver can decide."""
 
     driver: ProducerId
     record: SinkState

@@ -156,14 +156,14 @@ class Store:
     def bound(self, query_id: str) -> SinkPlace | None:
         """The sink that has decided the first batch of this query.
 
-        None if there is none (or more than seven days ago), or if the group may not be read.
+        None if there is no such sink, if it was recorded more than seven days ago, or if the group may not be read.
         """
         with _warned_of_rights(query_id):
             return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
         return None
 
     def bind(self, driver: ProducerId, query_id: str) -> None:
-        """Write into the driver's transaction that this sink has decided the first batch of this query."""
+        """Record, in the driver's transaction, that this sink has decided the first batch of this query."""
         offsets = {(self.topic, 0): (0, to_binding(self.place))}
         with _warned_of_rights(query_id):
             self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)

@@ -41,8 +41,8 @@ class Writer(Protocol[RowsOf]):
 class RowSum(Protocol[RowsOf]):
     """A summary of all rows of a task.
 
-    ``digest``: the sum of their hashes (`records.digest`), None if it is not computed; ``topics``: the names of the topics
-    that the rows are for.
+    ``digest``: the sum of the rows' hashes (`records.digest`), None if it is not computed; ``topics``: the names of the
+    topics that the rows are for.
     """
 
     @property

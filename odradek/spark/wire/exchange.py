@@ -52,7 +52,7 @@ class Malformed(Exception):
 class Exchange:
     """A request with its result.
 
-    ``subject`` begins the sentences of its errors; with ``coordinator`` None, any broker is asked.
+    ``subject`` begins the sentences of its errors; with ``coordinator`` None, any broker gets the request.
 
     ``read`` takes the response and its version, and returns the result. ``read`` raises ``Refusal`` for an error code, and
     ``Malformed`` if the response lacks what was requested. A settled exchange has either a ``result`` or an ``error``.

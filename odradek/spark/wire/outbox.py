@@ -1,8 +1,8 @@
 """The outgoing batches of one partition, in order, each until it is acknowledged. The module uses no sockets.
 
 A broker has metadata of a producer's last five batches in a partition (ProducerStateEntry.java), and accepts a batch only
-after its predecessor. So only the first five unacknowledged batches may be in flight. After a failure all batches in flight
-must be answered before anything is sent again, with the same bytes and the same sequences.
+after its predecessor. So only the first five unacknowledged batches may be in flight. After a failure, batches are sent
+again only when all batches in flight have a response, with the same bytes and sequences.
 
 An acknowledgement covers all earlier batches too: a broker accepts a batch only after its predecessor, so they are in its
 log, whatever their own responses were. This matters if a batch was written, its response was lost, and the next leader has

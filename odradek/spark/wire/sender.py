@@ -74,9 +74,10 @@ class Sender:
             outbox.append(OutgoingBatch(batch, deadline))
 
     def work(self, *, wait: bool) -> None:
-        """Send and receive what is possible now. With ``wait``, block until a response, a timer, or for at most a second.
+        """Send all batches that may be sent now, and handle the responses that have arrived.
 
-        Raises the first final error, after which nothing more can be sent.
+        With ``wait``, block until a response, a timer, or for at most a second. Raises the first final error, after which
+        nothing more can be sent.
         """
         now = time.monotonic()
         self._check_deadlines(now)
