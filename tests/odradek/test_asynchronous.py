@@ -1,5 +1,7 @@
-"""The calls for coroutines: the event loop is not blocked, cancelling a call disconnects, and types match the blocking
-calls."""
+"""The calls for coroutines: they do not block the event loop, and cancelling a call disconnects.
+
+Their types match those of the blocking calls.
+"""
 
 from __future__ import annotations
 

@@ -386,8 +386,10 @@ def test_the_user_s_process_imports_nothing_of_the_broker() -> None:
 
 
 def test_a_service_of_kubernetes_is_no_control_port(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An ODRADEK_CONTROL_PORT with a URL is not taken for a control port. Kubernetes sets this variable if a Service is
-    called odradek-control."""
+    """An ODRADEK_CONTROL_PORT with a URL is not taken for a control port.
+
+    Kubernetes sets this variable to a URL if a Service is called odradek-control.
+    """
     monkeypatch.delenv("ODRADEK_CONTROL", raising=False)
     monkeypatch.setenv("ODRADEK_CONTROL_PORT", "tcp://10.96.0.1:18092")
     with pytest.raises(odradek.ControlUnreachable, match="no control port is set"):

@@ -1,5 +1,4 @@
-"""`odradek._protocol`: in a user's process, such as a Spark executor, `import protocol` finds only the user's own
-package."""
+"""`odradek._protocol`: in a user's process, such as a Spark executor, `import protocol` finds only the user's package."""
 
 import subprocess
 import sys
@@ -85,8 +84,10 @@ def test_the_package_protocol_of_a_user_is_not_met(place, tmp_path: Path):
 
 
 def test_both_names_in_one_process_do_not_mix():
-    """`odradek._protocol` and `protocol` in one process have different classes and encode the same bytes. The compiled core
-    knows only the classes of `protocol`."""
+    """`odradek._protocol` and `protocol` in one process have different classes and encode the same bytes.
+
+    The compiled core knows only the classes of `protocol`.
+    """
     from odradek._protocol.messages import end_txn as own_messages
 
     from odradek._protocol import codec as own_codec

@@ -160,8 +160,10 @@ def test_removed_state_does_not_come_back_after_a_crash(tmp_path: Path):
 
 @pytest.mark.parametrize("act", ["reset", "restore"])
 def test_the_broker_is_stopped_in_the_middle(act: str, tmp_path: Path):
-    """A broker that is stopped during a reset or restore ends without a traceback. The next broker on its files has the
-    topics, and accepts records."""
+    """A broker that is stopped during a reset or restore ends without a traceback.
+
+    The next broker on its files has the topics, and accepts records.
+    """
     with (
         odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker,
         ThreadPoolExecutor(1) as threads,

@@ -27,7 +27,7 @@ def block(language: str) -> str:
 
 
 def told(text: str) -> list[str]:
-    """The lines without varying values, and without FindCoordinator, whose number depends on the client's speed.
+    """The lines without varying values, and without FindCoordinator, whose count depends on the client's speed.
 
     Hits of rules are sorted to the end: they may come before or after an exchange of the same millisecond.
     """

@@ -155,8 +155,7 @@ class Exploration:
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """Yield plans for untried cells, fault by fault, first at decisive requests, where records are lost or duplicated.
-        """
+        """Yield plans for untried cells, fault by fault: first at decisive requests, which lose or duplicate records."""
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():

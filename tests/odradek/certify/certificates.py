@@ -35,8 +35,10 @@ BY_CHECK = Mechanism("check", "--check judges each run")
 def certificate(
     *failures: Failure, clean: int = 0, whole: bool = False, lints: tuple[Lint, ...] = ()
 ) -> Certificate:
-    """A certificate whose matrix has ``clean`` clean cells, or only clean cells if ``whole``, except for the failed cells of
-    the failures."""
+    """A certificate whose matrix has ``clean`` clean cells, or only clean cells if ``whole``.
+
+    The cells of the failures are failed in any case.
+    """
     found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
     found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))
     found.mechanisms = [BY_CHECK]

@@ -17,7 +17,7 @@ COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
 
 class Process:
-    """An instance of a job, which has the connections from the addresses ``h:<number>``."""
+    """A fake instance of a job, which has the connections from the addresses ``h:<number>``."""
 
     def __init__(self, number: int, *peers: str, is_alive: bool = True) -> None:
         self.number, self.peers, self.is_alive = number, peers, is_alive
@@ -30,7 +30,7 @@ class Process:
 
 
 class Instances:
-    """A job. ``next_peers`` are the connections of the instance that is started next."""
+    """A fake job. ``next_peers`` are the connections of the instance that is started next."""
 
     def __init__(self, *alive: Process, next_peers: tuple[str, ...] = (), exits: bool = False) -> None:
         self.alive, self.next_peers = list(alive), next_peers
@@ -62,7 +62,7 @@ class Rule:
 
 
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
-    """A scene and its notes. The entries are in the broker's trace from the certifier's second look at the trace on."""
+    """A scene and its notes. The broker's trace is empty when the certifier reads it first, and then has the entries."""
 
     def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
         is_first = since is None and api is None
@@ -185,8 +185,10 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
 
 
 def test_a_connection_of_an_ended_process_belongs_to_the_newly_started_one() -> None:
-    """A connection that appears when the certifier starts a process belongs to this process, even if it is closed between
-    two looks at the connections."""
+    """A connection that appears when the certifier starts a process belongs to this process.
+
+    This holds even if the connection is closed before the certifier checks the connections again.
+    """
     job = Instances(Process(1, "h:1"))
     staged, notes = scene(job, entry("InitProducerId", "h:2"))
     assert done("add-instance", staged) == ""
@@ -226,8 +228,10 @@ def test_a_connection_is_attributed_once() -> None:
 
 
 def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
-    """A kill between two requests comes after the response to the first one. The connection of that request, seen while a
-    rule holds it, identifies the instance."""
+    """A kill between two requests comes after the response to the first one.
+
+    The connection of that request, seen while a rule holds the request, identifies the instance.
+    """
     job = Instances(Process(1, "h:1"), Process(2, "h:2"))
     outcomes = iter(["held", "held", "in_progress", "answered"])
     staged, notes = scene(job)

@@ -50,7 +50,7 @@ def transaction(
 
 
 def twice(*places: int, topic: str = "out") -> Bad:
-    """A record that was written at each of these offsets."""
+    """A finding of one record that was written at each of these offsets."""
     return Bad(
         frozenset({Kind.DUPLICATED}), repeated=(tuple(Place(topic, 0, each, (7, 0)) for each in places),)
     )
@@ -179,8 +179,10 @@ WAITED: Entries = [
 
 
 def test_a_batch_from_before_a_rebalance_is_a_cause() -> None:
-    """A batch is the cause of duplicates if it has waited since before a rebalance, and some of its records were read again
-    after the rebalance."""
+    """A batch is the cause of duplicates if it has waited since before a rebalance.
+
+    Some of its records must have been read again after the rebalance.
+    """
     stale = batch_of(8, 15, 20)
     assert why(twice(20, 24), *WAITED, *stale) == ["revoked-batch"]
     assert why(twice(20, 24), *(each for each in WAITED if each["api"] != "SyncGroup"), *stale) == []
@@ -210,8 +212,10 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
 
 
 def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
-    """A refused batch is no cause of a lost record if the next batch has as many, but other records. The weak producer,
-    which sent both, did not lose the record either."""
+    """A rejected batch is no cause of a lost record if the next batch has as many records, but others.
+
+    The weak producer, which sent both batches, did not lose the record either.
+    """
     single: dict[str, Any] = {"producer": (-1, -1), "count": 1}
     refused = [
         ASKS,
@@ -309,8 +313,7 @@ def test_an_open_transaction_of_an_unused_id_is_a_cause() -> None:
 
 
 def test_a_run_that_waits_for_offsets_that_are_not_in_kafka() -> None:
-    """A job that has done its work is stuck if the run waits for its committed offsets, and the job never fetches these
-    offsets. One of its commits was lost."""
+    """A job that never fetches its committed offsets is the cause of a stuck run that waits for these offsets."""
     assert why(STUCK, fetch("in"), offsets("in", 3)) == ["positions-elsewhere"]
     assert why(STUCK, ASKS, fetch("in"), offsets("in", 3)) == []
     assert why(replace(STUCK, exits=((1, 1),)), fetch("in"), offsets("in", 3)) == []

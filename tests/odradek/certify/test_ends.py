@@ -98,8 +98,10 @@ def test_the_first_run_shows_what_to_wait_for(mode: str, until: str) -> None:
 
 
 def test_outputs_that_come_behind_the_last_commit_are_waited_for() -> None:
-    """A run waits for outputs that are written after the last commit, also for those of an instance that was killed at that
-    commit and restarted."""
+    """A run waits for outputs that are written after the last commit.
+
+    It also waits for those of an instance that was killed at that commit and restarted.
+    """
     last = Moment("OffsetCommit", (("group", "g"),), RECORDS, "")
     reference, run = runs(workload("late"), single(last, BY_NAME["kill-after"]))
     assert reference.settled_s > LATE_S / 4

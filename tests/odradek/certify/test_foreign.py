@@ -76,8 +76,10 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
 
 
 def test_existing_topics_and_groups_are_not_changed(upstream: Broker) -> None:
-    """Existing topics and groups of the cluster are not changed by a certifier that cannot begin, nor by one that creates
-    its topics beside them."""
+    """A certifier that cannot begin changes no existing topics and groups of the cluster.
+
+    A certifier that creates its topics beside them does not change them either.
+    """
     a_commit(upstream.bootstrap_servers, "theirs-before")
     cluster = Foreign(workload(upstream, "theirs:1"))
     with closing(cluster), pytest.raises(OdradekError, match="theirs"):
@@ -105,8 +107,10 @@ def test_faults_on_a_foreign_cluster_affect_calls_only() -> None:
 @pytest.mark.more
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_job_is_certified_there(upstream: Broker, tmp_path: Path) -> None:
-    """A job is certified on a cluster behind a proxy. The soak also finds the wrong jobs, on Apache Kafka
-    (`tests.odradek.certify.soak`)."""
+    """A job is certified on a cluster behind a proxy.
+
+    The soak also finds the wrong jobs, on Apache Kafka (`tests.odradek.certify.soak`).
+    """
     certificate = certified(
         python("right/copier"), tmp_path, upstream=upstream.bootstrap_servers, budget_s=3.0
     ).run()

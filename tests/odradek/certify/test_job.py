@@ -183,8 +183,10 @@ IGNORES = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); p
 def test_at_the_end_of_a_run_an_instance_may_end_by_itself(
     is_frozen: bool, jobs: list[Job], tmp_path: Path
 ) -> None:
-    """An instance that exits on SIGTERM is not killed, even if a shell started it or it is frozen. The next run waits as
-    long after SIGTERM."""
+    """An instance that exits on SIGTERM is not killed, even if a shell started it or it is frozen.
+
+    The next run then waits after SIGTERM for as long as this run did.
+    """
     job = Job(Command.parse(f"true && {sys.executable} -c '{SAYS_GOODBYE}'"), {"bootstrap": "h:1"}, tmp_path)
     job.start(1)
     assert wait_until(lambda: job.last_lines() == ["hello"], WAIT_S)

@@ -388,8 +388,10 @@ def test_another_instance_lives_on_when_one_is_fenced() -> None:
 
 
 def test_another_instance_continues_after_an_abort() -> None:
-    """An aborted transaction is not reported if another instance continues, to which the partition was assigned before the
-    abort."""
+    """An aborted transaction is not reported if another instance continues with the partition.
+
+    The partition was assigned to that instance before the abort.
+    """
     assert "no-rewind" not in names(
         *of(
             ONE, init("a"), fetch("in"), *transaction("a", 5), fetch("in", offset=9), *transaction("a", 9)[:2]

@@ -90,7 +90,9 @@ def test_names_that_differ_between_two_runs_become_patterns() -> None:
 
 
 def test_ids_that_differ_in_a_number_are_one_role() -> None:
-    """Transactional ids that differ in a number share one pattern, as it differs from run to run which of two instances
-    commits first."""
+    """Transactional ids that differ in a number share one pattern.
+
+    Which of two instances commits first differs from run to run.
+    """
     run = trace(init("copier-1"), init("copier-2"), init("other"), init("7"), init("8"))
     assert roles(run) == {"copier-1": "copier-*", "copier-2": "copier-*"}

@@ -53,8 +53,10 @@ def test_what_has_no_response_so_far() -> None:
     ],
 )
 def test_the_request_that_a_rule_has_hit(action: str, outcomes: tuple[str, ...], place: int | None) -> None:
-    """The request that a rule has hit is found by its outcome, although another instance may wait for a response to the same
-    API."""
+    """The request that a rule has hit is found by its outcome.
+
+    Another instance may wait for a response to the same API.
+    """
     found = [entry(number, "JoinGroup", outcome) for number, outcome in enumerate(outcomes)]
     assert struck(found, action) == (None if place is None else found[place])
 

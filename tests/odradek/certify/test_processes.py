@@ -111,8 +111,10 @@ time.sleep(600)
 
 @pytest.mark.usefixtures("orphans")
 def test_a_process_that_starts_its_successor_and_ends_is_killed(tmp_path: Path) -> None:
-    """A chain of processes that start their successor and end is killed, although a single look at the process table may see
-    none of them."""
+    """A chain of processes that start their successor and end is killed.
+
+    A single read of the process table may find none of the processes.
+    """
     root = started(CHAIN, tmp_path / "log", f"chain-{OURS}")
     assert root.wait(HANG_S) == 0
     Tree(f"chain-{OURS}", [root.pid]).kill()

@@ -57,8 +57,10 @@ def progress(cluster: object, **more: Any) -> Progress:
 
 
 def test_a_node_that_is_killed_while_outputs_settle_is_waited_for() -> None:
-    """A run waits for a node that is killed while the outputs settle. A fault may come after the last record: at a
-    heartbeat, or when the job closes its producer."""
+    """A run waits for a node that is killed while the outputs settle.
+
+    A fault may come after the last record: at a heartbeat, or when the job closes its producer.
+    """
 
     def killed() -> Outputs:
         raise ControlRefused(409, "no running node leads out-0")
@@ -99,8 +101,10 @@ def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> No
 
 
 class Followed:
-    """A trace with one OffsetCommit and no EndTxn, which a follower reads without end. With ``can=False`` nobody can follow
-    it."""
+    """A fake trace with one OffsetCommit and no EndTxn, which a follower reads without end.
+
+    With ``can=False`` the trace refuses every follower.
+    """
 
     def __init__(self, *, can: bool) -> None:
         self.can, self.told, self.end = can, threading.Event(), threading.Event()

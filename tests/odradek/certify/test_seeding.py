@@ -1,4 +1,4 @@
-"""The input of a job is written to the broker as its lines say."""
+"""The input of a job is written to the broker as the lines of its file describe it."""
 
 from __future__ import annotations
 

@@ -17,10 +17,9 @@ LOOK_S = 0.4
 
 
 class Quiet:
-    """A broker with these exchanges in its trace and one open transaction. ``moved`` lists the advances of the broker's
-    clock.
+    """A fake broker with these exchanges in its trace and one open transaction.
 
-    ``busy``: each look at the trace finds one more Produce.
+    ``moved`` lists the advances of the broker's clock. ``busy``: each read of the trace finds one more Produce.
     """
 
     def __init__(self, *exchanges: dict[str, Any], state: str = "Ongoing", busy: bool = False) -> None:
@@ -35,7 +34,7 @@ class Quiet:
         self._exchanges.append(more)
 
     def answered(self) -> None:
-        """Give every waiting request its response."""
+        """Mark every waiting request as answered."""
         self._exchanges = [each | {"outcome": "answered"} for each in self._exchanges]
 
     def entries(self, api: str | None = None, limit: int = 100, **_: Any) -> list[dict[str, Any]]:
@@ -118,8 +117,10 @@ def test_a_group_takes_a_dead_members_partitions_from_it_when_the_job_has_come_t
 
 
 def test_members_do_not_wait_forever_for_the_assignment_of_a_dead_leader() -> None:
-    """A member died while its JoinGroup waited, and then became the leader. The other members wait for the assignment only
-    until the dead leader's session times out."""
+    """Members wait for the assignment of a dead leader only until the leader's session times out.
+
+    The leader died while its JoinGroup waited, before it became the leader.
+    """
     broker = Quiet(exchange("SyncGroup"), exchange("SyncGroup", outcome="in_progress"), state="Empty")
     clocks = timekeeping(broker, kills=1)
     clocks.ends_rest()

@@ -42,7 +42,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
 
 
 class Job:
-    """A job whose instance is alive for the first ``lives`` looks."""
+    """A fake job whose instance is alive until `supervise` has been called ``lives`` times."""
 
     def __init__(
         self, *exits: Exit, lives: int = 1_000_000, completed: bool = False, given_up: int = 0
@@ -64,7 +64,10 @@ class Job:
 
 
 class Progress:
-    """The progress of a run. Each look returns the next state of ``done``, after the last one always the last."""
+    """The fake progress of a run.
+
+    Each call of `state` returns the next element of ``done``, and at the end always the last.
+    """
 
     def __init__(
         self,
@@ -147,7 +150,10 @@ def test_a_job_that_has_done_its_work(time: Time) -> None:
 
 
 def test_an_act_that_ends_between_two_looks_has_started_what_it_starts(time: Time) -> None:
-    """An act that replaces an instance has started the next instance when it ends, even if it ends between two looks."""
+    """An act that replaces an instance has started the next instance when the act ends.
+
+    This holds even if the act ends between two checks of the run.
+    """
 
     class Replaced(Job):
         looks = iter([True, False, False, False])
@@ -352,8 +358,10 @@ def test_a_check_that_says_not_yet_is_asked_as_long_as_the_patience_lasts(time: 
 
 
 def test_a_killed_instance_that_is_on_its_way_is_waited_for(time: Time) -> None:
-    """A run waits for a killed instance whose next process is being started, even if the outputs are correct: that process
-    may write some of them again."""
+    """A run waits for a killed instance whose next process is being started, even if the outputs are correct.
+
+    That process may write some of the outputs again.
+    """
     looks = chain([[], [], []], repeat(["h:1"]))
     took_s = settled(time, Progress(right=True), settle_s=0.0, job=Instances(), peers=lambda: next(looks))
     assert took_s > 2 * 0.3 + SETTLES_S

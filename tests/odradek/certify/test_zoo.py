@@ -40,8 +40,10 @@ def test_a_job_that_is_wrong_is_found_with_the_reason(job: Wrong, tmp_path: Path
     ("nodes", "more"), [(1, {"budget_s": 10.0}), (3, {"budget_s": 8.0}), (1, {"budget_s": 5.0, "stages": 2})]
 )
 def test_a_job_that_is_right_is_certified(nodes: int, more: dict[str, Any], tmp_path: Path) -> None:
-    """A correct job is certified with as many faults as fit into the time. The faults that are most likely to lose,
-    duplicate and fence come first."""
+    """A correct job is certified with as many faults as fit into the time.
+
+    The faults that most often cause lost records, duplicates or fencing come first.
+    """
     certificate = certified(python(COPIER), tmp_path, nodes=nodes, **more).run()
     assert certificate.failures == []
     assert certificate.runs > 2  # the first plan is tried even on a slow machine

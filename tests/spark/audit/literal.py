@@ -92,7 +92,10 @@ class Log:
         time_ms: int | None = None,
         records: int | None = None,
     ) -> int:
-        """Write a batch of a producer; return its base offset. ``records`` is the number that compaction has left."""
+        """Write a batch of a producer; return its base offset.
+
+        ``records``: the number of records that compaction has left.
+        """
         last = (sequence + length - 1) % SEQUENCES
         return self._put(
             length,

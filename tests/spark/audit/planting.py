@@ -34,7 +34,7 @@ INDEX_ENTRY = Struct(">ii")
 
 @dataclass(frozen=True)
 class Place:
-    """The finding's name and the place of its batch; ``offset`` is None if that of damaged bytes is not reliable."""
+    """The finding's name and the place of its batch; ``offset`` is None for damaged bytes, whose offset is not reliable."""
 
     name: str
     topic: str
@@ -134,7 +134,7 @@ def gap(segment: Segment) -> list[Place]:
 
 
 def lost_offsets(segment: Segment) -> list[Place]:
-    """Remove a batch as ``gap`` does, without closing the gap in the offsets."""
+    """Remove a batch without closing the gap in the offsets, unlike ``gap``."""
     _, second, third = segment.data(of_transaction=1)
     content, lost = segment.path.read_bytes(), segment.batches[second]
     segment.path.write_bytes(content[: lost.start] + content[lost.start + lost.size :])

@@ -91,7 +91,7 @@ def gap_after_the_first_marker(world: World) -> Expected:
 
 @broken
 def offsets_lost(world: World) -> Expected:
-    """Offsets are lost. They are reported once, and not as missing sequences as well."""
+    """Offsets are lost. The audit reports them once, and does not report the missing sequences as well."""
     log, producer = world.log("offsets_lost"), world.producer()
     log.data(producer, sequence=0, length=3, transactional=False)
     log.skip(3)
@@ -120,7 +120,10 @@ def epoch_fell(world: World) -> Expected:
 
 @broken
 def late(world: World) -> Expected:
-    """Data of epoch 0 follows the marker that ended the transaction, and is not reported as an open transaction as well."""
+    """Data of epoch 0 follows the marker that ended the transaction.
+
+    The audit does not also report it as an open transaction.
+    """
     log, producer = world.log("late"), world.begin("late")
     world.transaction("late", producer, 0, [log])
     zombie = log.data(producer, epoch=0, sequence=2)
@@ -276,7 +279,7 @@ def lost_prepare(world: World) -> Expected:
 
 @broken
 def damaged(world: World) -> Expected:
-    """The sequences and the marker that the damage hides are not reported as well."""
+    """Damage hides a part of the sequences and a marker, which are not reported as well."""
     log, producer = world.log("damaged"), world.begin("damaged")
     world.transaction("damaged", producer, 0, [log])
     world.state("damaged", producer, 1, "Ongoing", [(log.topic, 0)])
@@ -335,7 +338,7 @@ def zeros_below_the_recovery_point(world: World) -> Expected:
 
 @broken
 def zeros_before_a_flushed_segment(world: World) -> Expected:
-    """Zeros in an earlier segment: a segment is truncated to its batches and flushed when the next one begins."""
+    """An earlier segment ends in zeros. A segment is truncated to its batches and flushed when the next one begins."""
     log = world.log("zeros_before_a_flushed_segment")
     log.plain()
     log.zeros()
@@ -388,7 +391,7 @@ def copies_apart(world: World) -> Expected:
 
 @broken
 def committed_copies_apart(world: World) -> Expected:
-    """An older leader epoch, but below the replica's own high watermark: an acknowledged batch was replaced."""
+    """A batch has an older leader epoch but is below its replica's high watermark: an acknowledged batch was replaced."""
     one, two = world.log("committed_copies_apart"), world.log("committed_copies_apart", log_dir="/data-2")
     world.high_watermarks["/data-2"] = {(one.topic, 0): 2}
     for log in (one, two):
@@ -457,7 +460,7 @@ def abort_behind_a_commit_of_its_epoch(world: World) -> Expected:
 
 @broken
 def commit_behind_an_abort_of_its_epoch(world: World) -> Expected:
-    """An operator's tool never writes a commit."""
+    """A commit follows an abort of the same epoch, although an operator's tool never writes a commit."""
     log, producer = world.log("commit_behind_an_abort_of_its_epoch"), world.begin("commit-behind", 1)
     world.transaction("commit-behind", producer, 0, [log], "abort", version=1)
     return {("mixed_outcome", log.topic, 0, log.marker(producer, 0))}
@@ -578,7 +581,10 @@ def log_start_moved(world: World) -> None:
 
 @legal
 def forgotten_producer(world: World) -> None:
-    """Idle for longer than producer.id.expiration.ms: the producer's retry is appended again, its old epoch accepted."""
+    """A producer was idle for longer than producer.id.expiration.ms.
+
+    The leader appends its retry again, and its old epoch.
+    """
     log, producer = world.log("forgotten_producer"), world.producer()
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=0)
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=DAY_MS)
@@ -631,7 +637,7 @@ def transactions_of_both_versions(world: World) -> None:
 
 @legal
 def fenced_by_its_successor(world: World) -> None:
-    """Transaction version 1, InitProducerId during a transaction: the decision has the fencing epoch."""
+    """Transaction version 1: InitProducerId aborts a transaction, and the decision has the epoch of the fencing."""
     log, producer = world.log("fenced_by_its_successor"), world.begin("fenced", 1)
     world.state("fenced", producer, 0, "Ongoing", [(log.topic, 0)], 1)
     log.data(producer, 0)
@@ -658,7 +664,7 @@ def nothing_to_abort(world: World) -> None:
 
 @legal
 def markers_sent_again(world: World) -> None:
-    """The coordinator restarted before Complete was written."""
+    """The coordinator restarted before the Complete record was written, and sent the markers again."""
     log, producer = world.log("markers_sent_again"), world.begin("again")
     world.transaction("again", producer, 0, [log], stop_after="Prepare")
     log.marker(producer, 1)
@@ -668,7 +674,10 @@ def markers_sent_again(world: World) -> None:
 
 @legal
 def ended_by_an_operator(world: World) -> None:
-    """kafka-transactions abort: a marker of the data's own epoch. The coordinator is not informed, and commits later."""
+    """An operator's kafka-transactions aborts with the data's own epoch.
+
+    The coordinator does not know this, and commits later.
+    """
     log, producer = world.log("ended_by_an_operator"), world.begin("operator")
     world.transaction("operator", producer, 0, [log])
     world.state("operator", producer, 1, "Ongoing", [(log.topic, 0)])
@@ -695,7 +704,10 @@ def ended_by_an_operator_without_new_epochs(world: World) -> None:
 
 @legal
 def markers_right_behind_each_other(world: World) -> None:
-    """Transaction version 1, partitions added and not written: an abort, sent again, a commit, and a timeout's abort."""
+    """Transaction version 1: transactions without data.
+
+    An abort whose marker is sent twice, a commit, and an abort by timeout.
+    """
     log, producer = world.log("markers_right_behind_each_other"), world.begin("behind-each-other", 1)
     world.transaction("behind-each-other", producer, 0, [log], version=1)
     for epoch, kind, times in ((0, "Abort", 2), (0, "Commit", 1), (1, "Abort", 1)):
@@ -781,7 +793,7 @@ def offsets_with_forgotten_decisions(world: World) -> None:
 
 @legal
 def commits_and_aborts_share_an_epoch(world: World) -> None:
-    """Transaction version 1: some transactions of the epoch wrote nothing to the partition."""
+    """Transaction version 1: commits and aborts share an epoch, and some transactions wrote nothing to the partition."""
     log, producer = world.log("commits_and_aborts_share_an_epoch"), world.begin("shared-epoch", 1)
     world.transaction("shared-epoch", producer, 0, [log], version=1)
     for kind in ("Abort", "Commit"):
@@ -813,7 +825,7 @@ def idempotent_and_transactional_producers(world: World) -> None:
 
 @legal
 def leader_epochs_grow(world: World) -> None:
-    """Batches from before leader epochs existed have no epoch, the later ones have growing epochs."""
+    """Batches from before leader epochs existed have no epoch, and the later batches have growing epochs."""
     log = world.log("leader_epochs_grow")
     for log.leader_epoch in (-1, 0, 0, 2, 7):
         log.plain()

@@ -174,7 +174,7 @@ def test_indexes_of_a_broker_at_work_are_judged_where_it_has_done_with_them(
 ) -> None:
     """Index files of a running broker are checked only where it does not write them any more.
 
-    The broker appends, rolls and aborts before each read of the index files; entries that are right later are legal.
+    The broker appends, rolls and aborts before each read of the index files, and no read leads to a finding.
     """
     data = tmp_path / "data"
     settings = {"log.segment.bytes": 1 << 20, "log.index.interval.bytes": 1}

@@ -135,7 +135,7 @@ def test_checkpoint_files_are_read_and_bad_ones_say_nothing(tmp_path: Path) -> N
 
 
 class Tracker:
-    """A fake of Spark's status tracker, with one active stage and one that has ended meanwhile."""
+    """A fake of Spark's status tracker, with two active stages; one of them has no information, as it has just ended."""
 
     def getActiveStageIds(self) -> list[int]:
         return [3, 4]

@@ -84,7 +84,7 @@ def look(*rows: tuple[Any, ...], log_dir: str = "/data") -> list[tuple[Any, ...]
 def test_only_what_a_broker_at_work_has_done_with_is_judged(spark: Any) -> None:
     """Only files that the running broker no longer writes are compared.
 
-    At the second read "0" is the same file, "1" was compacted, "2" truncated, "3" rolled, and "4" created since.
+    Between the two reads, segment "0" did not change, "1" was compacted, "2" truncated, "3" rolled, and "4" created.
     """
     before = look(
         *(("0", "segment", 900, 10, 0), ("0", "offset", 0, 5, 100), ("0", "offset", 8, 6, 200)),

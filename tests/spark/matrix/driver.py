@@ -1,4 +1,4 @@
-"""A Spark driver in its own process, so that it can be killed. It runs the queries that it is ordered to.
+"""A Spark driver in its own process, so that it can be killed. The driver runs the queries that its standard input names.
 
     python -m tests.spark.matrix.driver CORES JAVA-OPTIONS
 

@@ -86,7 +86,7 @@ class Plan:
         return -(-self.records // self.batches)
 
     def tasks(self, run: int) -> int:
-        """Number of tasks of this run that read, if the input is split, or that write, if rows are shuffled."""
+        """Number of tasks of this run: those that read, if the input is split, or those that write, if rows are shuffled."""
         return (self.partitions + 1, 2, self.partitions + 2)[(self.seed + run) % 3]
 
     def __str__(self) -> str:
@@ -116,9 +116,10 @@ def load(path: Path) -> list[Plan]:
 
 
 def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: Any) -> Plan:
-    """Draw the plan of a seed for a kill at this point. The seed decides, reproducibly, what the arguments leave open.
+    """Draw the plan of a seed for a kill at this point. The seed determines everything that the arguments leave open.
 
-    A calm plan has no second kill and no network fault."""
+    A calm plan has no second kill and no network fault.
+    """
     rng = Random(f"{seed} {point} {victim} {features.get('node', '')}")
     plan = Plan(seed, partitions=rng.choice([2, 3, 4]), shuffle=rng.random() < 0.5, split=rng.random() < 0.5)
     plan = replace(plan, **features)
@@ -177,8 +178,9 @@ def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
     """A smaller sample: any two values of phase, victim and features occur together. The points of a phase alternate.
 
-    All plans are calm. In each sixth plan a node is killed too, the leader or the coordinator in turn. There are no kills at
-    a moment: processes that the kill for other queries hits are killed at a random step."""
+    All plans are calm. In each sixth plan a node is killed too, the leader or the coordinator in turn. No kill is at a
+    random moment: the kill for one query hits the processes of other queries at a random step anyway.
+    """
     rng = Random(seed)
     phases: dict[str, list[str]] = {}
     for point in rng.sample([*points], k=len([*points])):

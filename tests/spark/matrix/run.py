@@ -22,8 +22,10 @@ PLANS_VARIABLE = "ODRADEK_MATRIX_PLANS"
 
 
 def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outcome]:
-    """Carry the plans out side by side, and optionally audit the broker's files at the end. Raises ``MatrixFailed`` with all
-    errors."""
+    """Carry the plans out side by side, and optionally audit the broker's files at the end.
+
+    Raises ``MatrixFailed`` with all errors.
+    """
     KEPT.mkdir(parents=True, exist_ok=True)
     directory = Path(tempfile.mkdtemp(prefix=f"{name}-", dir=KEPT))
     outcomes: list[Outcome] = []

@@ -36,7 +36,10 @@ class Stage:
     # ---- the test's side
 
     def set(self, query: str, point: str, batch: int = 0, nth: int = 1) -> None:
-        """Stop the process that takes this step for the nth time, in this batch or a later one. Replaces an earlier set."""
+        """Make the process stop that takes this step for the nth time, in this batch or a later one.
+
+        Replaces an earlier point.
+        """
         self.clear(query)
         written = self._directory / f"{query}.new"
         written.write_text(json.dumps({"point": point, "batch": batch, "nth": nth}))

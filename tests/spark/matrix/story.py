@@ -88,7 +88,7 @@ class Story:
 
     @property
     def waits_for_the_driver(self) -> bool:
-        """Whether the story's next kill is a kill of the driver at a point that it has still to reach."""
+        """Whether the story's next kill is a kill of the driver at a point that has not been reached yet."""
         return self.victim not in ("", WORKER) and not self.waits_for_a_moment
 
     @property
@@ -129,7 +129,7 @@ class Story:
         self.asleep.append((pid, self.written() + kill.sleeps * self.plan.per_batch))
 
     def wake(self) -> list[int]:
-        """Wake and return the zombies whose time has come."""
+        """Wake the zombies whose time to sleep is over, and return their process ids."""
         if not self.asleep:
             return []
         now = self.written()
@@ -160,7 +160,7 @@ class Story:
     # ---- its query
 
     def query(self, checkpoint: str) -> dict[str, Any]:
-        """The order that starts the query on the driver. Everything that changes from run to run changes here."""
+        """The order that starts the query on the driver, with the values that change from run to run."""
         tasks = self.plan.tasks(self.runs)
         own = {"kafka.bootstrap.servers": self.servers, "topic": self.output}
         return {

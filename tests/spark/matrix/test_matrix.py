@@ -26,7 +26,10 @@ SIDE_BY_SIDE = 16
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_each_record_is_there_once_after_a_kill_in_any_phase():
-    """The sample has every phase, victim and feature, on three nodes. In two stories a node is killed too."""
+    """Each record is there once after a kill in any phase, on three nodes.
+
+    The sample has every phase, victim and feature. In two stories a node is killed too.
+    """
     print(summary(run(fewest(sample(1, POINTS)), "sample")))
 
 
@@ -50,7 +53,7 @@ def test_each_record_is_there_once_also_when_a_second_death_and_a_bad_network_ar
 @pytest.mark.parametrize("node", ["", *NODES])
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_the_whole_matrix(victim: str, node: str, seed: int):
-    """The matrix has every point of the sink, and a random moment."""
+    """Each record is there once after a kill at any point of the sink, or at a random moment."""
     plans = column(CHOSEN, seed, victim, node)
     name = f"{seed}-{victim}-{node or 'single'}"
     print(

@@ -36,10 +36,10 @@ def has_moved(company: Company, name: str, was: Any) -> bool:
 
 @pytest.mark.timeout(LONG_TEST_S)
 def test_an_attempt_whose_id_is_initialised_when_its_successor_has_reported_does_no_harm(tmp_path: Path):
-    """An attempt does no harm whose InitProducerId arrives when its successor has reported.
+    """An attempt whose InitProducerId arrives after its successor has reported does no harm.
 
-    The request arrives right before the decision, when all reports have been checked, and in a second query right after.
-    The first attempt of each task 0 is killed while its first InitProducerId is in flight. A second attempt replaces it.
+    The request arrives right before the decision, when all reports have been checked, and in a second query right after. The
+    first attempt of each task 0 is killed while its first InitProducerId is in flight. A second attempt replaces it.
     """
     before, after = Plan(1, **SMALL), Plan(2, **SMALL)
     with Company([before, after], tmp_path) as company:

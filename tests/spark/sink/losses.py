@@ -73,7 +73,7 @@ class Losses:
         return ""
 
     def asked(self, *parts: str) -> str:
-        """Check that the query writes nothing and ends with an error of the sink that has these parts; return the error."""
+        """Check that the query writes nothing, and fails with an error of the sink that has the parts; return the error."""
         before = self.written()
         text = self.run()
         missing = [part for part in ("firstBatch=", *parts) if part not in text]
@@ -107,7 +107,7 @@ class Losses:
         return set(self.written()) == set(self._values())
 
     def refused(self, *parts: str) -> None:
-        """Check that the query ends with an error of Spark that has these parts, and has written nothing."""
+        """Check that the query has written nothing, and ends with an error of Spark that contains the parts."""
         before = self.written()
         text = self.run()
         assert all(part in text for part in parts), text[-6000:]

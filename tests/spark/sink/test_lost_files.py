@@ -133,7 +133,8 @@ class TestOffsets:
 
     @slow
     def test_another_driver_was_the_last_to_write_it(self, story):
-        """The second driver has seen more rows of the source, and the sink does not let it write its own batch."""
+        """The sink rejects the batches of both drivers if a second driver, which has seen more rows, has replaced the file.
+        """
         other = story.job.but(checkpoint=str(story.save("other")))
         remove(other.directory / "offsets", 1)
         story.produce(150)
@@ -191,7 +192,7 @@ class TestOldCheckpoints:
 
     @slow
     def test_a_copy_of_in_the_last_batch(self, story, tmp_path):
-        """The restored copy of the checkpoint has the offsets of the last batch, but not its commit."""
+        """The query continues from a copy of the checkpoint that has the offsets of the last batch, but not its commit."""
         story.produce(100)
         story.dies("task.flushed", batch=2)
         assert (batches(story.offsets), batches(story.commits)) == ([0, 1, 2], [0, 1])
@@ -242,7 +243,7 @@ class TestOtherFiles:
     @slow
     @pytest.mark.parametrize("step", ["task.flushed", "end.all"])
     def test_the_metadata_is_lost(self, story, step):
-        """Without its metadata Spark does not start the query. If a setting makes Spark start it, its id is another one."""
+        """Without its metadata Spark does not start the query. If a setting makes Spark start the query, it has a new id."""
         story.dies(step, batch=1)
         saved = story.save("saved")
         for each in ("metadata", ".metadata.crc"):
@@ -382,7 +383,7 @@ class TestRecords:
     @pytest.mark.parametrize("marked", [True, False], ids=["local", "unread"])
     @pytest.mark.parametrize("change", ["moved", "named"])
     def test_a_query_without_a_name(self, story, change, marked, tmp_path):
-        """The location of the checkpoint determines the sink's name."""
+        """A query without a name gets its sink's name from the location of the checkpoint."""
         story.job = story.job.but(name=None)
         story.dies("end.all", batch=0)
         before, name = story.job, from_checkpoint(story.job.checkpoint)

@@ -214,7 +214,7 @@ class TestZombies:
         world.close()
 
     def test_a_driver_that_tidies_up_late_touches_nothing_of_its_successor(self):
-        """The driver is suspended after its decision, before it aborts the pool transaction of a failed attempt."""
+        """A driver that is suspended before it aborts the transaction of a failed attempt harms no successor."""
         for moment in range(0, 60, 2):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -730,7 +730,7 @@ def noting(function, note):
 class TestLateRequests:
     @pytest.mark.more
     def test_a_repeated_init_comes_late_at_every_step(self):
-        """The response to InitProducerId is lost, the request is repeated, and the first copy arrives at any later step."""
+        """Readers get each row once if InitProducerId is repeated after a lost response, and the first copy arrives late."""
         probe = World(BATCHES)
         probe.start_driver("first", TASKS)
         probe.run()

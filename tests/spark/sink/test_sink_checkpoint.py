@@ -1,4 +1,4 @@
-"""Whether a checkpoint has a batch that is not written yet, which is so while Spark plans a micro-batch."""
+"""Tests of ``has_unwritten_batch``: a checkpoint has a batch that is not written yet while Spark plans a micro-batch."""
 
 import pytest
 
@@ -42,7 +42,7 @@ def test_a_batch_is_to_be_written_from_offsets_to_commits(checkpoint, offsets, c
 
 
 def test_a_checkpoint_elsewhere_is_not_judged(tmp_path, monkeypatch):
-    """The checkpoint is on another file system, or only in Spark's configuration."""
+    """The result is None for a checkpoint on another file system, or one that only Spark's configuration names."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     for location in (None, "hdfs:/here", "s3a://bucket/here", "/nowhere", "here"):

@@ -1,4 +1,4 @@
-"""The tests of the data source's calls, on Apache Kafka."""
+"""Tests of ``test_sink_source`` that also run on Apache Kafka."""
 
 import pytest
 
