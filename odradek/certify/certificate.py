@@ -22,7 +22,7 @@ from odradek.certify.workload import Workload
 
 @dataclass(slots=True)
 class Failure:
-    """A plan under which the job's outputs are wrong, or the job does not finish."""
+    """A plan whose run has wrong outputs or does not finish, with the run, its findings and their causes."""
 
     plan: Plan
     findings: list[Finding]
@@ -105,7 +105,7 @@ class Certificate:
 
     @property
     def needed(self) -> Sequence[Requirement]:
-        """The requirements of a certificate for this job; empty before the moments are known."""
+        """The requirements of a certificate for this job; empty until the reference runs have shown the job's moments."""
         return self.exploration.needed if self.exploration is not None else ()
 
     @property
@@ -122,7 +122,7 @@ class Certificate:
 
     @property
     def cells(self) -> Mapping[Cell, Coverage]:
-        """Coverage of each cell of the matrix; empty before the moments are known."""
+        """Coverage of each cell of the matrix; empty until the reference runs have shown the job's moments."""
         return self.exploration.cells if self.exploration is not None else {}
 
     def covered(self) -> Counter[Coverage]:

@@ -148,7 +148,7 @@ def _errors(answer: object) -> Iterator[str]:
 
 
 def time_outs_s(found: Iterable[Exchange]) -> float:
-    """Upper bound of the wait after an instance dies without leaving: session timeout plus transaction timeout, in seconds.
+    """Upper bound in seconds of the wait after an instance dies: its session timeout plus its transaction timeout.
 
     ConsumerGroupHeartbeat (KIP-848) contains no session timeout, so Kafka's default is used for it.
     """

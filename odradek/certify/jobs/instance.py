@@ -63,7 +63,7 @@ class Instance(Protocol):
 
 
 class Launcher(Protocol):
-    """Starts instances, and ends all of them at the end of a run."""
+    """The launcher of a run's instances, which ends all of them at the end of the run."""
 
     def start(
         self, number: int, values: Mapping[str, str], variables: Mapping[str, str], log: Path

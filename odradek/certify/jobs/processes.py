@@ -268,7 +268,7 @@ def _reap(orphans: Iterable[Process]) -> None:
 
 
 class _Orphans:
-    """Adopt orphans below this process while a job runs (Linux only).
+    """The adoption of orphaned processes by this process while a job runs (Linux only).
 
     PID 1 of a container often reaps no processes, so each run would otherwise leave zombies.
     """

@@ -57,7 +57,10 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
 
 
 def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
-    """Offsets that OffsetCommit advances. Commits that repeat an offset committed by a transaction are not included."""
+    """The OffsetCommits that advance an offset.
+
+    An OffsetCommit that repeats an offset committed by a transaction is not included.
+    """
     found = list(commits(evidence))
     inside = {(each.exchange.group, each.key) for each in found if not each.is_outside}
     return [

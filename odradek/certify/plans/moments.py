@@ -117,7 +117,7 @@ def _steps(
 
 
 class _Phases:
-    """Tracks the phase of each producer's transaction."""
+    """The phase of each producer's transaction while the requests of a trace are read in order."""
 
     def __init__(self) -> None:
         self._initialised: set[str] = set()

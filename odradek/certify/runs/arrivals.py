@@ -12,7 +12,7 @@ DEATHS: Final = 3
 
 
 class Arrivals:
-    """Tracks the first requests of a run's instances, by their connections."""
+    """The instances of a run that have sent a request since their start, found by their connections."""
 
     def __init__(self, job: Job, observation: Observation, instances: int) -> None:
         self._job, self._observation, self._instances = job, observation, instances

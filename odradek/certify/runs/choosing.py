@@ -22,7 +22,7 @@ PAUSES: Final = 3.0
 
 
 class Choice:
-    """Observes one run until the condition is clear."""
+    """The observer of one run that selects the condition under which later runs are done."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Choice:
         """Time at which the condition was met, if that became known only later."""
 
     def made(self) -> Until | None:
-        """The selected condition; None while it is not clear.
+        """The selected condition; None while the observed run does not show which one fits.
 
         ``exit`` if all instances end with code 0. ``lag=0`` if a group commits all the input and the job keeps running.
         ``check`` if the job is idle and the check accepts its outputs. Otherwise ``idle``, longer than any pause of the job.

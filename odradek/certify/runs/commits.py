@@ -18,7 +18,7 @@ PER_SECOND: Final = 20
 
 
 class Commits:
-    """Follows the trace of a broker, from `follow` until the broker ends."""
+    """The follower of a broker's trace, from `follow` until the broker ends."""
 
     def __init__(self, trace: Trace, now_s: Callable[[], float] = time.monotonic) -> None:
         self._trace, self._now_s = trace, now_s

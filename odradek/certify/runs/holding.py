@@ -1,4 +1,4 @@
-"""A run that is held at a fault, and the description of what is held."""
+"""A run that is held at a fault, and the description of the held request or step."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _TRANSACTION_MS: Final = 60_000
 
 
 class Timekeeping:
-    """Advances the clocks of one run.
+    """The control of the broker's clocks in one run.
 
     ``expelled`` returns the number of members that a fault has rejected as unknown. ``note`` is called for each advance.
     """

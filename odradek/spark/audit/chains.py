@@ -26,7 +26,10 @@ def is_data() -> Column:
 
 
 def has_sequence() -> Column:
-    """Whether a client wrote the batch, with sequences. Brokers append to internal topics without sequence checks."""
+    """Column that is true for batches with sequences from a client.
+
+    Batches in internal topics do not count: brokers append them without sequence checks.
+    """
     return is_data() & ~is_internal(F.col("topic")) & (F.col("base_sequence") >= 0)
 
 

@@ -28,7 +28,7 @@ SINK_POINTS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Kills:
-    """How often each process is killed."""
+    """The number of kills of each process."""
 
     driver: int = 2
     worker: int = 2

@@ -64,7 +64,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
 
 
 def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
-    """The plan and the batch that all reports have in common. The plan is that of task 0, which reports it with its pool."""
+    """The plan and the batch that all reports have in common. Only the report of task 0 contains the plan's pool."""
     if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
         raise SinkError(
             "The tasks of the batch report different plans: this is an error in the sink. The batch is not decided."

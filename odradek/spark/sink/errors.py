@@ -18,7 +18,7 @@ class NotDecided(SinkError):
 
 
 class OutcomeUnknown(SinkError):
-    """Whether the batch is decided is unknown; a restart of the query finds out."""
+    """It is unknown whether the batch is decided; a restart of the query finds out."""
 
 
 class MayBeLost(SinkError):

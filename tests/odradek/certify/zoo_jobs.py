@@ -81,7 +81,7 @@ def _prepare_spark() -> None:
 
 
 class Right(NamedTuple):
-    """A correct job, and how it is run."""
+    """A correct job, with the options for its certification."""
 
     name: str
     start: Start

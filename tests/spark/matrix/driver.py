@@ -62,7 +62,7 @@ def _violations(spark: SparkSession, data: str, out: str) -> list[str]:
 
 
 class _Voice:
-    """Writes whole lines to standard output, from any thread."""
+    """A writer of whole lines to standard output, from any thread."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -57,13 +57,16 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
     """Violations of exactly-once by the sink, and planned kills at points that no process reached.
 
-    (A story that was hit by a kill for another query is run again instead.)
+    A story that was hit by a kill for another query does not count: it is run again.
     """
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 
 
 def _unseen(outcome: Outcome) -> bool:
-    """Whether a planned kill was not carried out. (A moment may pass while the company waits for other queries.)"""
+    """Whether a planned kill at a point was not carried out.
+
+    A kill at a random moment does not count: the moment may pass while the company waits for other queries.
+    """
     return any(kill.point != MOMENT for kill in outcome.missed)
 
 

@@ -49,7 +49,7 @@ def test_given_features_are_not_drawn():
 
 
 def test_a_kill_is_drawn_where_it_can_happen():
-    """A kill at the nth time of a step leaves n batches for it, as each batch takes the step at least once."""
+    """A kill at the nth time of a step is drawn with n batches left, as each batch takes the step at least once."""
     for plan in some_plans():
         for kill in plan.kills:
             assert kill.batch + kill.nth <= plan.batches

@@ -250,7 +250,10 @@ MANY = log_of(
 
 
 def test_bytes_skipped_because_of_a_wrong_length_are_reported(tmp_path: Path):
-    """The wrong length leads into the middle of a batch, to bytes that look like a message of an old format."""
+    """Bytes that are skipped because of a wrong length are reported.
+
+    The length leads into the middle of a batch, to bytes that resemble a message of an old format.
+    """
     damaged = bytearray(MANY)
     damaged[236] ^= 1
     segment(tmp_path / TOPIC, bytes(damaged))

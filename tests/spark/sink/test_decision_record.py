@@ -99,7 +99,7 @@ OLDER = SinkState(
     ids=["1", "2"],
 )
 def test_records_of_older_formats_are_read(chunk, record):
-    """A query continues with a newer version of the sink, which knows only the number of rows of the last batch."""
+    """A newer version of the sink reads an older record, which has only the number of rows of the last batch."""
     assert from_chunks([(5, f"odradek/0/1/{chunk}")]) == record
 
 

@@ -399,7 +399,7 @@ class TestRecords:
 
     @slow
     def test_the_decision_topic_is_deleted(self, story):
-        """With the decision topic Kafka deletes its offsets: the record, and the binding of the query to its sink."""
+        """Kafka deletes the offsets of a deleted decision topic: the record, and the binding of the query to its sink."""
         topic = story.kafka.topic(2)
         story.job = story.job.but(options={"decisionTopic": topic})
         story.dies("end.all", batch=0)
@@ -473,7 +473,7 @@ class TestNotDeterministic:
 @slow
 @pytest.mark.parametrize("step", ["decision.made", "end.first", "end.all"])
 def test_decisions_have_one_partition(spark, start, tmp_path, step):
-    """The sink works if __consumer_offsets has one partition, and so no other for the write that precedes each read."""
+    """The sink works if __consumer_offsets has one partition, and so no second one for the write that precedes each read."""
     story = Losses(spark, start({"offsets.topic.num.partitions": 1}), tmp_path, partitions=2)
     for partition in (0, 1):
         story.produce(150, partition)

@@ -89,7 +89,7 @@ def test_a_quiet_run_writes_everything_once_with_few_ids():
 class TestCrashes:
     @pytest.mark.parametrize("victims", ["driver", "workers", "all"])
     def test_at_every_step(self, victims: str):
-        """Processes are killed at each step, and the query is restarted.
+        """Readers get each row once if processes are killed at any step and the query is restarted.
 
         If only the driver is killed, its tasks continue as zombies beside the new driver.
         """
@@ -116,7 +116,7 @@ class TestCrashes:
 
     @pytest.mark.more
     def test_twice(self):
-        """Processes are killed a second time, while the restart recovers from the first crash."""
+        """Readers get each row once if processes are killed again while the restart recovers from the first crash."""
         for first_at, second_at in itertools.product(range(3, STEPS, 9), range(1, STEPS, 8)):
             world = World(BATCHES)
             first = world.start_driver("first", TASKS)
@@ -360,7 +360,10 @@ class TestFailures:
             world.close()
 
     def test_the_end_that_makes_the_decision_is_heard_later(self):
-        """The EndTxn that makes the decision is handled after the driver has timed out and Spark has aborted the batch."""
+        """The driver does not know the outcome if the EndTxn that decides is handled after a timeout and Spark's abort.
+
+        The rows are written once.
+        """
         for late in range(12):
             world = World(BATCHES[:2])
             first = world.start_driver("first", (2,))
@@ -377,7 +380,7 @@ class TestFailures:
     @pytest.mark.parametrize("verified", [True, False])
     @pytest.mark.more
     def test_an_end_of_the_driver_s_transaction_is_repeated_and_comes_late(self, verified: bool):
-        """An EndTxn of the driver is repeated, and its first copy arrives late.
+        """Readers get each row once if an EndTxn of the driver is repeated, and its first copy arrives late.
 
         Without the verification of KIP-890 (before Kafka 3.6) offsets can then be pending forever.
         """
@@ -882,7 +885,7 @@ class TestRefusals:
         world.close()
 
     def test_the_option_stays_where_it_is_without_harm(self):
-        """The option firstBatch is set from the start, and stays set after a crash at every step."""
+        """The option firstBatch does no harm if it is set from the start and stays set after a crash at any step."""
         for at in range(0, STEPS, 2):
             world = World(BATCHES)
             with_answer(world, 0)
@@ -1180,7 +1183,8 @@ class TestLostRecords:
 
 
 class TestOneDecisionPartition:
-    """The topic of the decision records has one partition, so the barrier write before each read has none of its own."""
+    """The topic of the decision records has one partition, so the write before each read needs the partition of the record.
+    """
 
     def world(self) -> World:
         world = World(BATCHES)

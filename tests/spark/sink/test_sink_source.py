@@ -1,4 +1,7 @@
-"""Calls the data source as Spark does, without a JVM: it is pickled for the tasks, and another object decides the batch."""
+"""Tests that call the data source as Spark does, without a JVM.
+
+The data source is pickled for the tasks, and another object decides the batch.
+"""
 
 import contextlib
 import itertools
