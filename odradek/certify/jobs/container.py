@@ -29,7 +29,10 @@ _FOR_ALL: Final = 0o777
 
 
 def check(container: Sequence[str]) -> None:
-    """Raise ``ValueError`` if there is no engine or no image. A missing image is pulled."""
+    """Raise ``ValueError`` if there is no engine, or the image is missing and cannot be pulled.
+
+    A missing image is pulled.
+    """
     if shutil.which("docker") is None:
         raise ValueError("--job-container needs the command docker, which was not found")
     said = _docker("version", "--format", "{{.Server.Version}}")

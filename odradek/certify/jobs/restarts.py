@@ -53,7 +53,7 @@ class BackOff:
         self._next_s = FIRST_DELAY_S
 
     def delay_s(self, life_s: float) -> float:
-        """The delay in seconds after an instance that ran this long; 0 if it did not end soon."""
+        """The delay in seconds before the restart of an instance that ran for ``life_s``; 0 if it ran long enough."""
         if life_s >= SHORT_LIFE_S:
             self._next_s = FIRST_DELAY_S
             return 0.0

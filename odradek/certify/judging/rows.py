@@ -44,7 +44,7 @@ class Row(NamedTuple):
     def __str__(self) -> str:
         """The row as text, such as ``out: key k, v``.
 
-        >>> str(Row("out", None, "")), str(Row("out", "", None)), str(Row("out", "k", b"\x80", partition=3))
+        >>> str(Row("out", None, "")), str(Row("out", "", None)), str(Row("out", "k", b"\\x80", partition=3))
         ('out: ""', 'out: key "", null', 'out-3: key k, 0x80')
         """
         place = self.topic if self.partition is None else f"{self.topic}-{self.partition}"

@@ -45,7 +45,7 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
     """Yield the lints whose exchange is in the transaction of a duplicate.
 
-    If the check's refusal is all that is known, yield all.
+    If the only finding is a refusal by the user's check, yield all lints.
     """
     for each in found:
         shown = case.transaction_of(each.shown)
@@ -232,7 +232,7 @@ def _has_positions(write: Write) -> bool:
 def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
     """Whether a consumer may have skipped records whose offsets were committed too early.
 
-    It started at an offset in ``moved``, or a transaction with outputs was not committed after such a commit.
+    The consumer started at an offset in ``moved``, or a transaction with outputs was not committed after such a commit.
     """
     if not case.bad.is_any(*_MISSING, Kind.REFUSED):
         return False
@@ -328,7 +328,7 @@ def _of_the_job(case: Case) -> Evidence:
 def _too_slow(case: Case) -> Iterator[Lint]:
     """Yield the lint of a slow transaction if a producer with its transactional id got a fencing error.
 
-    The coordinator then has aborted one of its transactions after the timeout: nothing else fences this producer.
+    The coordinator then has aborted a transaction of the producer after the timeout: nothing else fences this producer.
     """
     for each in producers.short_time_out(case.evidence):
         assert each.shown is not None

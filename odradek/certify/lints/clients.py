@@ -40,7 +40,7 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
 def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
     """Exchanges whose connection broke before a later connection was opened.
 
-    The others do not count: at its end, the job closes all connections.
+    Other broken connections do not count: at its end, the job closes all connections.
     """
     seen: set[str] = set()
     newest = 0

@@ -26,8 +26,8 @@ class Evidence:
     def is_flink(self) -> bool:
         """Whether the job is a Flink job.
 
-        Flink keeps its offsets in checkpoints and commits those of the group for information only. Its transactional ids
-        contain checkpoint numbers, and each start ends transactions that the previous one left open.
+        Flink keeps its offsets in checkpoints and commits a group's offsets for information only. Its transactional ids
+        contain checkpoint numbers, and each start ends transactions that the previous run left open.
         """
         return any(each.client_id.endswith(_FLINK) for each in self.exchanges)
 

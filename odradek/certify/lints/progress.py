@@ -45,7 +45,7 @@ def position_back(evidence: Evidence) -> Iterator[Lint]:
 def revoked_batch(evidence: Evidence) -> Iterator[Lint]:
     """Yield rejected OffsetCommits for a partition that the member has lost, if the job writes outside transactions.
 
-    Its outputs remain, and the partition's new member writes them again.
+    The member's outputs remain, and the partition's new member writes them again.
     """
     written = 0
     for number, exchange in enumerate(evidence.exchanges):
@@ -199,7 +199,7 @@ def _between(offsets: Sequence[int], begin: int, end: int) -> int:
 def positions_elsewhere(evidence: Evidence) -> Lint | None:
     """Lint for a job that commits no offsets of its input, or never fetches them; None for other jobs.
 
-    It is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
+    This is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
     """
     commit = next((each for each in evidence.exchanges if _is_commit(each, evidence)), None)
     asked = any(

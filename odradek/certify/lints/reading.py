@@ -103,8 +103,8 @@ def read_again(evidence: Evidence) -> list[Again]:
 def asked_for(evidence: Evidence) -> Iterator[tuple[int, TopicPartition, int, bool]]:
     """Yield (index in the trace, partition, offset, is_first) for each partition of each Fetch of an input.
 
-    ``is_first``: it is the first Fetch of the partition on its connection. In a fetch session (KIP-227) a request contains
-    only the changed partitions.
+    ``is_first``: whether this is the first Fetch of the partition on its connection. In a fetch session (KIP-227) a request
+    contains only the changed partitions.
     """
     seen: set[tuple[str, TopicPartition]] = set()
     for number, exchange in enumerate(evidence.exchanges):

@@ -103,7 +103,10 @@ class Exploration:
     # -- what is tried -------------------------------------------------------------------------------------------
 
     def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """Yield the plans a certificate needs, and with ``is_full`` more plans without end. Plans of `slow` are excluded."""
+        """Yield the plans that a certificate needs, and with ``is_full`` further plans without end.
+
+        `slow` plans are excluded.
+        """
         yield from self._needed(is_slow=False)
         if not is_full:
             return
@@ -137,7 +140,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _elsewhere_too(self) -> Iterator[Plan]:
-        """Yield plans that make two instances work, at further requests.
+        """Yield plans with the faults `OF_TWO`, which make two instances work, at further requests.
 
         The effect of such a fault depends on what the first instance is doing.
         """

@@ -123,7 +123,7 @@ class Progress:
     def says(self, is_right: IsRight) -> bool | None:
         """Whether the outputs are correct, as `asked` returns it.
 
-        The result is cached until the job's next request, or for a while.
+        The result is cached until the job's next request, but not longer than `ASK_PAUSE_S`.
         """
         if self._asked_at is not None:
             self._look()

@@ -43,7 +43,9 @@ class Watch:
         is_right: IsRight | None = None,
         telling: Telling | None = None,
     ) -> None:
-        """``telling`` is set in a run without faults, which ends as soon as the job ended with three equal error codes."""
+        """``telling`` is set in a run without faults, which ends as soon as the job has ended three times with the same
+        error code.
+        """
         self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right

@@ -102,7 +102,7 @@ def armed() -> bool:
 
 
 def reached(point: str, batch: int | None = None) -> None:
-    """Report that this process is at ``point`` of ``batch`` (None while planning), and kill it if that is armed."""
+    """Report that this process is at ``point`` of ``batch`` (None while planning), and kill it if a kill is armed there."""
     if watcher is not None:
         watcher(point, batch)
     for kill in _kills:

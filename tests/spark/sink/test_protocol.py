@@ -1183,8 +1183,7 @@ class TestLostRecords:
 
 
 class TestOneDecisionPartition:
-    """The topic of the decision records has one partition, so the write before each read needs the partition of the record.
-    """
+    """The decision topic has one partition, so the write before each read goes to the partition of the record."""
 
     def world(self) -> World:
         world = World(BATCHES)
