@@ -1,4 +1,4 @@
-"""Runs pytest as a user of Odradek does: in a process, with the plugin."""
+"""Run pytest as a user of Odradek does: in a process, with the plugin."""
 
 from __future__ import annotations
 

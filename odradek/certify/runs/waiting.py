@@ -43,9 +43,7 @@ class Watch:
         is_right: IsRight | None = None,
         telling: Telling | None = None,
     ) -> None:
-        """``telling`` is set in a run without faults, which ends as soon as the job has ended three times with the same
-        error code.
-        """
+        """``telling`` is set in a run without faults, which ends once the job has ended three times with one error code."""
         self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right

@@ -346,8 +346,8 @@ def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -
       and transaction version 2 raises the epoch with each decision (prepareAbortOrCommit): the epochs differ.
     - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open
       transaction's data. A commit of the coordinator may follow it. The abort may also follow a commit of that epoch, if the
-      transaction was open when the tool listed it and had ended when the tool wrote: a warning. If the commit ended no data of
-      its epoch, there was no transaction that the tool could have seen. Only a coordinator writes a commit.
+      transaction was open when the tool listed it and had ended when the tool wrote: a warning. If the commit ended no data
+      of its epoch, there was no transaction that the tool could have seen. Only a coordinator writes a commit.
     """
     key = ["producer_id", "producer_epoch", "topic", "partition"]
     listed = (

@@ -117,7 +117,7 @@ class Outbox:
         self.failures = 0
 
     def failed(self, batch: OutgoingBatch, code: int, why: str = "") -> None:
-        """Schedule the batch to be sent again, after all other batches in flight have been answered."""
+        """Schedule the batch to be sent again, after all other batches in flight have a response."""
         assert batch.sent
         batch.sent = False
         batch.code = code

@@ -1,4 +1,4 @@
-"""Facts that are read from a trace."""
+"""The exchanges that `odradek.certify.exchanges` reads from a trace."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Facts that are read from the trace of a run in progress."""
+"""The facts that `odradek.certify.runs.observation` reads from the trace of a run in progress."""
 
 from __future__ import annotations
 

@@ -53,7 +53,10 @@ def produce(
     peer: str = "127.0.0.1:5000",
     error: str = "NONE",
 ) -> dict[str, Any]:
-    """One batch in partition 0, whose first record has the offset ``base``. ``at_ms`` is also the records' timestamp."""
+    """A Produce of one batch to partition 0, whose first record has the offset ``base``.
+
+    ``at_ms`` is also the records' timestamp.
+    """
     batch = {"producer_id": producer[0], "producer_epoch": producer[1], "count": count}
     batch["base_timestamp_ms"] = next(_NUMBERS) if at_ms is None else int(at_ms)
     data = [{"name": topic, "partition_data": [{"index": 0, "records": {"batches": [batch]}}]}]

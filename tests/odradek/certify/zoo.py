@@ -1,4 +1,4 @@
-"""Runs the jobs in examples/certify and checks the results, for the tests of all languages."""
+"""Run the jobs in examples/certify and check the results, for the tests of all languages."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def gap_at_a_new_epoch(world: World) -> Expected:
 
 @broken
 def gap_after_the_first_marker(world: World) -> Expected:
-    """The leader has an entry of the producer only because of a marker without data."""
+    """Data begins above sequence 0 although the leader has an entry of the producer, from a marker without data."""
     log, producer = world.log("gap_after_the_first_marker"), world.begin("gap-after-marker")
     world.state("gap-after-marker", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("gap-after-marker", producer, 1, "PrepareCommit", [(log.topic, 0)])
@@ -581,9 +581,9 @@ def log_start_moved(world: World) -> None:
 
 @legal
 def forgotten_producer(world: World) -> None:
-    """A producer was idle for longer than producer.id.expiration.ms.
+    """A producer was idle for longer than producer.id.expiration.ms, so its leader has forgotten it.
 
-    The leader appends its retry again, and its old epoch.
+    The leader then appends the same batch again, and a batch with an older epoch.
     """
     log, producer = world.log("forgotten_producer"), world.producer()
     log.data(producer, epoch=3, sequence=5, transactional=False, time_ms=0)
@@ -704,9 +704,9 @@ def ended_by_an_operator_without_new_epochs(world: World) -> None:
 
 @legal
 def markers_right_behind_each_other(world: World) -> None:
-    """Transaction version 1: transactions without data.
+    """Transaction version 1: markers of transactions without data directly follow each other.
 
-    An abort whose marker is sent twice, a commit, and an abort by timeout.
+    They are those of an abort (sent twice), of a commit, and of an abort by timeout.
     """
     log, producer = world.log("markers_right_behind_each_other"), world.begin("behind-each-other", 1)
     world.transaction("behind-each-other", producer, 0, [log], version=1)

@@ -1,4 +1,4 @@
-"""Runs several plans at the same time on one broker and one driver.
+"""Several plans that run at the same time on one broker and one driver.
 
 A driver takes ten seconds to start, so each kill of the driver serves many queries: a query whose plan kills the driver at
 some point stops there until all other such queries have stopped at theirs (``stage.py``). Then the driver is killed for all
