@@ -34,7 +34,7 @@ GOODBYE_S = 1.0
 
 
 class GivenUp(Exception):
-    """The run is over, while a client would still have retried."""
+    """The run ended while a client was still retrying."""
 
 
 def _insist(stage: Stage, call: Callable[[], object]) -> None:

@@ -50,7 +50,7 @@ class Director:
         return self._counter.matches
 
     def direct(self, seconds: float) -> None:
-        """Carry out steps until the time is over, and a minimum number of steps even on a slow machine."""
+        """Carry out steps for this many seconds, and at least ``STEPS_MIN`` steps, however slow the machine is."""
         run = Deadline(seconds)
         since_the_last = Stopwatch()
         while self._steps and (not run.is_over or self.done < STEPS_MIN):

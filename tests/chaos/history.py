@@ -1,4 +1,4 @@
-"""What clients sent and consumed in a run, for the checks after it. Threads append to it during the run."""
+"""The records that clients sent and consumed in a run, for the final checks. Threads append to a history during the run."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ LASTING_REQUESTS = (30, 200)
 
 @dataclass(frozen=True)
 class Step:
-    """``do`` is rule, unrule, kill, stop, start (every node that is down), move or advance."""
+    """One step of a plan. ``do`` is rule, unrule, kill, stop, start (every node that is down), move or advance."""
 
     at: int
     do: str
@@ -205,7 +205,9 @@ def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _moved(rng: Random, at: int, end: int) -> list[Step]:
-    """Reassign a partition to other nodes, or to the same nodes in another order, and back. A node may die meanwhile."""
+    """Reassign a partition to other nodes, or to the same nodes in another order, and back. A node may die before the
+    end.
+    """
     place = rng.choice(MOVABLE)
     some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))
     steps = [

@@ -1,5 +1,6 @@
-"""Real clients in real time under all kinds of faults: no record is lost, duplicated or out of order, no transaction is
-torn.
+"""Real clients in real time under all kinds of faults: no record is lost, duplicated or out of order.
+
+Each transaction is visible as a whole or not at all.
 
 ODRADEK_CHAOS_SEEDS=100-119 pytest -m slow tests/chaos          # these seeds, a minute each
 ODRADEK_CHAOS_PLAN=plan.json pytest -m slow tests/chaos         # a stored plan

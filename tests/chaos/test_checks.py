@@ -17,7 +17,7 @@ JOB = Moved("job", "source", "sink")
 
 
 def right() -> tuple[History, End]:
-    """A correct run: a committed and an aborted transaction, an idempotent producer, a job half done, two consumers."""
+    """A correct run: a committed and an aborted transaction, an idempotent producer, an unfinished job, two consumers."""
     committed = Transaction("p", [Send("p", "c0", A, 0), Send("p", "c1", B, 0)], Outcome.COMMITTED)
     aborted = Transaction("p", [Send("p", "a0", A, 2), Send("p", "a1", B, 2)], Outcome.ABORTED)
     unknown = Transaction("p", [Send("p", "u0", A, 4), Send("p", "u1", B, None)], Outcome.UNKNOWN)

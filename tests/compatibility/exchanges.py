@@ -1,4 +1,4 @@
-"""How many exchanges of the recorded stories were the same as Kafka's, for each API and version.
+"""Counts the exchanges of the recorded stories that equal Kafka's, for each API and version.
 
 All functions are pure.
 """
@@ -41,7 +41,7 @@ ByVersion = dict[tuple[str, int], Exchanges]
 def exchanges_of(
     kafka: Transcript, differences: Iterable[Difference], table: Iterable[Row] = ()
 ) -> ByVersion:
-    """Exchanges of one story. After a missing or different request all exchanges count as different."""
+    """Exchanges of one story. From the first missing or different request on, all exchanges count as different."""
     differ: dict[int, set[str]] = {}
     differ_in_error: set[int] = set()
     first_missing = len(kafka)

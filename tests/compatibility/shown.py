@@ -29,7 +29,7 @@ Line = dict[str, Any]
 
 
 class Shown(NamedTuple):
-    """Our results, as the page shows them."""
+    """Our results that the page shows."""
 
     exchanges: ByVersion
     clients: dict[str, dict[str, str]]

@@ -110,7 +110,7 @@ def test_a_missing_pxd_file_disables_the_compiled_modules(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("path", OF_PYTHON, ids=name_of)
 def test_slots_are_in_the_order_of_the_pxd_struct(path: Path) -> None:
-    """CPython sorts slots by name, behind those of the base class. The struct in the .pxd file must have the same order."""
+    """The struct in the .pxd file has CPython's order of slots: those of the base class first, the others sorted by name."""
     for struct, fields in re.findall(
         r"typedef struct \{ PyObject_HEAD (.*?) \} Slots_(\w+);", path.read_text("utf-8")
     ):

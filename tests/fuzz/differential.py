@@ -55,7 +55,9 @@ class Identity:
 
 
 class Player:
-    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get equal ones."""
+    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get the same
+    requests.
+    """
 
     def __init__(self, story: Story, random: Random) -> None:
         self._story = story
@@ -342,7 +344,7 @@ def entry(seed: int) -> Entry:
 
 
 def compare(seed: int, of_kafka: runner.Transcript, of_ours: runner.Transcript) -> list[str]:
-    """Differences that no row of docs/differences.md explains, whichever story the row is for."""
+    """Differences that no row of docs/differences.md explains, even a row for another story."""
     table = rows()
     return [
         str(each)

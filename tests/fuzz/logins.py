@@ -175,7 +175,7 @@ class Logins:
         self.known += 1
 
     async def _hears(self, client: Client, is_whole: bool) -> bool:
-        """Wait for a response. Returns False if the connection was closed, and True also if none is required yet."""
+        """Wait for a response. Returns False if the connection was closed, and True also if no response is required yet."""
         try:
             answer = await client.receive(ANSWER_S if is_whole else NEIGHBOUR_S)
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""Runs a fuzz test of one seed: a broker in virtual time, with the exceptions that no check has caught."""
+"""Runs a fuzz test of one seed on a broker in virtual time. Unhandled exceptions of the event loop fail it too."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Work(Protocol):
         ...
 
     def log(self, logger: Any, method: str, event: MutableMapping[str, Any], /) -> Any:
-        """A structlog processor."""
+        """A structlog processor that checks the broker's log lines."""
         ...
 
 

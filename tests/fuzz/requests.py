@@ -1,7 +1,7 @@
 """Random requests of all APIs and versions, valid by their schemas, and damaged frames.
 
 The layout is kio's (`tests.support.raw`), so that it is independent of our schema. Values come from a small set (`World`),
-so that requests refer to the same things: one creates a topic name, the next one uses it.
+so that requests refer to the same resources: one creates a topic, the next one uses its name.
 """
 
 from __future__ import annotations

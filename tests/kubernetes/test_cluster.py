@@ -181,7 +181,7 @@ def test_an_injected_fault_does_not_fail_the_liveness_probe(stage: str, undo: st
 
 
 def test_the_control_port_is_reached_when_readiness_says_that_no_node_runs() -> None:
-    """If readiness asks /ready, a killed node removes the pod from all Services except that of the control port."""
+    """If the readiness probe is /ready, a killed node removes the pod from all Services except that of the control port."""
     with namespace(RESTRICTED) as here:
         here.start_client()
         manifests = variant("base")

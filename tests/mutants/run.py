@@ -6,7 +6,7 @@
 
 A layer kills a mutant if it fails with the mutant in the tree: ``tests``, the tests of the changed package, and
 ``simulation``, any of 20 seeds. A run that needs more CPU seconds than ``CPU_S_MAX`` counts as failed: the mutant made it
-loop. The same seeds must pass without a mutant, and so must a test that kills one. Results are stored at once, so an
+loop. Without a mutant, the same seeds and the tests that kill mutants must pass. Results are stored at once, so an
 interrupted run can be continued.
 """
 

@@ -116,7 +116,7 @@ def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
 def test_begin_asks_nothing_of_the_broker(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A3: begin sends no request. The requests after it show that the relay would have seen one."""
+    """A3: begin sends no request. The relay records the requests that follow, so it would have recorded one."""
     start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -181,7 +181,9 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A6, A7: offsets add the group's partition of __consumer_offsets, and become visible only by a commit."""
+    """A6, A7: the group's partition of __consumer_offsets joins the transaction; the offsets become visible only by a
+    commit.
+    """
     broker = start_broker(topics=["input:1", "orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -211,7 +213,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A7: each marker takes an offset; aborted records stay in the log and are not delivered."""
+    """A7: each marker occupies one offset; aborted records stay in the log and are not delivered."""
     broker = start_broker(topics=["orders:2"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()

@@ -1,4 +1,4 @@
-"""A8. The consume-process-produce loop is killed at any step and restarted: each result is in the output exactly once."""
+"""A8. The consume-process-produce loop is killed at each step and restarted: each result is in the output exactly once."""
 
 from __future__ import annotations
 
@@ -137,7 +137,9 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: workers are killed with SIGKILL at each step in turn, and a last one finishes. Each result is there once."""
+    """A8: workers are killed with SIGKILL at each step in turn, and a last worker finishes. Each result is in the output
+    once.
+    """
     count = 40
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)

@@ -46,8 +46,10 @@ def transact(producer: TransactionalProducer, value: str) -> None:
 def test_an_idle_transactional_id_expires_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING), and a new one a new producer
-    id."""
+    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING).
+
+    A new instance gets a new producer id.
+    """
     control = free_port()
     start_relayed(
         "--control-port",
@@ -107,7 +109,9 @@ def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
-    """B3: partitions and segment size follow the settings; replication factor and min.isr are lowered to the one node."""
+    """B3: partitions and segment size follow the settings; replication factor and min.isr are lowered to 1, as there is one
+    node.
+    """
     broker = start_broker(
         settings={
             "transaction.state.log.num.partitions": 7,

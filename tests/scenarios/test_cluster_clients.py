@@ -45,7 +45,7 @@ def test_producers_and_consumers_follow_their_leader(
 def test_a_consumer_hears_that_its_leader_is_of_a_later_epoch(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """A consumer gets FENCED_LEADER_EPOCH if its leader is replaced, and elected again, while a Fetch is held."""
+    """A consumer gets FENCED_LEADER_EPOCH if leadership moves away and back while its Fetch is delayed."""
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["before"])
@@ -77,7 +77,7 @@ def move_coordinator(cluster: ThreeNodes, log: str, key: str) -> None:
 def test_a_transaction_goes_on_when_its_coordinators_move(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """Clients get NOT_COORDINATOR for each kind of request to a moved coordinator, and the transaction continues."""
+    """Clients get NOT_COORDINATOR for each kind of request to the old coordinator, and the transaction continues."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "mover")
     producer.init()

@@ -44,7 +44,9 @@ def transact(producer: Any, number: int) -> None:
 def test_a_commit_goes_through_when_its_coordinator_dies(
     client: str, step: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """At whichever step the coordinator dies, the client asks the next coordinator, and each record is committed once."""
+    """At whichever step the coordinator dies, the client sends its request to the next one. Each record is committed
+    once.
+    """
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()
@@ -102,7 +104,7 @@ def read(members: list[Member], count: int) -> list[str]:
 
 
 def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
-    """Wait until each of two members has two of the four partitions: a rebalance in progress is not in the log."""
+    """Wait until each of two members has two of the four partitions, because a rebalance in progress is not in the log."""
 
     def stable() -> bool:
         for each in members:

@@ -1,6 +1,6 @@
 """C5. A follower takes over from a dead leader.
 
-Both have the same producer state, at that time and when the old leader leads again.
+It has the producer state of the old leader, and so has the old leader when it leads again.
 """
 
 from __future__ import annotations

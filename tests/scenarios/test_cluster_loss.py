@@ -109,7 +109,10 @@ def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
 def test_an_unclean_election_loses_what_was_acknowledged_by_all_in_sync(
     unclean: bool, start_three: StartThree
 ) -> None:
-    """Only the leader was in sync. Without unclean elections its partition has no leader until that node is back."""
+    """If the only in-sync replica dies, an unclean election loses acknowledged records.
+
+    Without unclean elections the partition has no leader until that node is restarted.
+    """
     quick = {"replica.lag.time.max.ms": 300, "replica.fetch.wait.max.ms": 300}
     settings = {"min.insync.replicas": 1, **quick}
     cluster = start_three(

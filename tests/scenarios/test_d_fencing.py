@@ -122,7 +122,7 @@ def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, s
 def test_a_coordinator_that_dies_before_any_marker_completes_the_transaction_when_it_is_back(
     client: str, order: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """D3: PrepareCommit is written before the coordinator dies. With Kafka's order, the response was sent as well."""
+    """D3: PrepareCommit is written before the coordinator dies. With Kafka's order, the client already has the response."""
     broker = start_broker(
         topics=["orders:2", "input:1"],
         settings={"odradek.commit.order": order, "odradek.commit.marker.delay.ms": 300},

@@ -73,7 +73,7 @@ def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
 def test_a_batch_that_comes_late_is_refused_where_the_coordinator_is_asked(
     level: str, refusal: ErrorCode, start_broker: StartBroker
 ):
-    """D5: by default the leader verifies a transaction before its first batch (KIP-890) and refuses a late one."""
+    """D5: by default the leader verifies a transaction before its first batch (KIP-890), and refuses a late batch."""
     broker = at_level(start_broker, level)
     _, error = leave_a_batch_behind(broker, level)
     assert error == refusal

@@ -332,7 +332,7 @@ def test_each_side_is_told_its_own_addresses(number: int, host: str, tmp_path: P
 
 
 def coordinators(host: str, port: int) -> list[dict[str, Any]]:
-    """The coordinator of `payments`. None while the topic is being created."""
+    """The coordinator of `payments`, as a list of one; empty while __transaction_state is being created."""
     body = {"key_type": 1, "coordinator_keys": ["payments"]}
     found = ask(host, port, "find_coordinator", 4, body)["coordinators"]
     return [each for each in found if each["error_code"] == ErrorCode.none]

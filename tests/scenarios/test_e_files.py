@@ -26,7 +26,7 @@ EMPTY, ONGOING, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 0, 1, 3, 4, 5
 
 @dataclass
 class Left:
-    """Directory of a stopped broker, and what its clients had read."""
+    """Directory of a stopped broker, and the records that its clients had read."""
 
     data_dir: Path
     filled: Filled

@@ -45,7 +45,7 @@ def murmur2_partition(key: str, partitions: int) -> int:
 def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partitions(
     start_broker: StartBroker,
 ):
-    """F1: clients choose by the number of partitions in Metadata."""
+    """F1: all clients choose the same partition for a key. The choice depends on the number of partitions in Metadata."""
     broker = start_broker(topics=["orders:3"])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for count in (3, 8):

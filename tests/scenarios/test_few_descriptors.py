@@ -1,4 +1,6 @@
-"""With a limit of 256 open files and six hundred connections, partitions work, and in the end all clients are served."""
+"""With 256 open files and six hundred connections, partitions still work, and all clients are served after connections
+close.
+"""
 
 from __future__ import annotations
 

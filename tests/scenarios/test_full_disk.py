@@ -44,7 +44,7 @@ class Peer:
         return raw.decode_response(api, version, self.wire.receive_frame())[1]
 
     def produce(self, index: int, value: bytes) -> tuple[int, int]:
-        """(error code, base offset)."""
+        """Produce one record and return (error code, base offset)."""
         data = [{"index": index, "records": batch([value], ts=time.time_ns() // 1_000_000)}]
         topic = {"name": "orders", "partition_data": data}
         body = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": [topic]}

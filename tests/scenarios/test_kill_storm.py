@@ -117,7 +117,7 @@ def stored(broker: Broker) -> Iterator[tuple[int, int, int]]:
 
 
 def go_on(producers: list[Producer], broker: Broker, rng: random.Random) -> None:
-    """Send requests without a response again and then further ones, so that five of each producer still have no response."""
+    """Send again the requests without a response, then send new ones, until each producer has five without a response."""
     for producer in producers:
         producer.connect(broker)
     for _ in range(rng.randint(1, 20)):

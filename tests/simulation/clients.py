@@ -98,7 +98,7 @@ async def _one_transaction(producer: Producer, spots: Sequence[Spot], work: Work
 
 
 async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
-    """Send records as a fenced producer. No read_committed consumer may see them."""
+    """Send records as a fenced producer. No read_committed consumer may see these records."""
     work.verdict = Verdict.ABORTED
     spot = producer.wire.random.choice(spots)
     await producer.haunt(spot, [work.value(spot)])
@@ -140,7 +140,7 @@ async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop
 
 
 async def read(wire: Wire, spot: Spot, isolation: str, view: View, stop: Stop) -> None:
-    """Consume a partition until cancelled."""
+    """Consume a partition until ``stop`` is set."""
     reader = Reader(wire, spot, isolation, view)
     while not stop.now:
         try:

@@ -66,7 +66,7 @@ def delivered(
 
 
 class Reader:
-    """A consumer that reads one partition from its beginning. ``view`` records what it saw."""
+    """A consumer that reads one partition from its beginning. ``view`` collects the records that it got."""
 
     version = 12
     """Version of Fetch."""
@@ -79,7 +79,7 @@ class Reader:
         self.view = view
 
     async def fetch(self, max_wait_ms: int = MAX_WAIT_MS) -> list[tuple[int, bytes]]:
-        """Send one Fetch and return the new records, which may be none. Raises ``Gone`` if there was no response."""
+        """Send one Fetch and return the new records, possibly none. Raises ``Gone`` if there was no response."""
         topic, index = self.spot
         _, leader_epoch = await self.wire.leader(topic, index)
         answer = await self.wire.ask_leader(
@@ -145,13 +145,15 @@ class Reader:
 async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
     """Committed offset of a group in a partition, 0 if the group has none.
 
-    Raises ``Gone`` if the response is missing or unstable.
+    Raises ``Gone`` if there is no response, or if an open transaction may change the offset.
     """
     return max((await committed_offsets(wire, group, [spot]))[spot], 0)
 
 
 async def committed_offsets(wire: Wire, group: str, spots: Sequence[Spot]) -> dict[Spot, int]:
-    """Stable offsets of a group, -1 where there is none. Raises ``Gone`` while an open transaction may change one."""
+    """Committed offsets of a group, -1 for a partition without one. Raises ``Gone`` while an open transaction may change
+    one.
+    """
     topics: dict[str, list[int]] = {}
     for topic, index in spots:
         topics.setdefault(topic, []).append(index)

@@ -205,7 +205,7 @@ class ControlRun:
         return captured
 
     def _kill(self, runtime: NodeRuntime) -> None:
-        """Kill a node as a fault rule does: in this turn of the event loop, during any call."""
+        """Kill a node like a fault rule does: in this turn of the event loop, even while a control call is in progress."""
         if runtime.state is NodeState.STARTING and not self._stopping:
             self._say(f"fault: a rule kills node {runtime.node_id}, beside {self._under_way}")
             self._world.cluster.kill_node(runtime.node_id)
@@ -280,7 +280,7 @@ class ControlRun:
         self._say(f"checked {len(found)} records, {len(topics)} topics")
 
     async def _end(self) -> None:
-        """Shut the process down, perhaps in the middle of calls, and check what the next process finds."""
+        """Shut the process down, perhaps during control calls, and check the content that the next process finds."""
         calls = [asyncio.ensure_future(self._call_often()) for _ in range(CALLERS)]
         await asyncio.sleep(self._rng.uniform(0, SHUTDOWN_S_MAX))
         for other in sorted(set(self._under_way)):

@@ -1,4 +1,4 @@
-"""A simulated cluster with the control port's operations, without HTTP, and checks of it after it was left alone."""
+"""A simulated cluster with the control port's operations, without HTTP, and the checks of it after its faults are over."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Answer(NamedTuple):
 
 
 class Controlled:
-    """One broker process on a directory. ``say`` writes a line of the trace."""
+    """One broker process with its data directory. ``say`` writes a line of the trace."""
 
     def __init__(
         self, loop: SimLoop, directory: Path, *, seed: object, nodes: int, say: Callable[[str], None]
@@ -144,7 +144,7 @@ class Controlled:
 
     @staticmethod
     async def pass_time(seconds: float) -> None:
-        """Let virtual time pass, during which pending work continues."""
+        """Advance virtual time; pending work continues during this time."""
         await asyncio.sleep(seconds)
 
     # -- after faults -------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class Controlled:
         await asyncio.sleep(TIME_TO_SETTLE_S)
 
     async def check(self) -> None:
-        """Raise ``Broken`` if a cluster without faults, with all nodes up, is not healthy."""
+        """Raise ``Broken`` if the cluster is not healthy although all nodes run without faults."""
         cluster = self.cluster
         if not cluster.lifecycle.is_at_rest:
             raise Broken("a call has not ended")

@@ -31,7 +31,7 @@ class SimDisk(files.System):
         self.hits = 0
 
     def fail(self, directory: Path, call: str) -> None:
-        """Make ``fsync`` or ``pwritev`` fail in this directory until ``mend``."""
+        """Make ``fsync`` or ``pwritev`` fail in this directory until ``mend`` is called."""
         self._failing[f"{directory.resolve()}/"] = call
 
     def mend(self, directory: Path) -> None:
@@ -58,7 +58,9 @@ class SimDisk(files.System):
 
 
 class Unsynced:
-    """The bytes of a partition's last segment after its last fsync, noted before its node dies, and damaged after that."""
+    """The bytes of a partition's last segment after its last fsync, recorded before the node dies, and damaged after its
+    death.
+    """
 
     def __init__(self, partition: Partition) -> None:
         log = partition.log

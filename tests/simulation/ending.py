@@ -20,7 +20,9 @@ from tests.simulation.watch import check_memories
 
 
 class Ending:
-    """Final checks of a ``cluster`` whose nodes all run. ``compacts``: each replica compacts its logs independently."""
+    """Final checks of a ``cluster`` whose nodes all run. ``compacts``: whether replicas compact their logs, each
+    independently.
+    """
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None], *, compacts: bool) -> None:
         self._cluster = cluster
@@ -36,7 +38,8 @@ class Ending:
         copied: Sequence[tuple[str, Sequence[Spot]]],
         members: Sequence[tuple[str, OffsetsLedger]],
     ) -> None:
-        """Raise ``Broken`` if a record is lost, duplicated or visible too early, a transaction is torn, or replicas differ.
+        """Raise ``Broken`` if a record is lost, duplicated or visible too early, a transaction is partly visible, or
+        replicas differ.
 
         ``copied``: the groups that copied the sources, and the target partitions. ``members``: groups whose members
         committed.
@@ -75,7 +78,7 @@ class Ending:
         return partition
 
     def _markers(self, spot: Spot) -> dict[int, int]:
-        """Offset of the marker of each record in a transaction, by the record's offset."""
+        """Offset of the commit or abort marker of each transactional record, by the record's offset."""
         found: dict[int, int] = {}
         open_offsets: dict[int, list[int]] = {}
         for batch in self._leader(spot).log.batches():
@@ -87,7 +90,7 @@ class Ending:
         return found
 
     def _committed_offset(self, group: str, spot: Spot) -> int:
-        """Committed offset of a group, -1 if none."""
+        """Committed offset of a group, -1 if it has none."""
         for node in self._cluster.running_nodes():
             for shard in node.groups.memory().values():
                 committed: Any = shard["committed"]

@@ -159,7 +159,9 @@ class Chaos:
         self._say("fault: the next follower that is to join the ISR dies")
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """Handle AlterPartition. If armed, first kill the joining follower and wait until the controller has noticed."""
+        """Handle AlterPartition. If ``_joins_that_kill`` is not 0, first kill the joining follower and wait for the
+        controller.
+        """
         known = self._cluster.metadata.topics.get(topic)
         joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
@@ -206,13 +208,12 @@ class Chaos:
     async def _late_markers(self) -> None:
         """Delay markers of a coordinator until the same markers were sent again, or until the next transaction has records.
 
-        Either the coordinator dies after sending them, and the new coordinator writes markers. Or the coordinator's links
-        are cut
-        after that, and it sends the markers again, but only if each transaction has an epoch of its own (KIP-890).
-        Without KIP-890
-        a late marker of the same coordinator cannot be distinguished from a marker of the producer's next transaction,
-        and ends
-        that transaction, in Kafka too.
+        Either the coordinator dies after sending the markers, and the new coordinator sends them again. Or the coordinator's
+        links
+        are cut after it has sent them, and it sends them again itself, but only if each transaction has an epoch of its own
+        (KIP-890). Without KIP-890 a late marker of the same coordinator cannot be distinguished from a marker of the
+        producer's
+        next transaction, and ends that transaction, in Kafka too.
         """
         late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
         cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)
@@ -308,7 +309,9 @@ class Chaos:
         await self._bring_back(node_id)
 
     async def _bring_back(self, node_id: int) -> None:
-        """Start a node after a while, again if it dies during the start. Does nothing if another fault starts it."""
+        """Start a node after a while, and start it again if it dies during the start. Does nothing if another fault starts
+        it.
+        """
         if node_id in self._coming_back:
             return
         self._coming_back.add(node_id)

@@ -29,7 +29,7 @@ class FollowerReader(Reader):
     """A consumer that sends each Fetch to a random node, leader or follower."""
 
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None, *, loses: bool) -> None:
-        """``loses``: records of this partition may be lost, including records that the consumer has read."""
+        """``loses``: whether records of this partition may be lost, including records that the consumer has read."""
         super().__init__(wire, spot, isolation)
         self._seen = view
         self._loses = loses

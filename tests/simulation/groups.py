@@ -59,7 +59,9 @@ Subscription = tuple[Sequence[str] | None, str | None]
 
 
 class ConsumerMember:
-    """A client that is a group member, with one member id after another. ``work`` handles a partition that it owns."""
+    """A client that is a group member, with one member id after another. ``work`` processes a partition that the member
+    owns.
+    """
 
     def __init__(
         self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None
@@ -211,7 +213,7 @@ class ConsumerMember:
 
 
 class Unsettled(Exception):
-    """Raised while the group's offset is not known yet. A later request may succeed."""
+    """The group's offset is not known yet. A later request may succeed."""
 
 
 async def copy_together(

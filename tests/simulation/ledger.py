@@ -1,4 +1,4 @@
-"""What clients sent, which responses they got and what consumers saw, and the checks of it at the end."""
+"""The records that clients sent, the responses that they got, the records that consumers saw, and the final checks."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class Ledger:
         return work
 
     def wrote(self, values: Iterable[bytes], base_offset: int) -> None:
-        """Note that a batch was acknowledged; -1 if the response had no offset."""
+        """Record that a batch was acknowledged. ``base_offset`` is -1 if the response had no offset."""
         if base_offset >= 0:
             self.offsets.update(zip(values, count(base_offset), strict=False))
 
@@ -189,7 +189,7 @@ class Ledger:
     def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
         """Check that read_committed consumers got records of a transaction only after its marker was committed.
 
-        ``markers``: offset of the marker of each record in a transaction, by the record's offset.
+        ``markers``: offset of the marker of each transactional record, by the record's offset.
         """
         for (reader, spot), view in self.views.items():
             if view.isolation != "read_committed":

@@ -75,7 +75,7 @@ class Login(NamedTuple):
 
 
 class _Numbers:
-    """Replaces the module ``secrets``, with numbers from the seed."""
+    """Replacement for the module ``secrets``: its numbers come from the seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -256,7 +256,9 @@ class Logins(Reach):
         return set(self._histories[user].possible)
 
     async def _work(self, wire: Wire, link: Link, login: Login, *, stays_too_long: bool) -> None:
-        """Send requests and reauthenticate now and then, except with ``stays_too_long``, which lets the session expire."""
+        """Send requests and reauthenticate now and then. With ``stays_too_long``, never reauthenticate, so that the session
+        expires.
+        """
         ends_ms = wire.now_ms() + SESSION_MS
         for _ in range(wire.random.randint(1, 5)):
             await asyncio.sleep(wire.random.uniform(*WORK_S))

@@ -55,7 +55,7 @@ class SimLoop(asyncio.BaseEventLoop):
         pass
 
     def _write_to_self(self) -> None:
-        """Do nothing: there is no other thread to wake the loop from."""
+        """Do nothing: there is no other thread that would have to wake this loop."""
 
     def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:
         future = self.create_future()
@@ -82,7 +82,7 @@ class SimLoop(asyncio.BaseEventLoop):
 
 
 class SimClock(Unmoved):
-    """The clock of a simulation, under the broker's virtual clock."""
+    """The simulation's time, on which the broker's virtual clock is based."""
 
     def __init__(self, loop: SimLoop) -> None:
         self._loop = loop

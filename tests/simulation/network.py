@@ -195,7 +195,7 @@ class _Direction:
 
 
 class Held(NamedTuple):
-    """A request whose delivery is to be delayed."""
+    """The delay for one inter-node request, which ``wants`` selects by its frame."""
 
     delay_s: float
     then: Callable[[str], object]
@@ -373,7 +373,7 @@ class SimNetwork:
         then: Callable[[str], object],
         wants: Callable[[bytes], bool] = lambda frame: True,
     ) -> None:
-        """Delay the next inter-node request of this API. The request arrives even if its sender dies meanwhile.
+        """Delay the next inter-node request of this API. The request arrives even if its sender dies before.
 
         ``then`` is called with the sender's client id in the next turn. ``wants`` selects the request by its frame.
         """

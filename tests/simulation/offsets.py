@@ -48,7 +48,8 @@ class OffsetsLedger:
     """Highest acknowledged commit of the members, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """Offsets that a group may have: that of the last committed transaction, or of a later one with unknown outcome.
+        """Offsets that a group may have: from the last committed transaction, or from a later transaction with unknown
+        outcome.
 
         A transaction takes effect as a whole or not at all, which ``check`` verifies.
         """
@@ -70,7 +71,9 @@ class OffsetsLedger:
                 raise Broken(f"group {group} has {offset} in {spot}, possible are {sorted(possible)}")
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
-        """Check at the end that each transaction is in all of its partitions, unless a later one replaced it, or in none."""
+        """Check at the end that each transaction's offset is in all or none of its partitions, unless a later one replaced
+        it.
+        """
         keys = {key for each in self.transactions for key in each.spots}
         offsets = {key: committed(*key) for key in keys}
         for (group, spot), offset in offsets.items():

@@ -118,7 +118,9 @@ class Producer:
     # ---- requests
 
     async def init(self, *, bump: bool = False) -> None:
-        """Send InitProducerId for a new epoch that fences the old one, or with ``bump`` as the same producer (KIP-360)."""
+        """Send InitProducerId: to get a new epoch that fences the old one, or with ``bump`` to raise its own epoch
+        (KIP-360).
+        """
         request = InitProducerIdRequest(
             transactional_id=self._id,
             transaction_timeout_ms=TRANSACTION_TIMEOUT_MS,

@@ -1,6 +1,6 @@
 """Base class of reaches: clients, topics and checks that only some seeds have, to save time.
 
-The seed draws the reaches (``drawn``), or the command line of `tests.simulation.run` names them.
+``drawn`` chooses the reaches by the seed, or the command line of `tests.simulation.run` names them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Reach:
         return ()
 
     def look(self) -> None:
-        """Raise ``Broken`` for a violation. Called once in a virtual second, and at each change of leaders."""
+        """Raise ``Broken`` for a violation. Called once per virtual second, and at each change of leaders."""
 
     def check(self) -> None:
         """Raise ``Broken`` for a violation at the end, when all nodes run and no client writes any more."""

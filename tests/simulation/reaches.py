@@ -1,4 +1,4 @@
-"""The reaches of a seed."""
+"""All reaches, and the choice of some of them by the seed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SHARE: Final = 0.25
 
 
 def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:
-    """Draw the reaches of a seed, or create those in ``names``."""
+    """The reaches that the seed selects, or the reaches with these ``names``."""
     random = Random(f"{seed}/drawn")
     shares = {name: random.random() for name in REACHES}
     chosen = [name for name, share in shares.items() if share < SHARE] if names is None else names

@@ -117,7 +117,7 @@ class ReplicaFaults:
         return True
 
     async def hold_write(self) -> None:
-        """Delay one write of a follower, and perhaps cut its link to the leader meanwhile."""
+        """Delay one write of a follower, and perhaps cut its link to the leader during the delay."""
         wanted: asyncio.Future[Held] = asyncio.get_running_loop().create_future()
         self._wanted.append(wanted)
         await asyncio.wait([wanted], timeout=WRITE_S_MAX)

@@ -7,7 +7,7 @@ Invariants, in addition to the checks of the workload:
 - A change that is refused, or only validated, changes nothing. A change of a read-only setting or to an invalid value is
   refused.
 - ``max.message.bytes`` decides which batches are accepted, ``compression.type`` how they are stored, ``flush.messages`` what
-  is on the disk when a record is acknowledged.
+  is on the disk at the acknowledgement of a record.
 """
 
 from __future__ import annotations

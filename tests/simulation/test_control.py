@@ -1,4 +1,4 @@
-"""Tests of the control calls' ledger: how reset, restore and snapshot change the expected content."""
+"""Tests of the control calls' ledger: the effect of reset, restore and snapshot on the expected content."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Invariants inside the cluster that hold at any moment, and checks that coordinator state equals its log.
 
 Clients notice a violation late or never: a replica that joins the ISR too early does harm only if it becomes leader. So the
-run checks all nodes once in a virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
+run checks all nodes once per virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
 """
 
 from __future__ import annotations
@@ -113,7 +113,10 @@ class Watch(MetadataListener):
             check()
 
     def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
-        """Check that high watermark and LSO of one leader epoch do not decrease, nor increase below min.insync.replicas."""
+        """Check that high watermark and LSO of one leader epoch do not decrease.
+
+        Nor may the high watermark increase while fewer than min.insync.replicas are in sync.
+        """
         is_short = len(leader.isr) < min(leader.log.config.min_insync_replicas, len(leader.replicas))
         self._check_stable(spot, leader)
         now = Seen(leader.leader_epoch, leader.high_watermark, leader.last_stable_offset, is_short)
@@ -146,8 +149,8 @@ class Watch(MetadataListener):
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
         """Check that a replica in the ISR, or the leader, has all committed records, with the same leader epochs.
 
-        Records above this leader's high watermark count too: a new leader does not know yet which of them were committed
-        by its predecessor, and a replica that joins the ISR meanwhile may become leader next.
+        Records above this leader's high watermark count too: a new leader does not know yet which of them its predecessor
+        committed, and a replica that joins the ISR before the leader knows may become leader next.
         """
         committed, epoch = self._committed.get(spot, (0, -1))
         if replica.log_end_offset < committed:
@@ -182,7 +185,7 @@ def check_owners(node: Node) -> None:
 
 
 class StableOffset:
-    """The LSO of one leader, computed from its log below the high watermark alone."""
+    """The LSO of one leader, computed only from its log below the high watermark."""
 
     def __init__(self, epoch: int, log_start_offset: int) -> None:
         self.epoch = epoch

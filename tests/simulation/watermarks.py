@@ -32,7 +32,7 @@ MOVES: Final = (
 
 
 class Shown(NamedTuple):
-    """The last record that a consumer was served. A replica with this record also has all records before it."""
+    """The last record that any consumer got. A replica with this record also has all records before it."""
 
     offset: int
     epoch: int

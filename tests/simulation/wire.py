@@ -145,7 +145,7 @@ class Facts:
         return topic.name
 
     def ids_ms(self) -> int:
-        """Time in the domain in which producer ids expire."""
+        """Time, in ms, of the clock domain in which producer ids expire."""
         return self._cluster.clock.now_ms(Domain.IDS)
 
 
@@ -251,7 +251,7 @@ class Wire:
         return self._correlation_id, link.ask(header + b"".join(client_codec(key, version).encode(request)))
 
     def _send_again(self, port: int, key: int, version: int, request: Any) -> None:
-        """Deliver the same frame once more over another connection, at once or late. No client gets the response."""
+        """Send the same request again over another connection, at once or later, and discard the response."""
         delay_s = self.random.choice((0.0, self.random.uniform(0, 0.5), self.random.uniform(0, LATE_S_MAX)))
         task = asyncio.ensure_future(self._send_late(delay_s, port, key, version, request))
         self._late.add(task)
