@@ -1,4 +1,4 @@
-"""The orders of `tests.clients.contract.GroupContract` with confluent-kafka, one order per run.
+"""The program with confluent-kafka for `tests.clients.contract.GroupContract`. Each run carries out one of its orders.
 
 The module is run as a script, so that it can be killed, and imports nothing from the tests.
 """
@@ -153,7 +153,7 @@ class Loop:
         self._go_back()
 
     def _go_back(self) -> None:
-        """Seek to the group's committed offsets: another member may have had a partition meanwhile."""
+        """Seek to the group's committed offsets: another member may have had a partition in between."""
         mine = self._consumer.assignment()
         if not mine:
             return

@@ -1,4 +1,4 @@
-"""The fixtures of the scenarios, and pytest's assertion messages in the contract modules."""
+"""Imports the fixtures of the scenarios, and enables pytest's assertion messages in the contract modules."""
 
 import pytest
 

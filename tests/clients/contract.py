@@ -566,7 +566,7 @@ class Crew:
             raise
 
     def judge(self, found: list[str], wanted: list[str]) -> None:
-        """Check that each result is there once, and was written in a transaction."""
+        """Check that each result was written exactly once, and in a transaction."""
         assert sorted(found) == sorted(wanted)
         assert all(batch.is_transactional for batch in batches_of(self.broker.data_dir, "out"))
 

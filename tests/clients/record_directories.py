@@ -1,7 +1,7 @@
 """Creates the data directories of Apache Kafka in ``directories/``: python -m tests.clients.record_directories [NAME ...]
 
-One is that of a node that was stopped, the others of nodes that were killed, one of them Kafka 3.3. A file beside each has
-what clients read from the node.
+One directory is from a node that was stopped. The others are from nodes that were killed; one of these nodes ran Kafka 3.3.
+The file beside a directory contains the records and metadata that clients read from the node.
 """
 
 from __future__ import annotations

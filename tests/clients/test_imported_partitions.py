@@ -41,8 +41,7 @@ def written(tmp_path: Path) -> Written:
 
 @pytest.fixture
 def hanging(written: Written, tmp_path: Path) -> Path:
-    """The folder ``flow-0`` alone: a transaction whose coordinator is missing, from a cluster with thirteen leader
-    epochs."""
+    """A folder ``flow-0`` without its cluster: its open transaction has no coordinator. The cluster had 13 leader epochs."""
     folder = tmp_path / "copied" / "flow-0"
     shutil.copytree(written.data / "flow-0", folder)
     log = folder / f"{0:020d}.log"

@@ -53,7 +53,7 @@ SETTLED_S = 2.0
 
 
 def log_starts(bootstrap: str) -> dict[str, int]:
-    """Create the topics, wait until the expected segments are deleted, and some checks more. Return the log starts."""
+    """Create the topics, wait until the expected segments are deleted and for some more checks. Return the log starts."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics(
         [

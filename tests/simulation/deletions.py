@@ -5,10 +5,10 @@ Invariants, in addition to the checks of the workload:
 - Once a low watermark is acknowledged, the leader's log start is not below it, and no consumer gets a record below it, as
   long as that leader is alive. After the leader's death this holds if the in-sync replicas had the low watermark in their
   checkpoint files: Kafka too writes ``log-start-offset-checkpoint`` later.
-- A log starts at an offset that a client has requested, never above it.
+- A log never starts above the highest offset that a client has requested.
 - A consumer gets OFFSET_OUT_OF_RANGE only below the log start. No other records are missing for the consumer.
 - An acknowledged record is at the offset in its Produce response, unless the log start is above that offset.
-- At the end all replicas have the same log start.
+- At the end of the run all replicas have the same log start.
 """
 
 from __future__ import annotations

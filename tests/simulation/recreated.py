@@ -4,8 +4,8 @@ Invariants, in addition to the checks of the workload:
 
 - A record that was sent to a topic id is visible only in the topic with that id, at the offset in its Produce response.
 - A new topic begins at offset 0 on each replica, even if its node was down while the old topic was deleted.
-- A transaction that spans a deletion ends, and is visible as a whole or not at all in the partitions that remain.
-- In the end no folder and no producer state of an old topic is left.
+- A transaction during which a topic is deleted ends. It is visible as a whole or not at all in the remaining partitions.
+- At the end of the run no folder and no producer state of an old topic is left.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks of high watermarks at each change: a replica that does not lead serves no record that no leader has committed.
 
-A check of all replicas once in a second would miss most violations, because a wrong high watermark of a follower is
+A check of all replicas once per second would miss most violations, because a wrong high watermark of a follower is
 corrected by its next fetch. So the checks follow each method of `Partition` that may change the high watermark or the log
 end.
 """

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("Debezium")]
 
 
 class DebeziumLoop(ConnectLoop):
-    """Rows that were in the table before the connector started come from its snapshot, the others from the write-ahead log.
+    """A loop whose inputs are rows: those written before the connector starts come from its snapshot, others from the log.
 
     An interrupted snapshot starts from the beginning, so the kills begin after the first row of the write-ahead log.
     """

@@ -28,7 +28,9 @@ def line(number: int) -> str:
 
 
 class StreamsLoop(Loop):
-    """Two instances. Each start has a new state directory, so each task that moves is restored from its changelog."""
+    """A loop of two instances. Each start has a new state directory, so each task that moves is restored from its
+    changelog.
+    """
 
     name = "streams"
     topics = ("lines:2", f"counts-{EXACTLY}:2", f"counts-{AT_LEAST}:2")

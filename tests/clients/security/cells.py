@@ -8,7 +8,7 @@ A cell is a connection to a listener with certain credentials, and an action:
 ``knock``
     connect, with the simplest call that makes the client do so. Without an error the outcome is empty.
 ``stay``
-    write one record after the other until told to stop; the outcome is ``{"written": n}``.
+    write one record after the other until the run stops it; the outcome is ``{"written": n}``.
 
 An error ends a cell. The outcome then has ``error``, with the client's class names for the error and its text.
 
@@ -33,7 +33,9 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Cell(NamedTuple):
-    """``topic`` is also the transactional id and the group, ``name`` the client id."""
+    """A connection with credentials, and an action. ``topic`` is also the transactional id and group, ``name`` the client
+    id.
+    """
 
     name: str
     does: str

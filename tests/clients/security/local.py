@@ -128,7 +128,7 @@ class LocalClient(ABC):
 
 
 class Confluent(LocalClient):
-    """librdkafka reports connection errors to a callback, and retries."""
+    """The cells with librdkafka, which reports connection errors to a callback, and retries."""
 
     name, library = "confluent", "librdkafka"
 

@@ -1,6 +1,6 @@
-"""Random sets of ACLs, with questions about each: what a principal may do, what filters find, what they delete.
+"""Random sets of ACLs, with questions about each: the rights of a principal, and the ACLs that filters find and delete.
 
-A case depends only on its number. Kafka's answers are recorded in ``recorded.jsonl``.
+A case depends only on its number. Kafka's responses are recorded in ``recorded.jsonl``.
 """
 
 from __future__ import annotations

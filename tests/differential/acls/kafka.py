@@ -1,4 +1,4 @@
-"""Apache Kafka with an authorizer. python -m tests.differential.acls.kafka records its answers."""
+"""Apache Kafka with an authorizer. python -m tests.differential.acls.kafka records its responses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Base class of stories of commands. A story runs Kafka's console tools, one after the other, with names of its own. The
+"""Base class of stories of commands. A story runs Kafka's console tools, one after the other, with resource names of its own. The
 normalised output and exit code of each command go into the transcript, which is compared.
 
     @story("kafka-topics")

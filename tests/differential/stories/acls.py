@@ -1,6 +1,6 @@
 """ACLs, with an authorizer that allows everyone to use resources without ACLs, so that other stories need no principal.
 
-A client from another address is another host for ACLs with a host.
+For ACLs with a host, a client from another address is another host.
 """
 
 from __future__ import annotations

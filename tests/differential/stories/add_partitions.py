@@ -10,7 +10,10 @@ from tests.differential.story import Story, story
 
 @story("add-partitions")
 def identity(s: Story) -> None:
-    """INVALID_PRODUCER_ID_MAPPING for unknown ids; PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2) for other epochs."""
+    """AddPartitionsToTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and for other epochs an error that depends on v.
+
+    The error for other epochs is PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH before v2.
+    """
     t, p = s.topic(), Producer(s, "tx")
     for v in range(6):
         p.add(t, v, note="unknown id", transactional_id=s.name("unknown"))
@@ -22,7 +25,10 @@ def identity(s: Story) -> None:
 
 @story("add-partitions")
 def all_or_nothing(s: Story) -> None:
-    """One unknown partition gets UNKNOWN_TOPIC_OR_PARTITION, the others OPERATION_NOT_ATTEMPTED, and none is added."""
+    """In AddPartitionsToTxn one unknown partition gets UNKNOWN_TOPIC_OR_PARTITION, the others OPERATION_NOT_ATTEMPTED.
+
+    No partition is added.
+    """
     t, p = s.topic(2), Producer(s, "tx")
     missing = s.name("missing")
     for v in (0, 3, 4):
@@ -38,7 +44,7 @@ def all_or_nothing(s: Story) -> None:
 
 @story("add-partitions")
 def internal_topics(s: Story) -> None:
-    """Up to v3 an internal topic is TOPIC_AUTHORIZATION_FAILED: offsets need AddOffsetsToTxn."""
+    """Up to v3 an internal topic gets TOPIC_AUTHORIZATION_FAILED, as offsets need AddOffsetsToTxn."""
     p = Producer(s, "tx")
     for v in (0, 3, 4):
         p.add({"__consumer_offsets": [0]}, v, note="internal")
@@ -46,7 +52,9 @@ def internal_topics(s: Story) -> None:
 
 @story("add-partitions")
 def verify_only(s: Story) -> None:
-    """AddPartitionsToTxn v4 or later with verify_only: a partition outside the transaction is TRANSACTION_ABORTABLE."""
+    """AddPartitionsToTxn v4 or later with verify_only returns TRANSACTION_ABORTABLE for partitions outside the
+    transaction.
+    """
     t, p = s.topic(2), Producer(s, "tx")
     for v in (4, 5):
         p.add({t.name: [0]}, v, verify_only=True, note="empty")

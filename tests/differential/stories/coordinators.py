@@ -12,9 +12,9 @@ FAR = 900_000_000
 
 @story("find-coordinator")
 def types(s: Story) -> None:
-    """FindCoordinator's key types are 0 (group), 1 (transaction) and from v6 on 2 (share); any other is INVALID_REQUEST.
+    """FindCoordinator has key types 0 (group), 1 (transaction) and from v6 on 2 (share); others get INVALID_REQUEST.
 
-    A success has the error message NONE in v1-3, and an empty one from v4 on.
+    A successful response has the error message NONE in v1-3, and an empty message from v4 on.
     """
     for v in range(1, 7):
         for kind in (0, 1, 3, -1, 99):
@@ -53,7 +53,10 @@ def given(p: Producer, epoch: int, pid: int | None = None) -> Body:
 
 @story("init-producer-id")
 def without_transactional_id(s: Story) -> None:
-    """InitProducerId without a transactional id returns a new id with epoch 0. An id or epoch alone is INVALID_REQUEST."""
+    """InitProducerId without a transactional id returns a new producer id with epoch 0.
+
+    A request with only one of producer id and epoch gets INVALID_REQUEST.
+    """
     for v in (0, 2, 3, 5):
         init(s, "plain", None, v)
     for timeout in (0, -1, FAR):
@@ -80,7 +83,11 @@ def bad_requests(s: Story) -> None:
 
 @story("init-producer-id")
 def in_empty(s: Story) -> None:
-    """InitProducerId (KIP-360) in Empty: without producer, with the current epoch, the last (a retry, no bump), others."""
+    """InitProducerId (KIP-360) in Empty: without a producer id, with the current epoch, with the previous epoch, with
+    others.
+
+    The previous epoch counts as a retry, and is not bumped again.
+    """
     p = Producer(s, "tx")
     init(s, "none given", p.tx)
     init(s, "current", p.tx, **given(p, 1))
@@ -106,7 +113,9 @@ def unknown_id_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing(s: Story) -> None:
-    """InitProducerId aborts the transaction (CONCURRENT_TRANSACTIONS until then); with TV2 the epoch is raised twice."""
+    """InitProducerId aborts the transaction, and gets CONCURRENT_TRANSACTIONS until then. With TV2 the epoch is raised
+    twice.
+    """
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)
@@ -137,7 +146,9 @@ def while_ongoing_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def after_an_end(s: Story) -> None:
-    """InitProducerId in CompleteCommit and CompleteAbort is as in Empty. After a TV2 end the old epoch is the last one."""
+    """InitProducerId in CompleteCommit and CompleteAbort is handled as in Empty. After a TV2 end the old epoch is the
+    previous one.
+    """
     for new in (False, True):
         for commit in (True, False):
             t, p = s.topic(), Producer(s, f"tx{new}{commit}")
@@ -161,7 +172,7 @@ def new_timeout(s: Story) -> None:
 
 @story("init-producer-id")
 def exhausted_epoch(s: Story) -> None:
-    """At epoch 32766 InitProducerId assigns a new producer id, also to a retry with the old id. Other epochs are errors."""
+    """At epoch 32766 InitProducerId assigns a new producer id, also to a retry with the old id. Other epochs get errors."""
     p = Producer(s, "tx")
     p.exhaust()
     init(s, "at 32765: one more", p.tx)

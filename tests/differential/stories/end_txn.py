@@ -8,7 +8,10 @@ from tests.differential.story import Story, story
 
 @story("end-txn")
 def identity(s: Story) -> None:
-    """INVALID_PRODUCER_ID_MAPPING for unknown ids, PRODUCER_FENCED (INVALID_PRODUCER_EPOCH before v2) for other epochs."""
+    """EndTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and for other epochs an error that depends on its version.
+
+    The error for other epochs is PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH before v2.
+    """
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     for v in range(6):
@@ -95,7 +98,7 @@ def new_protocol_empty(s: Story) -> None:
 
 @story("end-txn")
 def new_protocol_ongoing_retry(s: Story) -> None:
-    """EndTxn v5 with the epoch before the bump is PRODUCER_FENCED while the next transaction is open."""
+    """EndTxn v5 with the epoch before the bump gets PRODUCER_FENCED while the next transaction is open."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     before = p.epoch

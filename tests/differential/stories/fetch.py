@@ -22,7 +22,9 @@ def fill(s: Story, t: Topic, batches: int, size: int = 100, partition: int = 0) 
 
 @story("fetch")
 def unknown(s: Story) -> None:
-    """UNKNOWN_TOPIC_OR_PARTITION for a name or partition, UNKNOWN_TOPIC_ID for an id, for each partition."""
+    """Fetch returns UNKNOWN_TOPIC_OR_PARTITION for an unknown name or partition, and UNKNOWN_TOPIC_ID for an unknown topic
+    id.
+    """
     t = s.topic()
     for v in (4, 6, 7, 11, 12):
         s.fetch([(UNKNOWN, 0, 0), (t, 5, 0), (t, 0, 0)], v=v)
@@ -33,7 +35,9 @@ def unknown(s: Story) -> None:
 
 @story("fetch")
 def offsets(s: Story) -> None:
-    """OFFSET_OUT_OF_RANGE, with -1 for all offsets, below the log start and above the log end; no records at the end."""
+    """Below the log start and above the log end Fetch returns OFFSET_OUT_OF_RANGE and -1 for all offsets; at the end no
+    records.
+    """
     t = s.topic()
     fill(s, t, 4)
     parts = [{"partition_index": 0, "offset": 2}]
@@ -182,9 +186,9 @@ def long_poll(s: Story) -> None:
 
 @story("fetch")
 def leader_epochs(s: Story) -> None:
-    """CurrentLeaderEpoch: FENCED_LEADER_EPOCH if older, UNKNOWN_LEADER_EPOCH if newer.
+    """An older CurrentLeaderEpoch gets FENCED_LEADER_EPOCH, a newer one UNKNOWN_LEADER_EPOCH.
 
-    A newer LastFetchedEpoch is OFFSET_OUT_OF_RANGE.
+    A newer LastFetchedEpoch gets OFFSET_OUT_OF_RANGE.
     """
     t = s.topic()
     fill(s, t, 3)

@@ -175,7 +175,7 @@ def member_id_required(s: Story) -> None:
 
 @story("join-group")
 def pending_member(s: Story) -> None:
-    """A member id that was assigned but has not joined is UNKNOWN_MEMBER_ID for Heartbeat and SyncGroup. It can leave."""
+    """A member id that was assigned but has not joined gets UNKNOWN_MEMBER_ID from Heartbeat and SyncGroup. It can leave."""
     m = Member(s, "m")
     answer = s.ask("join_group", 5, on="m", **m.join_body())
     m.id = answer["member_id"]
@@ -196,7 +196,9 @@ def strange_clients(s: Story) -> None:
 
 @story("join-group")
 def two_members(s: Story) -> None:
-    """Only the leader gets the members. Heartbeats are REBALANCE_IN_PROGRESS until members rejoin, NONE until they sync."""
+    """Only the leader gets the members. Heartbeats get REBALANCE_IN_PROGRESS until members rejoin, and NONE until they
+    sync.
+    """
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     a.heartbeat("stable")
@@ -221,7 +223,9 @@ def two_members(s: Story) -> None:
 
 @story("join-group")
 def inconsistent_protocols(s: Story) -> None:
-    """Another protocol type, or no common protocol name, is INCONSISTENT_GROUP_PROTOCOL. An empty group accepts any."""
+    """Another protocol type, or no common protocol name, gets INCONSISTENT_GROUP_PROTOCOL. An empty group accepts any
+    protocol.
+    """
     a = Member(s, "a", protocols=("range", "roundrobin"))
     a.lead()
     for note, changes in (
@@ -241,7 +245,7 @@ def inconsistent_protocols(s: Story) -> None:
 
 @story("join-group")
 def selection(s: Story) -> None:
-    """Candidates are the protocols that all members support; each member votes for its first of them."""
+    """Candidates are the protocols that all members support; each member votes for the first candidate in its own list."""
     a = Member(s, "a", protocols=("range", "roundrobin", "sticky"))
     b = Member(s, "b", protocols=("sticky", "roundrobin"))
     c = Member(s, "c", protocols=("roundrobin", "sticky"))
@@ -425,8 +429,12 @@ def dynamic(s: Story) -> None:
 
 @story("static-members")
 def replaced(s: Story) -> None:
-    """A known instance id without a member id gets a new member id without a rebalance. The old member is fenced
-    (FENCED_INSTANCE_ID; without its instance id UNKNOWN_MEMBER_ID). Before v9 the response has the old leader."""
+    """A static member that rejoins without its member id gets a new one, without a rebalance.
+
+    The old member is fenced: FENCED_INSTANCE_ID, or without its instance id UNKNOWN_MEMBER_ID. Before v9 the response has
+    the
+    old leader.
+    """
     for v in (5, 8, 9):
         m = Member(s, f"m{v}", f"g{v}", instance="i")
         m.join(v)
@@ -460,8 +468,10 @@ def replaced_with_other_metadata(s: Story) -> None:
 
 @story("static-members")
 def instance_and_member(s: Story) -> None:
-    """A known instance id with a wrong member id is FENCED_INSTANCE_ID, an unknown one with a member id
-    UNKNOWN_MEMBER_ID."""
+    """A known instance id with a wrong member id gets FENCED_INSTANCE_ID.
+
+    An unknown instance id with a member id gets UNKNOWN_MEMBER_ID.
+    """
     m, t = Member(s, "m", instance="i"), s.topic()
     m.lead()
     for v in (5, 9):
@@ -518,7 +528,7 @@ def two_static_members(s: Story) -> None:
 def without_members(s: Story) -> None:
     """The first OffsetCommit creates a simple group.
 
-    A generation of an unknown group is ILLEGAL_GENERATION, GROUP_ID_NOT_FOUND from v9 on.
+    A commit with a generation for an unknown group gets ILLEGAL_GENERATION, or GROUP_ID_NOT_FOUND from v9 on.
     """
     t = s.topic()
     m = Member(s, "m")
@@ -557,7 +567,7 @@ def empty_group_id(s: Story) -> None:
 def values(s: Story) -> None:
     """OffsetCommit accepts metadata up to 4096 bytes and any offset.
 
-    Unknown topics are UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID in v10.
+    Unknown topics get UNKNOWN_TOPIC_OR_PARTITION, or UNKNOWN_TOPIC_ID in v10.
     """
     t, m = s.topic(), Member(s, "m")
     m.commit(t, "4096 of metadata", committed_metadata="x" * 4096)
@@ -597,7 +607,9 @@ def leader_epochs(s: Story) -> None:
 
 @story("offset-commit")
 def with_members(s: Story) -> None:
-    """OffsetCommit checks member id and generation; REBALANCE_IN_PROGRESS until the members sync, NONE until they join."""
+    """OffsetCommit checks member id and generation. It gets REBALANCE_IN_PROGRESS until the members sync, but NONE until
+    they join.
+    """
     t = s.topic()
     a, b = Member(s, "a"), Member(s, "b")
     a.join()
@@ -745,7 +757,9 @@ def delete(s: Story) -> None:
 
 @story("group-admin")
 def delete_offsets(s: Story) -> None:
-    """OffsetDelete errors: GROUP_ID_NOT_FOUND; GROUP_SUBSCRIBED_TO_TOPIC; NON_EMPTY_GROUP for another type with members."""
+    """OffsetDelete returns GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, or NON_EMPTY_GROUP for other groups with
+    members.
+    """
     t, u = s.topic(), s.topic()
     m = Member(s, "m", topics=[t.name])
     simple = Member(s, "n", "simple")
@@ -777,7 +791,9 @@ def delete_offsets(s: Story) -> None:
 
 @story("group-transactions")
 def member_checks(s: Story) -> None:
-    """TxnOffsetCommit of a member: UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION, FENCED_INSTANCE_ID; no error in a rebalance."""
+    """TxnOffsetCommit of a member gets UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or FENCED_INSTANCE_ID; no error in a
+    rebalance.
+    """
     t, tx = s.topic(), s.name("tx")
     pid, epoch = s.producer_id(tx)
     a = Member(s, "a", instance="i")

@@ -24,7 +24,9 @@ def listed(
 
 @story("list-offsets")
 def special_timestamps(s: Story) -> None:
-    """Each special timestamp is valid from a version on. Below it, and for other negative values: UNSUPPORTED_VERSION."""
+    """Each special timestamp is valid from some version on. Lower versions, and other negative values, get
+    UNSUPPORTED_VERSION.
+    """
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 900, 100]))
     for timestamp, low in SPECIAL.items():
@@ -156,7 +158,7 @@ def epochs(s: Story) -> None:
 
 @story("delete-records")
 def offsets(s: Story) -> None:
-    """DeleteRecords up to -1 means the high watermark. Above it, or below -1, the error is OFFSET_OUT_OF_RANGE.
+    """DeleteRecords takes -1 for the high watermark. An offset above it, or below -1, gets OFFSET_OUT_OF_RANGE.
 
     An offset at or below the log start changes nothing.
     """
@@ -188,7 +190,7 @@ def offsets(s: Story) -> None:
 
 @story("delete-records")
 def policies(s: Story) -> None:
-    """DeleteRecords on a topic with compaction only is POLICY_VIOLATION."""
+    """DeleteRecords on a topic with compaction only gets POLICY_VIOLATION."""
     for policy in ("compact", "compact,delete", "delete"):
         t = s.topic(cleanup__policy=policy)
         s.produce(t, s.batch(2))

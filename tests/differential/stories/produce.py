@@ -15,7 +15,7 @@ UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555
 
 @story("produce")
 def transactional_without_id(s: Story) -> None:
-    """All partitions of the request are TRANSACTIONAL_ID_AUTHORIZATION_FAILED, even a partition with a plain batch."""
+    """All partitions of the request get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, even a partition with a plain batch."""
     t = s.topic(2)
     pid, epoch = s.producer_id()
     txn = s.batch(1, pid=pid, epoch=epoch, seq=0, txn=True)
@@ -25,7 +25,7 @@ def transactional_without_id(s: Story) -> None:
 
 @story("produce")
 def unknown_topics(s: Story) -> None:
-    """Produce creates no topics: UNKNOWN_TOPIC_ID for an unknown id, UNKNOWN_TOPIC_OR_PARTITION for a name or partition."""
+    """Produce creates no topics: it gets UNKNOWN_TOPIC_ID or UNKNOWN_TOPIC_OR_PARTITION."""
     t = s.topic()
     for v in (3, 7, 8, 9, 10, 12):
         s.produce(UNKNOWN, s.batch(1), v=v, note="unknown topic")
@@ -38,7 +38,7 @@ def unknown_topics(s: Story) -> None:
 
 @story("produce")
 def not_one_batch(s: Story) -> None:
-    """Produce of no complete batch, another format, or more than one batch is INVALID_RECORD."""
+    """Produce without a complete batch, with another format, or with more than one batch gets INVALID_RECORD."""
     t, good = s.topic(), s.batch(1)
     for v in (3, 9, 12):
         s.produce(t, b"", v=v, note="no bytes")
@@ -79,7 +79,7 @@ def unknown_codecs(s: Story) -> None:
 
 @story("produce-broken")
 def compression(s: Story) -> None:
-    """A batch with a correct CRC whose bytes cannot be decompressed."""
+    """A batch with a correct CRC whose bytes cannot be decompressed is refused."""
     for codec in range(1, 5):
         data = s.batch(1, attributes=codec, records=b"\x00garbage" * 4)
         s.produce(s.topic(), data, note=f"codec {codec}")
@@ -94,7 +94,7 @@ def lz4_with_dependent_blocks(s: Story) -> None:
 
 @story("produce-broken")
 def records(s: Story) -> None:
-    """A batch with a correct CRC whose records do not parse, or are more or fewer than its header says."""
+    """A batch with a correct CRC is refused if its records do not parse, or are more or fewer than its header says."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -228,7 +228,9 @@ def counts(s: Story) -> None:
 
 @story("produce")
 def attributes(s: Story) -> None:
-    """The control bit is INVALID_RECORD from a client; the append time bit is cleared; other bits are kept or cleared."""
+    """A client's batch with the control bit gets INVALID_RECORD. The append time bit is cleared, other bits are kept or
+    cleared.
+    """
     t = s.topic()
     s.produce(t, s.batch(1, attributes=0x20), note="control")
     s.produce(t, s.batch(1, attributes=0x08), note="append time on a create time topic")
@@ -252,7 +254,9 @@ def producer_fields(s: Story) -> None:
 
 @story("produce")
 def null_keys_on_a_compacted_topic(s: Story) -> None:
-    """Records with null keys on a compacted topic are INVALID_RECORD with their indices; nothing of the batch is written."""
+    """Null keys on a compacted topic get INVALID_RECORD with the indices of their records; nothing of the batch is
+    written.
+    """
     t = s.topic(cleanup__policy="compact")
     for v in (3, 7, 8, 9):
         s.produce(t, s.batch(3, keys=[b"a", None, None]), v=v)
@@ -264,9 +268,9 @@ def null_keys_on_a_compacted_topic(s: Story) -> None:
 
 @story("produce")
 def timestamps_out_of_bounds(s: Story) -> None:
-    """Records with a timestamp out of bounds are INVALID_TIMESTAMP with their indices.
+    """Timestamps out of bounds get INVALID_TIMESTAMP with the indices of their records.
 
-    -1 is always valid; by default more than an hour ahead is refused.
+    -1 is always valid. By default a timestamp more than an hour in the future is refused.
     """
     t = s.topic(message__timestamp__before__max__ms=str(HOUR), message__timestamp__after__max__ms=str(HOUR))
     s.produce(t, s.batch(1, ts=s.t0 - 2 * HOUR), note="too old")
@@ -285,7 +289,7 @@ def timestamps_out_of_bounds(s: Story) -> None:
 
 @story("produce")
 def bad_time_and_bad_key(s: Story) -> None:
-    """If any of a batch's errors is about a timestamp, the code is INVALID_TIMESTAMP."""
+    """If any of a batch's errors is about a timestamp, the batch gets INVALID_TIMESTAMP."""
     t = s.topic(cleanup__policy="compact")
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[0, 2 * HOUR, 0]))
     s.produce(t, s.batch(3, keys=[None, b"b", b"c"], ts_deltas=[2 * HOUR, 0, 0]), note="one record, both")

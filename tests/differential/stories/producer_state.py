@@ -99,7 +99,9 @@ def first_write_of_a_producer(s: Story) -> None:
 
 @story("producer-state")
 def epochs(s: Story) -> None:
-    """A higher epoch must start at sequence 0, else OUT_OF_ORDER_SEQUENCE_NUMBER; a lower one is INVALID_PRODUCER_EPOCH."""
+    """A higher epoch must start at sequence 0, else it gets OUT_OF_ORDER_SEQUENCE_NUMBER. A lower one gets
+    INVALID_PRODUCER_EPOCH.
+    """
     t = s.topic()
     pid, _ = s.producer_id()
     send(s, t, "epoch 1", pid, 1, 0)

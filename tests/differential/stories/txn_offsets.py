@@ -22,7 +22,10 @@ def committed(s: Story, t: Topic, note: str, stable: bool = False, v: int = 7) -
 
 @story("txn-offsets")
 def verification(s: Story) -> None:
-    """Without AddOffsetsToTxn: INVALID_TXN_STATE up to v3 and TRANSACTION_ABORTABLE in v4. v5 adds the group's partition."""
+    """TxnOffsetCommit v5 adds the group's partition itself. Older versions need AddOffsetsToTxn.
+
+    Without AddOffsetsToTxn they get INVALID_TXN_STATE up to v3, and TRANSACTION_ABORTABLE in v4.
+    """
     t, p = s.topic(), Producer(s, "tx")
     for v in (0, 2, 3, 4):
         commit(s, p, t, "not added", v)
@@ -48,7 +51,9 @@ def identity(s: Story) -> None:
 
 @story("txn-offsets")
 def partitions(s: Story) -> None:
-    """Partitions fail alone: UNKNOWN_TOPIC_OR_PARTITION if unknown, OFFSET_METADATA_TOO_LARGE for long metadata."""
+    """Partitions fail independently: an unknown one gets UNKNOWN_TOPIC_OR_PARTITION, long metadata
+    OFFSET_METADATA_TOO_LARGE.
+    """
     t, p = s.topic(), Producer(s, "tx")
     good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
     rows = [
@@ -83,7 +88,9 @@ def group_checks(s: Story) -> None:
 
 @story("txn-offsets")
 def visibility(s: Story) -> None:
-    """Pending offsets are invisible; require_stable returns UNSTABLE_OFFSET_COMMIT and -1; an abort drops them."""
+    """Pending offsets are invisible: with require_stable, UNSTABLE_OFFSET_COMMIT and -1 are returned. An abort drops
+    them.
+    """
     t, p = s.topic(), Producer(s, "tx")
     plain = [
         {

@@ -8,7 +8,10 @@ from tests.differential.story import Story, story
 
 @story("txn-produce")
 def verification(s: Story) -> None:
-    """A partition that was not added is INVALID_TXN_STATE up to v10, TRANSACTION_ABORTABLE in v11. v12 adds it (KIP-890)."""
+    """Produce v12 adds its partition to the transaction (KIP-890). Older versions need AddPartitionsToTxn.
+
+    For a partition that was not added they get INVALID_TXN_STATE up to v10, and TRANSACTION_ABORTABLE in v11.
+    """
     t, p = s.topic(), Producer(s, "tx")
     for v in (3, 7, 8, 10, 11):
         p.send(t, 0, False, v=v, note="not added, no transaction")
@@ -25,7 +28,7 @@ def verification(s: Story) -> None:
 
 @story("txn-produce")
 def identity(s: Story) -> None:
-    """A wrong epoch is INVALID_PRODUCER_EPOCH (not PRODUCER_FENCED), a wrong producer id INVALID_PRODUCER_ID_MAPPING."""
+    """A wrong epoch gets INVALID_PRODUCER_EPOCH (not PRODUCER_FENCED), a wrong producer id INVALID_PRODUCER_ID_MAPPING."""
     t, p = s.topic(), Producer(s, "tx")
     for v in (3, 10, 11, 12):
         p.send(t, 0, v=v, epoch=p.epoch + 1, note="higher epoch")
@@ -40,7 +43,7 @@ def identity(s: Story) -> None:
 
 @story("txn-produce")
 def two_producers_in_one_request(s: Story) -> None:
-    """Batches of two producers in one request are INVALID_PRODUCER_ID_MAPPING for the whole request."""
+    """A request with batches of two producers gets INVALID_PRODUCER_ID_MAPPING for all its partitions."""
     t, p, q = s.topic(3), Producer(s, "p"), Producer(s, "q")
     one = s.batch(1, pid=p.pid, epoch=p.epoch, seq=0, txn=True)
     two = s.batch(1, pid=q.pid, epoch=q.epoch, seq=0, txn=True)
@@ -53,7 +56,7 @@ def two_producers_in_one_request(s: Story) -> None:
 
 @story("txn-produce")
 def sequences(s: Story) -> None:
-    """TV2 begins each transaction at sequence 0; after a refused higher one it accepts no other. TV1 continues counting."""
+    """In TV2 each transaction begins at sequence 0, also after a refused higher sequence. In TV1 the sequences continue."""
     t, p = s.topic(), Producer(s, "tx")
     p.send(t, 5, note="TV2, first 5")
     p.send(t, 7, note="TV2, then 7")
@@ -89,8 +92,10 @@ def add_succeeds_append_fails(s: Story) -> None:
 
 @story("txn-produce")
 def retries_after_the_end(s: Story) -> None:
-    """A retry of a batch of a completed transaction: TV1 TRANSACTION_ABORTABLE or INVALID_TXN_STATE, TV2
-    INVALID_PRODUCER_EPOCH."""
+    """A retry of a batch of a completed transaction gets an error.
+
+    The error is TRANSACTION_ABORTABLE or INVALID_TXN_STATE with TV1, and INVALID_PRODUCER_EPOCH with TV2.
+    """
     t, p = s.topic(), Producer(s, "tx")
     old = p.epoch
     p.send(t, 0)
@@ -106,7 +111,7 @@ def retries_after_the_end(s: Story) -> None:
 
 @story("txn-produce")
 def plain_in_a_transaction(s: Story) -> None:
-    """Plain batches of a producer with an open transaction in the partition are INVALID_TXN_STATE."""
+    """A producer's plain batches get INVALID_TXN_STATE while it has an open transaction in the partition."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     s.produce(t, s.batch(1, pid=p.pid, epoch=p.epoch, seq=1), v=12, tx=p.tx, note="plain, same producer")

@@ -18,8 +18,10 @@ def timed_out(s: Story, new: bool) -> tuple[Topic, Producer]:
 
 @story("txn-timeout")
 def new_protocol(s: Story) -> None:
-    """After the timeout of a TV2 transaction Produce is INVALID_PRODUCER_EPOCH, a commit INVALID_TXN_STATE, an abort
-    succeeds."""
+    """After the timeout of a TV2 transaction Produce gets INVALID_PRODUCER_EPOCH.
+
+    A commit gets INVALID_TXN_STATE, and an abort succeeds.
+    """
     t, p = timed_out(s, True)
     p.send(t, 1, note="produce")
     s.ask("end_txn", 5, committed=True, note="commit", **p.who())

@@ -1,5 +1,5 @@
 """Requests between the response to EndTxn and the completion of the transaction. In Kafka the completion is already pending
-then, so clients cannot see the Prepare states: the tests of the state machine have these cells.
+then, so clients cannot see the Prepare states. The tests of the state machine contain the requests in these states.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from tests.differential.story import Body, Story, story
 
 
 def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: str, **body: Any) -> None:
-    """Send EndTxn and another request in one packet. Markers are held until the second response, so that it meets the
-    Prepare state."""
+    """Send EndTxn and another request in one packet.
+
+    Markers are held until the second response, so that the second request arrives in the Prepare state.
+    """
     with s.hold_markers():
         first = s.send("end_txn", v, **end)
         second = s.send(api, av, note=note, **body)
@@ -26,7 +28,7 @@ def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: st
 
 @story("txn-window", "order")
 def old_protocol(s: Story) -> None:
-    """After EndTxn v0-4 the completion is pending: ids in requests are checked, then it is CONCURRENT_TRANSACTIONS."""
+    """After EndTxn v0-4 the completion is pending: requests get errors for wrong ids, otherwise CONCURRENT_TRANSACTIONS."""
     t, p = s.topic(), Producer(s, "tx")
     seq = 0
     for commit_it in (True, False):

@@ -26,8 +26,8 @@ def marker(
 def epochs(s: Story) -> None:
     """WriteTxnMarkers checks epochs.
 
-    Without TransactionVersion 2 a lower producer epoch is INVALID_PRODUCER_EPOCH and an equal epoch is valid. With it an
-    equal epoch is INVALID_PRODUCER_EPOCH too, unless no transaction is open (KAFKA-19999). An older coordinator epoch is
+    A lower producer epoch gets INVALID_PRODUCER_EPOCH. With TransactionVersion 2 an equal epoch gets this error too, unless
+    no transaction is open (KAFKA-19999); without it an equal epoch is valid. An older coordinator epoch gets
     TRANSACTION_COORDINATOR_FENCED.
     """
     for v, tv in ((1, 0), (2, 0), (2, 1), (2, 2)):

@@ -1,4 +1,4 @@
-"""The unmodified modules of testcontainers-python: `python modules.py NAME=IMAGE...` starts each and says what it read."""
+"""The unmodified modules of testcontainers-python: `python modules.py NAME=IMAGE...` starts each and prints the records that it read."""
 
 import json
 import sys

@@ -95,7 +95,7 @@ def unclean_by_request(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
-    """unclean.leader.election.enable of a topic is set at its creation, or while a partition has no leader."""
+    """unclean.leader.election.enable of a topic is set at its creation, or later while a partition has no leader."""
     always = s.topic([[1, 2]], min__insync__replicas="1", unclean__leader__election__enable="true")
     later = s.topic([[1, 2]], min__insync__replicas="1")
     for t in (always, later):
@@ -127,7 +127,7 @@ def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_while_waiting(s: ClusterStory) -> Iterator[None]:
-    """The setting is changed while a replica runs that could lead: the controller checks periodically."""
+    """The setting is changed while a replica that could lead is running: the controller checks periodically."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     s.await_replicated(t, 1, [1, 2])

@@ -48,7 +48,9 @@ def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """With too few in-sync replicas, a batch that was already appended gets another error than a batch that is refused."""
+    """With too few in-sync replicas, an already appended batch gets NOT_ENOUGH_REPLICAS_AFTER_APPEND, a refused one another
+    error.
+    """
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
     s.produce(t, s.batch(1, pid=pid, epoch=epoch, seq=0), at=1)
