@@ -205,8 +205,8 @@ def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _moved(rng: Random, at: int, end: int) -> list[Step]:
-    """Reassign a partition to other nodes, or to the same nodes in another order, and back. A node may die before the
-    end.
+    """Reassign a partition to other nodes, or to the same nodes in another order, and back. Perhaps a node dies in
+    between.
     """
     place = rng.choice(MOVABLE)
     some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))

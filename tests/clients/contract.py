@@ -13,11 +13,11 @@ with consumer groups (``group.protocol=consumer``, KIP-848) uses ``GroupContract
     The program consumes, processes and produces (``done <value>``) until the test writes a line, with at most five records
     in a transaction. Every third transaction is aborted, and its records are read again. The program prints
     ``{"committed": n}`` after each commit. STEP is ``never``, or a step and a number, as in ``send:2``: when this step is
-    reached for this number of times, the program prints ``{"here": STEP}`` and stops working. The steps are ``poll``
+    reached for the second time, the program prints ``{"here": STEP}`` and stops working. The steps are ``poll``
     (records have come), ``send`` (their results are in the log, the transaction is open) and ``commit`` (the transaction is
     committed). The client handles a broker that is down; a program that cannot continue ends, and is restarted.
 
-A classic member has a session timeout of `SESSION_MS`, or of 45 s if it is static: it has to come back before that. It
+A classic member has a session timeout of `SESSION_MS`, or of 45 s if it is static: it has to rejoin before that. It
 sends a heartbeat every 100 ms, and has an assignor without user data.
 """
 

@@ -39,8 +39,9 @@ def test_sigterm_works_from_the_first_moment_on(docker: Docker, attempt: int):
 
 
 class Transactions(threading.Thread):
-    """A producer that commits one record after another until it is stopped. It retries each commit until the outcome is
-    known.
+    """A producer that commits one record after another until it is stopped.
+
+    It retries each commit until the outcome is known.
     """
 
     def __init__(self, bootstrap: str) -> None:

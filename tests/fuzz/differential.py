@@ -55,9 +55,7 @@ class Identity:
 
 
 class Player:
-    """Sends requests to one broker. All choices come from ``random``, not from responses, so both sides get the same
-    requests.
-    """
+    """Sends requests to one broker. Both sides get the same requests: choices come from ``random``, not from responses."""
 
     def __init__(self, story: Story, random: Random) -> None:
         self._story = story

@@ -65,9 +65,7 @@ class Client(asyncio.Protocol):
         self.transport.write(struct.pack(">i", len(frame)) + frame)
 
     async def receive(self, wait_s: float) -> bytes | None:
-        """Return the next frame, or None if the connection has been closed. Raises TimeoutError if neither happens in
-        time.
-        """
+        """Return the next frame, or None if the connection has been closed. Raises TimeoutError after ``wait_s``."""
         async with asyncio.timeout(wait_s):
             while True:
                 size = struct.unpack_from(">i", self._data)[0] if len(self._data) >= 4 else None

@@ -181,9 +181,7 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A6, A7: the group's partition of __consumer_offsets joins the transaction; the offsets become visible only by a
-    commit.
-    """
+    """A6, A7: the group's partition of __consumer_offsets joins the transaction. Only a commit makes the offsets visible."""
     broker = start_broker(topics=["input:1", "orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()

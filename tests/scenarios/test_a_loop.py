@@ -137,8 +137,9 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: workers are killed with SIGKILL at each step in turn, and a last worker finishes. Each result is in the output
-    once.
+    """A8: workers are killed with SIGKILL at each step in turn, and a last worker finishes.
+
+    Each result is in the output once.
     """
     count = 40
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])

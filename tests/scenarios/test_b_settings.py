@@ -109,8 +109,9 @@ def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
-    """B3: partitions and segment size follow the settings; replication factor and min.isr are lowered to 1, as there is one
-    node.
+    """B3: partitions and segment size follow the settings.
+
+    Replication factor and min.isr are lowered to 1, the number of nodes.
     """
     broker = start_broker(
         settings={

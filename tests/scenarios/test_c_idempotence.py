@@ -83,9 +83,7 @@ def seven_batches(client: str, new_producer: NewProducer, relay: Relay) -> list[
 def test_the_last_five_batches_are_recognised_and_no_older_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C2: the last five requests, sent again byte for byte, get their old offsets. An older one is refused. Nothing is
-    written.
-    """
+    """C2: of requests that are sent again byte for byte, the last five get their old offsets, older ones an error."""
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for number in (6, 2, 5, 3, 4):
@@ -99,8 +97,7 @@ def test_the_last_five_batches_are_recognised_and_no_older_one(
 def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C3: one of several requests in flight is lost, so the next ones are refused. All are written once, in order, by
-    retries.
+    """C3: one of several requests in flight is lost and the next ones are refused. Retries write each batch once, in order.
 
     The Python clients have only one request in flight and cannot skip a sequence.
     """

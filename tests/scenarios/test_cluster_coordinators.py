@@ -44,9 +44,7 @@ def transact(producer: Any, number: int) -> None:
 def test_a_commit_goes_through_when_its_coordinator_dies(
     client: str, step: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """At whichever step the coordinator dies, the client sends its request to the next one. Each record is committed
-    once.
-    """
+    """At whichever step the coordinator dies, the client retries at the next coordinator. Each record is committed once."""
     cluster = start_three("orders:3")
     producer = new_producer(cluster.bootstrap_servers, "payer", more=MORE.get(client))
     producer.init()

@@ -50,8 +50,9 @@ def elected(cluster: ThreeNodes) -> None:
 
 
 def balanced(cluster: ThreeNodes) -> None:
-    """Make the controller elect preferred leaders, as it does every five minutes
-    (leader.imbalance.check.interval.seconds).
+    """Make the controller elect preferred leaders.
+
+    It does so every five minutes by itself (leader.imbalance.check.interval.seconds).
     """
     cluster.clock.advance("5m", only="replication")
 

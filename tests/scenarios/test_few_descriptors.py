@@ -1,6 +1,4 @@
-"""With 256 open files and six hundred connections, partitions still work, and all clients are served after connections
-close.
-"""
+"""With 256 open files and six hundred connections partitions still work. Once connections close, all clients are served."""
 
 from __future__ import annotations
 

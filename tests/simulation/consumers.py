@@ -151,8 +151,9 @@ async def committed_offset(wire: Wire, group: str, spot: Spot) -> int:
 
 
 async def committed_offsets(wire: Wire, group: str, spots: Sequence[Spot]) -> dict[Spot, int]:
-    """Committed offsets of a group, -1 for a partition without one. Raises ``Gone`` while an open transaction may change
-    one.
+    """Committed offsets of a group, -1 for a partition without one.
+
+    Raises ``Gone`` if there is no response, or if an open transaction may change one of the offsets.
     """
     topics: dict[str, list[int]] = {}
     for topic, index in spots:

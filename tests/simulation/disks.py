@@ -58,9 +58,7 @@ class SimDisk(files.System):
 
 
 class Unsynced:
-    """The bytes of a partition's last segment after its last fsync, recorded before the node dies, and damaged after its
-    death.
-    """
+    """The bytes of a partition's last segment after its last fsync: recorded before the node dies, then damaged."""
 
     def __init__(self, partition: Partition) -> None:
         log = partition.log

@@ -20,8 +20,9 @@ from tests.simulation.watch import check_memories
 
 
 class Ending:
-    """Final checks of a ``cluster`` whose nodes all run. ``compacts``: whether replicas compact their logs, each
-    independently.
+    """Final checks of a ``cluster`` whose nodes all run.
+
+    ``compacts``: whether replicas compact their logs, which each replica does independently.
     """
 
     def __init__(self, cluster: Cluster, say: Callable[[str], None], *, compacts: bool) -> None:
@@ -38,11 +39,11 @@ class Ending:
         copied: Sequence[tuple[str, Sequence[Spot]]],
         members: Sequence[tuple[str, OffsetsLedger]],
     ) -> None:
-        """Raise ``Broken`` if a record is lost, duplicated or visible too early, a transaction is partly visible, or
-        replicas differ.
+        """Raise ``Broken`` if a record is lost, duplicated or visible too early, or replicas differ.
 
-        ``copied``: the groups that copied the sources, and the target partitions. ``members``: groups whose members
-        committed.
+        Each transaction must be visible as a whole or not at all. ``copied``: the groups that copied the sources, and the
+        target
+        partitions. ``members``: groups whose members committed.
         """
         spots = (*sources, *(spot for _, targets in copied for spot in targets))
         committed = {spot: content(self._leader(spot), read_committed=True) for spot in spots}

@@ -159,9 +159,7 @@ class Chaos:
         self._say("fault: the next follower that is to join the ISR dies")
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """Handle AlterPartition. If ``_joins_that_kill`` is not 0, first kill the joining follower and wait for the
-        controller.
-        """
+        """Handle AlterPartition. If ``_joins_that_kill`` is not 0, first kill the follower that joins the ISR."""
         known = self._cluster.metadata.topics.get(topic)
         joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
@@ -309,9 +307,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     async def _bring_back(self, node_id: int) -> None:
-        """Start a node after a while, and start it again if it dies during the start. Does nothing if another fault starts
-        it.
-        """
+        """Start a node after a while, and again if it dies during the start. Does nothing if another fault starts it."""
         if node_id in self._coming_back:
             return
         self._coming_back.add(node_id)

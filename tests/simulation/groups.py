@@ -59,9 +59,7 @@ Subscription = tuple[Sequence[str] | None, str | None]
 
 
 class ConsumerMember:
-    """A client that is a group member, with one member id after another. ``work`` processes a partition that the member
-    owns.
-    """
+    """A client that is a group member, with one member id after another. ``work`` processes a partition of the member."""
 
     def __init__(
         self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None

@@ -106,10 +106,10 @@ class Ledger:
     def check_works(
         self, content: dict[Spot, list[tuple[int, bytes]]], starts: Mapping[Spot, int] = NOTHING_DELETED
     ) -> None:
-        """Check that each work is visible as a whole or not at all, in accordance with its verdict, without duplicates, in
-        order.
+        """Check that each work is visible as a whole or not at all, in order, and without duplicates.
 
-        ``starts``: log starts of partitions in which clients have deleted records.
+        The work's verdict decides which of the two is correct. ``starts``: log starts of partitions in which clients have
+        deleted records.
         """
         where: dict[bytes, Spot] = {}
         for spot, records in content.items():
@@ -179,8 +179,7 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """Whether a batch may be visible twice: the batch was deleted, and its copy arrived at a leader without its
-        sequence.
+        """Whether a batch may be visible twice: it was deleted, and its copy arrived at a leader without its sequence.
 
         That leader built its producer state from the new log start, as in Kafka. ``written`` is -1 if the offset is unknown.
         """

@@ -256,9 +256,7 @@ class Logins(Reach):
         return set(self._histories[user].possible)
 
     async def _work(self, wire: Wire, link: Link, login: Login, *, stays_too_long: bool) -> None:
-        """Send requests and reauthenticate now and then. With ``stays_too_long``, never reauthenticate, so that the session
-        expires.
-        """
+        """Send requests and reauthenticate now and then. With ``stays_too_long`` let the session expire instead."""
         ends_ms = wire.now_ms() + SESSION_MS
         for _ in range(wire.random.randint(1, 5)):
             await asyncio.sleep(wire.random.uniform(*WORK_S))

@@ -48,8 +48,7 @@ class OffsetsLedger:
     """Highest acknowledged commit of the members, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """Offsets that a group may have: from the last committed transaction, or from a later transaction with unknown
-        outcome.
+        """Offsets that a group may have: from the last committed transaction, or a later one with unknown outcome.
 
         A transaction takes effect as a whole or not at all, which ``check`` verifies.
         """
@@ -71,8 +70,9 @@ class OffsetsLedger:
                 raise Broken(f"group {group} has {offset} in {spot}, possible are {sorted(possible)}")
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
-        """Check at the end that each transaction's offset is in all or none of its partitions, unless a later one replaced
-        it.
+        """Check at the end that each transaction is in all of its partitions or in none.
+
+        In a partition, a later transaction may have replaced the offset.
         """
         keys = {key for each in self.transactions for key in each.spots}
         offsets = {key: committed(*key) for key in keys}
@@ -141,8 +141,7 @@ async def _look(wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger
 
 
 class Member:
-    """A member of a classic group: it joins, sends heartbeats, commits, and sometimes sleeps longer than its session
-    timeout."""
+    """A member of a classic group: it joins, sends heartbeats, commits, and sometimes sleeps beyond its session timeout."""
 
     def __init__(self, wire: Wire, group: str, spots: Sequence[Spot], ledger: OffsetsLedger) -> None:
         self._wire = wire

@@ -118,8 +118,9 @@ class Producer:
     # ---- requests
 
     async def init(self, *, bump: bool = False) -> None:
-        """Send InitProducerId: to get a new epoch that fences the old one, or with ``bump`` to raise its own epoch
-        (KIP-360).
+        """Send InitProducerId, for a new epoch that fences the old one, or with ``bump`` to raise its own epoch.
+
+        A bump (KIP-360) sends the current producer id and epoch.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,
@@ -146,8 +147,7 @@ class Producer:
         self._begun = self._in_doubt = False
 
     async def send(self, spot: Spot, *batches: list[bytes]) -> None:
-        """Send batches for one partition with acks=all, all in flight at once, and retry in order until all are
-        acknowledged."""
+        """Send batches for one partition, all at once with acks=all, and retry in order until all are acknowledged."""
         topic, index = spot
         if self._id is not None and self._level == 1 and spot not in self._added:
             await self._add_partition(spot)
@@ -197,8 +197,9 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """Send all batches but the first, as if the leader had refused the first. The others are out of order and must be
-        retried."""
+        """Send all batches but the first, as if the leader had refused it. The others are out of order and must be
+        retried.
+        """
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
                 topic, index, PRODUCE, 12, [each.request for each in batches[1:]]

@@ -20,7 +20,7 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("Debezium")]
 
 
 class DebeziumLoop(ConnectLoop):
-    """A loop whose inputs are rows: those written before the connector starts come from its snapshot, others from the log.
+    """A loop over rows: earlier rows come from the connector's snapshot, later rows from the database's write-ahead log.
 
     An interrupted snapshot starts from the beginning, so the kills begin after the first row of the write-ahead log.
     """

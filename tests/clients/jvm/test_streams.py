@@ -28,9 +28,7 @@ def line(number: int) -> str:
 
 
 class StreamsLoop(Loop):
-    """A loop of two instances. Each start has a new state directory, so each task that moves is restored from its
-    changelog.
-    """
+    """A loop of two instances. Each start has a new state directory, so changelogs restore all tasks that move."""
 
     name = "streams"
     topics = ("lines:2", f"counts-{EXACTLY}:2", f"counts-{AT_LEAST}:2")

@@ -33,9 +33,7 @@ _HOUR_MS: Final = 3_600_000
 
 
 class Cell(NamedTuple):
-    """A connection with credentials, and an action. ``topic`` is also the transactional id and group, ``name`` the client
-    id.
-    """
+    """A connection and an action. ``topic`` is also the transactional id and the group, ``name`` is the client id."""
 
     name: str
     does: str

@@ -1,5 +1,7 @@
-"""Base class of stories of commands. A story runs Kafka's console tools, one after the other, with resource names of its own. The
-normalised output and exit code of each command go into the transcript, which is compared.
+"""Base class of stories of commands.
+
+A story runs Kafka's console tools, one after the other, on resources with names of its own. The normalised output and exit
+code of each command go into the transcript, which is compared.
 
     @story("kafka-topics")
     def created_twice(s):

@@ -52,9 +52,7 @@ def internal_topics(s: Story) -> None:
 
 @story("add-partitions")
 def verify_only(s: Story) -> None:
-    """AddPartitionsToTxn v4 or later with verify_only returns TRANSACTION_ABORTABLE for partitions outside the
-    transaction.
-    """
+    """With verify_only (v4 or later) a partition outside the transaction gets TRANSACTION_ABORTABLE."""
     t, p = s.topic(2), Producer(s, "tx")
     for v in (4, 5):
         p.add({t.name: [0]}, v, verify_only=True, note="empty")

@@ -83,8 +83,7 @@ def bad_requests(s: Story) -> None:
 
 @story("init-producer-id")
 def in_empty(s: Story) -> None:
-    """InitProducerId (KIP-360) in Empty: without a producer id, with the current epoch, with the previous epoch, with
-    others.
+    """InitProducerId (KIP-360) in Empty, without an epoch, with the current, the previous and other epochs.
 
     The previous epoch counts as a retry, and is not bumped again.
     """
@@ -113,8 +112,9 @@ def unknown_id_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing(s: Story) -> None:
-    """InitProducerId aborts the transaction, and gets CONCURRENT_TRANSACTIONS until then. With TV2 the epoch is raised
-    twice.
+    """InitProducerId aborts the transaction, and gets CONCURRENT_TRANSACTIONS until then.
+
+    With TV2 the epoch is raised twice.
     """
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
@@ -146,8 +146,9 @@ def while_ongoing_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def after_an_end(s: Story) -> None:
-    """InitProducerId in CompleteCommit and CompleteAbort is handled as in Empty. After a TV2 end the old epoch is the
-    previous one.
+    """InitProducerId in CompleteCommit and CompleteAbort is handled as in Empty.
+
+    After a TV2 end the epoch of the transaction is the previous epoch.
     """
     for new in (False, True):
         for commit in (True, False):

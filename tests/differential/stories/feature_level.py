@@ -56,8 +56,7 @@ def old_protocol_at_0(s: Story) -> None:
 
 @story("feature-level-0", "tv0")
 def new_requests_at_0(s: Story) -> None:
-    """At level 0 the new requests get UNSUPPORTED_VERSION, as stored transaction states cannot contain the client's
-    protocol.
+    """At level 0 the new requests get UNSUPPORTED_VERSION: stored states have no field for the client's protocol.
 
     Kafka then leaves the transactional id pending forever.
     """

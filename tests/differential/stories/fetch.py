@@ -22,9 +22,7 @@ def fill(s: Story, t: Topic, batches: int, size: int = 100, partition: int = 0) 
 
 @story("fetch")
 def unknown(s: Story) -> None:
-    """Fetch returns UNKNOWN_TOPIC_OR_PARTITION for an unknown name or partition, and UNKNOWN_TOPIC_ID for an unknown topic
-    id.
-    """
+    """Fetch returns UNKNOWN_TOPIC_OR_PARTITION for an unknown name or partition, UNKNOWN_TOPIC_ID for an unknown id."""
     t = s.topic()
     for v in (4, 6, 7, 11, 12):
         s.fetch([(UNKNOWN, 0, 0), (t, 5, 0), (t, 0, 0)], v=v)
@@ -35,8 +33,9 @@ def unknown(s: Story) -> None:
 
 @story("fetch")
 def offsets(s: Story) -> None:
-    """Below the log start and above the log end Fetch returns OFFSET_OUT_OF_RANGE and -1 for all offsets; at the end no
-    records.
+    """Fetch below the log start or above the log end gets OFFSET_OUT_OF_RANGE, with -1 for all offsets.
+
+    At the log end it gets no records.
     """
     t = s.topic()
     fill(s, t, 4)
@@ -216,8 +215,10 @@ def session(
 
 @story("fetch-session")
 def life(s: Story) -> None:
-    """Incremental responses have only partitions with records, a new high watermark or log start, or an error. The cached
-    fetch offset changes only when the request has the partition."""
+    """Incremental responses have only partitions with records, a new high watermark or log start, or an error.
+
+    The cached fetch offset of a partition changes only when a request contains the partition.
+    """
     t, u = s.topic(), s.topic()
     fill(s, t, 1)
     sid = s.fetch([(t, 0, 0), (u, 0, 0)], session_epoch=0, note="new")["session_id"]

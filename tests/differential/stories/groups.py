@@ -196,9 +196,7 @@ def strange_clients(s: Story) -> None:
 
 @story("join-group")
 def two_members(s: Story) -> None:
-    """Only the leader gets the members. Heartbeats get REBALANCE_IN_PROGRESS until members rejoin, and NONE until they
-    sync.
-    """
+    """Only the leader gets the members. Heartbeats get REBALANCE_IN_PROGRESS until both members rejoin, then NONE."""
     a, b = Member(s, "a"), Member(s, "b")
     a.lead()
     a.heartbeat("stable")
@@ -223,8 +221,9 @@ def two_members(s: Story) -> None:
 
 @story("join-group")
 def inconsistent_protocols(s: Story) -> None:
-    """Another protocol type, or no common protocol name, gets INCONSISTENT_GROUP_PROTOCOL. An empty group accepts any
-    protocol.
+    """Another protocol type, or no common protocol name, gets INCONSISTENT_GROUP_PROTOCOL.
+
+    An empty group accepts any protocol.
     """
     a = Member(s, "a", protocols=("range", "roundrobin"))
     a.lead()
@@ -298,8 +297,10 @@ def member_that_does_not_rejoin(s: Story) -> None:
 
 @story("join-group")
 def session_expires(s: Story) -> None:
-    """A member without heartbeats is removed after its session timeout; the last one leaves an empty group in a new
-    generation."""
+    """A member without heartbeats is removed after its session timeout.
+
+    When the last member is removed, the group is empty, in a new generation.
+    """
     a = Member(s, "a", session=1000)
     a.lead()
     until_members(a, 0)
@@ -607,8 +608,9 @@ def leader_epochs(s: Story) -> None:
 
 @story("offset-commit")
 def with_members(s: Story) -> None:
-    """OffsetCommit checks member id and generation. It gets REBALANCE_IN_PROGRESS until the members sync, but NONE until
-    they join.
+    """OffsetCommit checks member id and generation.
+
+    It gets REBALANCE_IN_PROGRESS while members have joined and not synced, but not while they still have to join.
     """
     t = s.topic()
     a, b = Member(s, "a"), Member(s, "b")
@@ -757,8 +759,9 @@ def delete(s: Story) -> None:
 
 @story("group-admin")
 def delete_offsets(s: Story) -> None:
-    """OffsetDelete returns GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC, or NON_EMPTY_GROUP for other groups with
-    members.
+    """OffsetDelete is refused for unknown groups, subscribed topics, and groups of another type that have members.
+
+    The errors are GROUP_ID_NOT_FOUND, GROUP_SUBSCRIBED_TO_TOPIC and NON_EMPTY_GROUP.
     """
     t, u = s.topic(), s.topic()
     m = Member(s, "m", topics=[t.name])
@@ -791,8 +794,9 @@ def delete_offsets(s: Story) -> None:
 
 @story("group-transactions")
 def member_checks(s: Story) -> None:
-    """TxnOffsetCommit of a member gets UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or FENCED_INSTANCE_ID; no error in a
-    rebalance.
+    """TxnOffsetCommit of a member gets UNKNOWN_MEMBER_ID, ILLEGAL_GENERATION or FENCED_INSTANCE_ID.
+
+    During a rebalance it gets no error.
     """
     t, tx = s.topic(), s.name("tx")
     pid, epoch = s.producer_id(tx)

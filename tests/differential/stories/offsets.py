@@ -24,8 +24,9 @@ def listed(
 
 @story("list-offsets")
 def special_timestamps(s: Story) -> None:
-    """Each special timestamp is valid from some version on. Lower versions, and other negative values, get
-    UNSUPPORTED_VERSION.
+    """Each special timestamp is valid from some version of ListOffsets on.
+
+    Lower versions, and other negative timestamps, get UNSUPPORTED_VERSION.
     """
     t = s.topic()
     s.produce(t, s.batch(3, ts_deltas=[0, 900, 100]))
@@ -99,8 +100,10 @@ def after_delete_records(s: Story) -> None:
 
 @story("list-offsets")
 def max_timestamp_deleted(s: Story) -> None:
-    """DeleteRecords moves the log start and keeps the batch: -3 (max timestamp) returns a record that cannot be fetched any
-    more."""
+    """DeleteRecords moves the log start and keeps the batch.
+
+    So timestamp -3 (max timestamp) returns a record that cannot be fetched any more.
+    """
     t = s.topic()
     for delta in (0, 500, 20, 30):
         s.produce(t, s.batch(1, ts_deltas=[delta]))

@@ -79,7 +79,7 @@ def unknown_codecs(s: Story) -> None:
 
 @story("produce-broken")
 def compression(s: Story) -> None:
-    """A batch with a correct CRC whose bytes cannot be decompressed is refused."""
+    """Kafka refuses a batch with a correct CRC whose bytes cannot be decompressed."""
     for codec in range(1, 5):
         data = s.batch(1, attributes=codec, records=b"\x00garbage" * 4)
         s.produce(s.topic(), data, note=f"codec {codec}")
@@ -94,7 +94,7 @@ def lz4_with_dependent_blocks(s: Story) -> None:
 
 @story("produce-broken")
 def records(s: Story) -> None:
-    """A batch with a correct CRC is refused if its records do not parse, or are more or fewer than its header says."""
+    """Kafka refuses a batch with a correct CRC whose records do not parse, or are more or fewer than in its header."""
     good = batches.record(0)
     for note, count, data in (
         ("noise", 1, b"\xff" * 20),
@@ -228,8 +228,9 @@ def counts(s: Story) -> None:
 
 @story("produce")
 def attributes(s: Story) -> None:
-    """A client's batch with the control bit gets INVALID_RECORD. The append time bit is cleared, other bits are kept or
-    cleared.
+    """A client's batch with the control bit gets INVALID_RECORD.
+
+    The append time bit is cleared. Other bits are kept or cleared.
     """
     t = s.topic()
     s.produce(t, s.batch(1, attributes=0x20), note="control")
@@ -254,8 +255,9 @@ def producer_fields(s: Story) -> None:
 
 @story("produce")
 def null_keys_on_a_compacted_topic(s: Story) -> None:
-    """Null keys on a compacted topic get INVALID_RECORD with the indices of their records; nothing of the batch is
-    written.
+    """Null keys on a compacted topic get INVALID_RECORD with the indices of their records.
+
+    Nothing of the batch is written.
     """
     t = s.topic(cleanup__policy="compact")
     for v in (3, 7, 8, 9):

@@ -51,8 +51,10 @@ def duplicate_with_other_content(s: Story) -> None:
 
 @story("producer-state")
 def sequences_of_an_aborted_transaction(s: Story) -> None:
-    """Before KIP-890 the next transaction has the same epoch: a client that reuses the sequences of the aborted one gets a
-    success for its records, which are not written."""
+    """Before KIP-890 a client that reuses the sequences of its aborted transaction gets a success, but nothing is written.
+
+    The next transaction has the same epoch, so its batches count as duplicates.
+    """
     t, p = s.topic(), Producer(s, "tx")
     p.start(t, False, 0)
     p.end(False, False)
@@ -99,8 +101,9 @@ def first_write_of_a_producer(s: Story) -> None:
 
 @story("producer-state")
 def epochs(s: Story) -> None:
-    """A higher epoch must start at sequence 0, else it gets OUT_OF_ORDER_SEQUENCE_NUMBER. A lower one gets
-    INVALID_PRODUCER_EPOCH.
+    """A higher epoch that does not start at sequence 0 gets OUT_OF_ORDER_SEQUENCE_NUMBER.
+
+    A lower epoch gets INVALID_PRODUCER_EPOCH.
     """
     t = s.topic()
     pid, _ = s.producer_id()

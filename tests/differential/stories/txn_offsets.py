@@ -51,8 +51,9 @@ def identity(s: Story) -> None:
 
 @story("txn-offsets")
 def partitions(s: Story) -> None:
-    """Partitions fail independently: an unknown one gets UNKNOWN_TOPIC_OR_PARTITION, long metadata
-    OFFSET_METADATA_TOO_LARGE.
+    """Unknown partitions get UNKNOWN_TOPIC_OR_PARTITION, long metadata OFFSET_METADATA_TOO_LARGE.
+
+    The other partitions of the request succeed.
     """
     t, p = s.topic(), Producer(s, "tx")
     good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
@@ -88,8 +89,9 @@ def group_checks(s: Story) -> None:
 
 @story("txn-offsets")
 def visibility(s: Story) -> None:
-    """Pending offsets are invisible: with require_stable, UNSTABLE_OFFSET_COMMIT and -1 are returned. An abort drops
-    them.
+    """Pending offsets are invisible, and an abort drops them.
+
+    With require_stable, OffsetFetch returns UNSTABLE_OFFSET_COMMIT and -1 for them.
     """
     t, p = s.topic(), Producer(s, "tx")
     plain = [

@@ -1,4 +1,7 @@
-"""The unmodified modules of testcontainers-python: `python modules.py NAME=IMAGE...` starts each and prints the records that it read."""
+"""Starts the unmodified modules of testcontainers-python and prints the records that each has read.
+
+    python modules.py NAME=IMAGE...
+"""
 
 import json
 import sys

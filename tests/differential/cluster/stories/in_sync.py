@@ -48,8 +48,8 @@ def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """With too few in-sync replicas, an already appended batch gets NOT_ENOUGH_REPLICAS_AFTER_APPEND, a refused one another
-    error.
+    """With too few in-sync replicas acks=all gets NOT_ENOUGH_REPLICAS. A batch that was appended before waits for a
+    replica.
     """
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
