@@ -256,7 +256,10 @@ class Contract:
 
 
 def in_both_protocols(classic: str, consumer: str) -> pytest.MarkDecorator:
-    """A mark that runs a test with both group protocols, which each show the feature given for them."""
+    """A mark that runs a test with both group protocols.
+
+    ``classic`` and ``consumer`` are the features that the test shows with this protocol.
+    """
     return pytest.mark.parametrize(
         "protocol",
         [
@@ -427,7 +430,7 @@ class GroupContract:
 
 
 class Crew:
-    """The members of one group that run the loop, by transactional id, and the records that are sent to it."""
+    """The members of one group that run the loop, by transactional id, and the records that are sent to the loop."""
 
     EVERY: Final = 8
     """One of this many calls of `feed` sends records, so that members can keep up."""
@@ -505,7 +508,7 @@ class Crew:
         self.start("a")
 
     def freeze_members(self) -> None:
-        """Freeze both members until the group has removed them, then let them continue."""
+        """Freeze both members until the group has removed them, then resume them."""
         self.start_first("a")
         self.start("b")
         self._eventually(lambda: self.feed() or self._members["b"].heard("committed"), "b has committed")
@@ -539,7 +542,7 @@ class Crew:
         self.broker.restart(environment={})
 
     def finish(self) -> None:
-        """Wait until all records are processed, let the members leave, and check the results."""
+        """Wait until all records are processed, stop the members, and check the results."""
         self.feed_now()
 
         def is_done() -> bool:

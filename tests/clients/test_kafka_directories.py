@@ -97,9 +97,9 @@ def broker(written: Written, start_broker: StartBroker) -> Broker:
 
 
 def test_clients_see_all_that_they_saw_of_kafka_3_3(start_broker: StartBroker, tmp_path: Path):
-    """Clients see a directory of Kafka 3.3, whose metadata log has the settings of a new topic in front of the topic.
+    """Clients see a directory of Kafka 3.3, whose metadata log has the settings of a new topic before the topic itself.
 
-    `test_kafka_releases` has the later releases.
+    `test_kafka_releases` tests directories of later releases.
     """
     written = Written(tmp_path, "earliest")
     written.stamp("idempotent-0", time.time_ns() // 1_000_000)

@@ -1,6 +1,7 @@
 """Directories of earlier Kafka releases are opened by Odradek: stopped, killed, and upgraded to Kafka 4.3.1.
 
-Clients read from them what they read from that release, and from Kafka 4.3.1 on the same directory.
+Clients read from Odradek the records and metadata that they read from that release, and from Kafka 4.3.1 on the same
+directory.
 """
 
 from __future__ import annotations

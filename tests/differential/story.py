@@ -73,7 +73,7 @@ def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]
 
 
 class Unanswered(Exception):
-    """Raised if a required response does not come, which ends the story."""
+    """A required response is missing. The exception ends the story."""
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ class Story:
         return f"{self.prefix}-{suffix}" if suffix else self.prefix
 
     def topic(self, partitions: int = 1, **configs: str) -> Topic:
-        """Create a topic. In the names of settings a double underscore stands for a dot."""
+        """Create a topic. In the names of settings a double underscore means a dot."""
         self.topics += 1
         name = self.name(f"t{self.topics}")
         settings = [{"name": k.replace("__", "."), "value": v} for k, v in configs.items()]

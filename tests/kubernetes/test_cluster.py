@@ -264,7 +264,7 @@ def test_the_second_broker_of_a_claim_says_what_to_change() -> None:
 
 @pytest.mark.parametrize("policy", ["OnRootMismatch", "Always"])
 def test_a_claim_is_used_by_the_next_user_of_its_group(policy: str) -> None:
-    """A claim that moves to another project of OpenShift is written by a new user of the same group."""
+    """On a claim that moves to another project of OpenShift, a new user of the same group can write."""
     with namespace(RESTRICTED) as here, volume(here, "kafka-data"):
         here.start_client()
         for number, user in enumerate((1000650000, 1000660000, 1000650000)):

@@ -111,7 +111,7 @@ def table(results: Results) -> str:
 
 
 def verdict(results: Results) -> list[str]:
-    """Mutants that no layer kills, and whether the simulation alone kills too few."""
+    """Complaints about the results: mutants that no layer kills, and a simulation that alone kills too few mutants."""
     known = [results.get(mutant.name, {}) for mutant in MUTANTS]
     wrong = [
         f"{mutant.name} lives"

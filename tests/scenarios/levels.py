@@ -18,7 +18,7 @@ LEVELS = ("0", "1", "2")
 def at_level(start_broker: StartBroker, level: str, **settings: Any) -> Broker:
     """Start a broker with a topic `orders` of two partitions.
 
-    In the names of settings a double underscore stands for a dot.
+    In the names of settings a double underscore means a dot.
     """
     named = {name.replace("__", "."): value for name, value in settings.items()}
     return start_broker("--feature", f"transaction.version={level}", topics=["orders:2"], settings=named)

@@ -46,10 +46,7 @@ def transact(producer: TransactionalProducer, value: str) -> None:
 def test_an_idle_transactional_id_expires_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """B1: after the tombstone, the old instance gets error 49 (INVALID_PRODUCER_ID_MAPPING).
-
-    A new instance gets a new producer id.
-    """
+    """B1: after the tombstone the old instance gets INVALID_PRODUCER_ID_MAPPING (49), a new instance a new producer id."""
     control = free_port()
     start_relayed(
         "--control-port",

@@ -152,7 +152,7 @@ def test_without_idempotence_a_delayed_batch_is_written_twice(
 def test_at_least_once_shows_the_duplicate(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """A lost request has no effect. After a lost response the record is in the log twice."""
+    """The client retries: after a lost request the record is in the log once, after a lost response twice."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")

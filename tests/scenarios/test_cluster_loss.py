@@ -84,7 +84,7 @@ def test_with_acks_1_what_only_the_leader_has_is_lost_with_it(
 def test_with_acks_all_nothing_is_acknowledged_that_could_be_lost(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """If the leader dies before the followers have a record, the client has no acknowledgement, and sends it again."""
+    """If the leader dies before the followers have a record, the client gets no acknowledgement and retries."""
     cluster = start_three("orders:1", settings=PATIENT_FOLLOWERS)
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["everywhere"])

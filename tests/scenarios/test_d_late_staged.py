@@ -123,7 +123,7 @@ def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
 
 @pytest.mark.java
 def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
-    """D6: kafka-transactions.sh asks each node for hanging transactions, and sends the marker to the partition's leader."""
+    """D6: kafka-transactions.sh finds a hanging transaction on any node, and sends the marker to the partition's leader."""
     arguments = ("--nodes", "3", "--topic", "orders:1", "--feature", "transaction.version=1")
     settings = {"transaction.partition.verification.enable": "false"}
     with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:

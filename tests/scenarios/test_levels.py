@@ -52,7 +52,7 @@ def test_a_level_is_announced_and_decides_how_states_are_written(level: str, sta
 
 @pytest.mark.parametrize("level", LEVELS[1:])
 def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartBroker):
-    """The version of each request decides: Produce v11 and v12, TxnOffsetCommit v4 and v5, EndTxn v4 and v5."""
+    """The request's version decides on the protocol: Produce v11 and v12, TxnOffsetCommit v4 and v5, EndTxn v4 and v5."""
     broker = at_level(start_broker, level)
     both = {name: speaking(broker, name, new=new) for name, new in SPEAKS.items()}
     for round_, committed in enumerate((True, False, True)):

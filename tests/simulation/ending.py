@@ -42,8 +42,7 @@ class Ending:
         """Raise ``Broken`` if a record is lost, duplicated or visible too early, or replicas differ.
 
         Each transaction must be visible as a whole or not at all. ``copied``: the groups that copied the sources, and the
-        target
-        partitions. ``members``: groups whose members committed.
+        target partitions. ``members``: groups whose members committed.
         """
         spots = (*sources, *(spot for _, targets in copied for spot in targets))
         committed = {spot: content(self._leader(spot), read_committed=True) for spot in spots}

@@ -207,11 +207,9 @@ class Chaos:
         """Delay markers of a coordinator until the same markers were sent again, or until the next transaction has records.
 
         Either the coordinator dies after sending the markers, and the new coordinator sends them again. Or the coordinator's
-        links
-        are cut after it has sent them, and it sends them again itself, but only if each transaction has an epoch of its own
-        (KIP-890). Without KIP-890 a late marker of the same coordinator cannot be distinguished from a marker of the
-        producer's
-        next transaction, and ends that transaction, in Kafka too.
+        links are cut after it has sent them, and it sends them again itself, but only if each transaction has an epoch of
+        its own (KIP-890). Without KIP-890 a late marker of the same coordinator cannot be distinguished from a marker of the
+        producer's next transaction, and ends that transaction, in Kafka too.
         """
         late_s, dies = self._random.uniform(*LATE_MARKERS_S), self._random.random() < 0.5
         cut_s = self._random.uniform(*CUT_BEHIND_MARKERS_S)

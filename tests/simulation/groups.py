@@ -1,4 +1,4 @@
-"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and come back as static
+"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and rejoin as static
 members.
 
 One group copies records in transactions with the member's epoch. The members of another group commit offsets that contain

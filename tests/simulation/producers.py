@@ -197,9 +197,7 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """Send all batches but the first, as if the leader had refused it. The others are out of order and must be
-        retried.
-        """
+        """Send all batches but the first, as if the leader had refused it. The others are out of order and need a retry."""
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
                 topic, index, PRODUCE, 12, [each.request for each in batches[1:]]

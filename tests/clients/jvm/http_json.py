@@ -10,7 +10,7 @@ from tests.support.deadlines import HANG_S
 
 
 def ask_json(port: int, method: str, path: str, body: object = None) -> tuple[int, Any]:
-    """Status and body of the response. Status 0 if there is none."""
+    """Status and body of the response. Status 0 if there is no response."""
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=HANG_S)
     try:
         text = None if body is None else json.dumps(body)

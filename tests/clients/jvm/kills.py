@@ -3,7 +3,7 @@
     run(StreamsLoop(broker, directory), [Kill("broker", "txn.marker.after:5"), Kill("member")])
 
 A loop feeds its framework with numbered inputs and checks the results. The inputs are sent in portions, one before each kill
-and one at the end; each kill comes while its portion is being processed. `draw` makes a plan from a seed.
+and one at the end; each kill happens while its portion is being processed. `draw` makes a plan from a seed.
 """
 
 from __future__ import annotations

@@ -287,7 +287,7 @@ SUITES: Final = {"franz-go": franz_go, "sarama": sarama, "kafka-python": kafka_p
 
 
 def compare() -> None:
-    """Write the numbers of tests that passed with both brokers, and a line for each test that did not, or not with both."""
+    """Write the numbers of tests that passed with both brokers, and a line for each other test."""
     rows: list[dict[str, str]] = []
     counts = {}
     for suite, version in VERSIONS.items():

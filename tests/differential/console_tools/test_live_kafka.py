@@ -1,6 +1,6 @@
 """The recordings are still right: the tools have the same output with a running Apache Kafka 4.3.1.
 
-Seven starts of Kafka and 700 of a tool, so it is not run with each change.
+The test starts Kafka seven times and tools 700 times, so it is not run with each change.
 """
 
 from __future__ import annotations

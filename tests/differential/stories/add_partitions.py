@@ -10,9 +10,9 @@ from tests.differential.story import Story, story
 
 @story("add-partitions")
 def identity(s: Story) -> None:
-    """AddPartitionsToTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and for other epochs an error that depends on v.
+    """AddPartitionsToTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and PRODUCER_FENCED for other epochs.
 
-    The error for other epochs is PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH before v2.
+    Before v2 the error for other epochs is INVALID_PRODUCER_EPOCH.
     """
     t, p = s.topic(), Producer(s, "tx")
     for v in range(6):

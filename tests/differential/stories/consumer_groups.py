@@ -78,7 +78,7 @@ class Member:
         )
 
     def until(self, wanted: Any, note: str, **changes: Any) -> Body:
-        """Send heartbeats until a response is as wanted, and record only that response."""
+        """Send heartbeats until ``wanted`` accepts a response, and record only that response."""
         deadline = Deadline()
         while True:
             answer = self._heard(self.s.quiet("consumer_group_heartbeat", 1, **self.body(**changes)))
@@ -441,7 +441,10 @@ def different_subscriptions(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def offsets(s: Story) -> None:
-    """OffsetCommit and OffsetFetch have a member epoch. An old one is accepted for partitions assigned then (KIP-1251)."""
+    """OffsetCommit and OffsetFetch check the member epoch.
+
+    An old epoch is accepted for partitions that the member already had in that epoch (KIP-1251).
+    """
     t = s.topic(2)
     a = Member(s, "a", names=[t.name])
     a.join("a joins")

@@ -130,7 +130,7 @@ def while_ongoing(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing_with_producer(s: Story) -> None:
-    """A request with producer id and epoch: the id is checked at once, the epoch only after the transaction has ended."""
+    """InitProducerId with a producer id checks the id at once, and the epoch only after the open transaction has ended."""
     p = Producer(s, "tx")
     s.quiet("init_producer_id", 4, transactional_id=p.tx, transaction_timeout=60000)
     p.epoch = 1

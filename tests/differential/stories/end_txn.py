@@ -8,9 +8,9 @@ from tests.differential.story import Story, story
 
 @story("end-txn")
 def identity(s: Story) -> None:
-    """EndTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and for other epochs an error that depends on its version.
+    """EndTxn gets INVALID_PRODUCER_ID_MAPPING for unknown ids, and PRODUCER_FENCED for other epochs.
 
-    The error for other epochs is PRODUCER_FENCED, or INVALID_PRODUCER_EPOCH before v2.
+    Before v2 the error for other epochs is INVALID_PRODUCER_EPOCH.
     """
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)

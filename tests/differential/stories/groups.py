@@ -433,8 +433,7 @@ def replaced(s: Story) -> None:
     """A static member that rejoins without its member id gets a new one, without a rebalance.
 
     The old member is fenced: FENCED_INSTANCE_ID, or without its instance id UNKNOWN_MEMBER_ID. Before v9 the response has
-    the
-    old leader.
+    the old leader.
     """
     for v in (5, 8, 9):
         m = Member(s, f"m{v}", f"g{v}", instance="i")

@@ -58,7 +58,7 @@ def life(s: Story, *, new: bool) -> None:
 
 @story("inspection")
 def life_of_a_new_one(s: Story) -> None:
-    """The producer epoch is raised at each end; after a marker with it the log has no sequence of the producer."""
+    """The end of each transaction raises the producer epoch. After the marker the log has no sequence of the producer."""
     life(s, new=True)
 
 

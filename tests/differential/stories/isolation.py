@@ -119,7 +119,7 @@ def a_marker_wakes_the_long_poll(s: Story) -> None:
 
 @story("isolation")
 def sessions(s: Story) -> None:
-    """In a session, a new last stable offset alone is returned only if the high watermark has changed too."""
+    """In a session, a read_committed Fetch returns the records of a transaction only after the commit."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     answer = s.fetch(t, session_epoch=0, isolation_level=1, note="new")

@@ -73,7 +73,7 @@ def auto_creation(s: Story) -> None:
 
 @story("metadata")
 def auto_creation_of_colliding_names(s: Story) -> None:
-    """A name that differs from an existing one only by . and _ is never created: UNKNOWN_TOPIC_OR_PARTITION."""
+    """A name that differs from an existing one only by . and _ is never created: it gets UNKNOWN_TOPIC_OR_PARTITION."""
     first, second = s.name("a.b"), s.name("a_b")
     s.quiet("metadata", 9, topics=named(first), allow_auto_topic_creation=True)
     s.ask("metadata", 9, topics=named(second), allow_auto_topic_creation=True, note="first")

@@ -38,7 +38,7 @@ def new_protocol(s: Story) -> None:
 
 @story("txn-timeout")
 def old_protocol_on_a_new_cluster(s: Story) -> None:
-    """The marker has the next epoch, and the TV1 producer gets PRODUCER_FENCED."""
+    """After the timeout of a TV1 transaction the marker has the next epoch, and the producer gets PRODUCER_FENCED."""
     t, p = timed_out(s, False)
     p.add(t, note="add")
     p.add(t, 1, note="add, v1")

@@ -1,4 +1,4 @@
-"""Topics that are created, grown and deleted while a node is down, and descriptions of the cluster meanwhile."""
+"""Topics that are created, grown and deleted, and descriptions of the cluster, while a node is down."""
 
 from __future__ import annotations
 
