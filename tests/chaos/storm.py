@@ -1,5 +1,4 @@
-"""Clients that connect all the time, so that some connections are accepted in the turn of the event loop in which a node
-dies.
+"""Clients that connect all the time, so that a dying node accepts connections in its last turn of the event loop.
 
 No such connection may ever get a response: the node that accepted it is dead, and the restarted node does not have it.
 """

@@ -45,8 +45,10 @@ def compacted(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def write(broker: Broker, first: int) -> dict[str, str]:
-    """Write committed and aborted transactions, a deleted key, and an idempotent producer's records that are all
-    superseded."""
+    """Write committed and aborted transactions, a deleted key, and an idempotent producer's records.
+
+    All records of the idempotent producer are superseded later.
+    """
     left: dict[str, str] = {}
     hour = first
     options: dict[str, Any] = {"bootstrap.servers": broker.bootstrap, "linger.ms": 0, **PATIENCE}

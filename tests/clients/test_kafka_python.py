@@ -72,8 +72,11 @@ def test_an_idempotent_producer_s_records_are_read_by_a_group_which_goes_on_wher
 
 @pytest.mark.feature("classic group")
 def test_two_members_share_the_partitions(start_broker: StartBroker):
-    """Each member polls in a thread. If they took turns, they might rebalance forever: kafka-python 3.0 drops the SyncGroup
-    response if the poll has timed out by then, and a leader that joins again begins the next rebalance."""
+    """Two members share the partitions. Each polls in a thread of its own.
+
+    If they took turns, they might rebalance forever: kafka-python 3.0 drops the SyncGroup response if the poll has timed out
+    by then, and a leader that joins again begins the next rebalance.
+    """
     broker = start_broker(topics=["orders:4"])
     with consumer(broker) as first, consumer(broker) as second, ThreadPoolExecutor(2) as threads:
         done = threading.Event()

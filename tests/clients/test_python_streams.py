@@ -1,5 +1,6 @@
-"""quixstreams (on confluent-kafka) counts in a store with a changelog topic, exactly once, while processes and broker are
-killed.
+"""quixstreams (on confluent-kafka) counts exactly once, in a store with a changelog topic, although processes are killed.
+
+The broker is killed too.
 
 faust-streaming (on aiokafka) copies in transactions, exactly once as long as its group does not rebalance. faust 0.15.3
 duplicates results after a rebalance, with Apache Kafka 4.3.1 too. A result that its agent sends during a commit is committed

@@ -1,6 +1,8 @@
-"""Normalises decoded responses for comparison: ids become symbols by order of appearance, times become relative to the
-story's own clock, error messages are reduced to null, empty or text, and lists whose order Kafka does not define are
-sorted."""
+"""Normalises decoded responses for comparison.
+
+Ids become symbols by order of appearance. Times become relative to the story's own clock. Error messages are reduced to
+null, empty or text. Lists whose order Kafka does not define are sorted.
+"""
 
 from __future__ import annotations
 
@@ -152,8 +154,11 @@ class Normal:
         return self._time(value) if 10**12 < value < 10**13 else value
 
     def _time(self, value: int) -> Any:
-        """The story's own times are within five minutes after its base time, the broker's clock at least ten minutes
-        after."""
+        """A timestamp as "clock" or "t0" and its offset from the story's base time; a far timestamp is unchanged.
+
+        The story's own times are at most five minutes after its base time, the broker's clock is at least ten minutes after
+        it.
+        """
         since = value - self.base_time
         if 8 * MINUTE <= since <= 40 * MINUTE:
             return "clock"

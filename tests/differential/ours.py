@@ -15,8 +15,10 @@ from tests.support.broker import Broker
 
 
 class Ours:
-    """Runs stories, with one broker for each profile, started with its first story. A broker that has died is started again,
-    so that a story that kills it does not affect the others."""
+    """Runs stories on one broker for each profile, which is started with the first story of the profile.
+
+    A broker that has died is started again, so that a story that kills it does not affect the others.
+    """
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         """``settings`` are additional settings for all profiles."""

@@ -27,8 +27,10 @@ R = TypeVar("R", bound=Recorded)
 
 
 def chosen(entries: Iterable[R], group: str, wanted: Sequence[str]) -> list[R]:
-    """Stories of a profile or scene that the arguments select, by its name or by the beginning of ids; all without
-    arguments."""
+    """Stories of a profile or scene that the arguments select, by its name or by the beginning of ids.
+
+    Without arguments all stories are selected.
+    """
     return [
         entry
         for entry in entries

@@ -109,8 +109,10 @@ def run(
 
 
 def warm_up(host: str, port: int) -> None:
-    """Wait until every partition of both internal topics has a coordinator, so that no response has the errors 14, 15 or
-    16."""
+    """Wait until every partition of both internal topics has a coordinator.
+
+    After that no response has the errors 14, 15 or 16.
+    """
     told = Story(Entry("warm", "up", lambda s: None, ""), host, port)
     for kind in (0, 1):
         told.quiet("find_coordinator", 1, key="warm", key_type=kind)

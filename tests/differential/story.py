@@ -1,6 +1,8 @@
-"""Base class of stories. A story is a function that takes a `Story`: it talks to a broker over named raw connections, stores
-responses (producer ids, member ids, sessions) in plain variables, and each of its exchanges goes, normalised, into the
-transcript that is compared.
+"""Base class of stories.
+
+A story is a function with a `Story` as parameter. It sends requests to a broker over named raw connections, and stores
+values of the responses (producer ids, member ids, sessions) in plain variables. Each exchange is normalised and added to
+the transcript, which is compared.
 
     @story("produce")
     def crc_wrong(s):

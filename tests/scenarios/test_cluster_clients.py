@@ -1,5 +1,7 @@
-"""When leaders and coordinators move, clients get errors that report this, and find the new node. No record is lost or
-duplicated."""
+"""When leaders and coordinators move, clients get errors that report this, and find the new node.
+
+No record is lost or duplicated.
+"""
 
 from __future__ import annotations
 

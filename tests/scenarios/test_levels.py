@@ -1,5 +1,7 @@
-"""The levels of `transaction.version`: what a broker announces and writes at each, and clients of both protocols
-together."""
+"""The levels of `transaction.version`: the features and records of a broker at each level.
+
+Clients of both protocols are also used together.
+"""
 
 from __future__ import annotations
 

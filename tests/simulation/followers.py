@@ -1,5 +1,7 @@
-"""Consumers that fetch from followers (KIP-392), and a topic with unclean elections, whose uncommitted records must not be
-shown."""
+"""Consumers that fetch from followers (KIP-392), and a topic with unclean elections.
+
+The uncommitted records of this topic must not be shown.
+"""
 
 from __future__ import annotations
 

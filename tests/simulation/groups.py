@@ -1,8 +1,8 @@
-"""Members of consumer groups (KIP-848): they join by heartbeats, are reconciled, die, are fenced, and rejoin as static
-members.
+"""Members of consumer groups (KIP-848), dynamic and static.
 
-One group copies records in transactions with the member's epoch. The members of another group commit offsets that contain
-the epoch. The checks are in `tests.simulation.ledger` and `tests.simulation.watch`.
+They join by heartbeats, are reconciled, die, are fenced, and rejoin. One group copies records in transactions with the
+member's epoch. The members of another group commit offsets that contain the epoch. The checks are in
+`tests.simulation.ledger` and `tests.simulation.watch`.
 """
 
 from __future__ import annotations

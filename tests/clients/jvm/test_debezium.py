@@ -1,5 +1,7 @@
-"""Debezium: the rows of a table are copied into a topic exactly once, in Connect; its schema history and offsets are in
-topics."""
+"""Debezium: Connect copies the rows of a table into a topic exactly once.
+
+Debezium's schema history and Connect's offsets are in topics too.
+"""
 
 from __future__ import annotations
 

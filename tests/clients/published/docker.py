@@ -1,5 +1,6 @@
-"""Replaces the command `docker` for sarama's tests, which stop and start brokers and read their logs. Each call sends a
-request to a small HTTP server in the process that started the brokers.
+"""Replaces the command `docker` for sarama's tests, which stop and start brokers and read their logs.
+
+Each call sends a request to a small HTTP server in the process that started the brokers.
 
     docker compose stop|start kafka-N
     docker compose logs --since TIME kafka-N

@@ -167,8 +167,10 @@ def kafka_python_member(bootstrap: str, _: str, group: str, topic: str, instance
 
 
 def connected(client: Any, *topics: str, **config: Any) -> Any:
-    """Create a client. kafka-python 3.0 can wait for a dead broker until ``bootstrap_timeout_ms`` is over, by default 30
-    s."""
+    """Create a client, and retry until the broker is reachable.
+
+    kafka-python 3.0 can wait for a dead broker until ``bootstrap_timeout_ms`` is over, which is 30 s by default.
+    """
     from kafka.errors import KafkaTimeoutError
 
     while True:

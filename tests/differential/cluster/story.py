@@ -1,8 +1,8 @@
-"""Stories with three nodes: like those with one (`tests.differential.story`), with nodes that are killed, stopped and cut
-off.
+"""Stories with three nodes, which are killed, stopped and cut off.
 
-A story belongs to a scene, which defines acts on the nodes. All stories of a scene share its acts: each story runs up to its
-first `yield`, then the first act is performed once for all of them, and so on.
+They extend the stories with one node (`tests.differential.story`). A story belongs to a scene, which defines acts on the
+nodes. All stories of a scene share its acts: each story runs up to its first `yield`, then the first act is performed once
+for all of them, and so on.
 
     @story("leadership", scene="killed")       # acts: node 1 is killed; it is started again
     def produce(s):

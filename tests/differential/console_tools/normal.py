@@ -1,6 +1,8 @@
-"""Normalises the output of tools for comparison: ids become symbols by order of appearance, times and addresses are
-replaced, runs of spaces (the width of columns depends on ids) become one space, and lines about other stories' resources are
-dropped."""
+"""Normalises the output of tools for comparison.
+
+Ids become symbols by order of appearance. Times and addresses are replaced. Runs of spaces become one space, as the width of
+columns depends on ids. Lines about other stories' resources are dropped.
+"""
 
 from __future__ import annotations
 

@@ -19,8 +19,10 @@ def every_version(s: Story) -> None:
 
 @story("api-versions")
 def too_new(s: Story) -> None:
-    """An unsupported version gets UNSUPPORTED_VERSION in the layout of v0 with ApiVersions' own range; the connection stays
-    open."""
+    """An unsupported version gets UNSUPPORTED_VERSION in the layout of v0, with ApiVersions' own range.
+
+    The connection stays open.
+    """
     for v in (5, 6, 99, 32767):
         frame = raw.encode_header(18, v, 7, "raw", True) + raw.encode_body("api_versions", 4, SOFTWARE)
         s.raw_request(f"api_versions v{v}", "api_versions", 99, frame)

@@ -22,8 +22,7 @@ def garbage(s: Story) -> None:
 
 @story("connection")
 def sizes(s: Story) -> None:
-    """A size below 0 or above socket.request.max.bytes (104857600) closes the connection at once, before the body
-    arrives."""
+    """A size below 0 or above socket.request.max.bytes (104857600) closes the connection before the body arrives."""
     for size in (2**31 - 1, 104857601, -1, -(2**31)):
         s.raw(f"size {size}", struct.pack(">i", size), frame=False, on=f"c{size}")
     s.raw("size 0", struct.pack(">i", 0), frame=False, on="zero")

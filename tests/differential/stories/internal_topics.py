@@ -129,8 +129,10 @@ def by_find_coordinator(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def by_create_topics(s: Story) -> None:
-    """CreateTopics creates internal topics with any number of partitions, and only the settings of the request. Until the
-    broker is restarted, the coordinators continue with the number of partitions at its start."""
+    """CreateTopics creates internal topics with any number of partitions, and only the settings of the request.
+
+    Until the broker is restarted, the coordinators continue with the number of partitions at its start.
+    """
     create(s, "offsets", OFFSETS)
     create(s, "state", STATE)
     create(s, "share groups", SHARES)

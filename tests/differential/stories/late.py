@@ -1,5 +1,6 @@
-"""Delayed requests: a marker that arrives in the next transaction, a batch that arrives after its transaction's marker. The
-old transaction protocol accepts both; verification refuses the batch; the new protocol refuses both by their epoch.
+"""Delayed requests: a marker that arrives in the next transaction, a batch that arrives after its transaction's marker.
+
+The old transaction protocol accepts both. Verification refuses the batch. The new protocol refuses both by their epoch.
 """
 
 from __future__ import annotations

@@ -1,5 +1,7 @@
-"""Every version of every API once with a simple request, including the lowest, the highest and the first flexible
-version."""
+"""Every version of every API once, with a simple request.
+
+This includes the lowest, the highest and the first flexible version.
+"""
 
 from __future__ import annotations
 

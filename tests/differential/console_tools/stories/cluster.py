@@ -1,5 +1,7 @@
-"""Tools that inspect a broker and its cluster: kafka-cluster, -features, -metadata-quorum, -broker-api-versions, -log-dirs,
--acls, -delegation-tokens."""
+"""Tools that inspect a broker and its cluster.
+
+They are kafka-cluster, -features, -metadata-quorum, -broker-api-versions, -log-dirs, -acls and -delegation-tokens.
+"""
 
 from __future__ import annotations
 

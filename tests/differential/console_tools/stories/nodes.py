@@ -1,5 +1,7 @@
-"""Tools for clusters: kafka-leader-election, kafka-reassign-partitions with throttles, kafka-log-dirs, and the output of
-other tools about nodes that are down."""
+"""Tools for clusters: kafka-leader-election, kafka-reassign-partitions with throttles, kafka-log-dirs.
+
+Also the output of other tools about nodes that are down.
+"""
 
 from __future__ import annotations
 
