@@ -154,9 +154,9 @@ class Normal:
         return self._time(value) if 10**12 < value < 10**13 else value
 
     def _time(self, value: int) -> Any:
-        """A timestamp as "clock" or "t0" and its offset from the story's base time; a far timestamp is unchanged.
+        """A timestamp as "clock", or as "t0" with the offset from the base time. A far timestamp is unchanged.
 
-        The story's own times are at most five minutes after its base time, the broker's clock is at least ten minutes after
+        The story's own times are at most five minutes after the base time, the broker's clock is at least ten minutes after
         it.
         """
         since = value - self.base_time

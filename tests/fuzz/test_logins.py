@@ -38,7 +38,7 @@ def test_a_stream_of_logins():
 async def test_no_token_is_too_large_or_too_deep(tmp_path: Path):
     """Each huge token gets an error or the next message of the exchange.
 
-    It is the first token, and for SCRAM also the last token.
+    It is sent as the first token, and for SCRAM also as the last token.
     """
     count = 0
     for mechanism in mechanisms(tmp_path / "keys.json"):

@@ -1,6 +1,6 @@
 """C5. A follower takes over from a dead leader.
 
-It has the producer state of the old leader, and so has the old leader when it leads again.
+The follower has the producer state of the old leader, and so has the old leader when it leads again.
 """
 
 from __future__ import annotations

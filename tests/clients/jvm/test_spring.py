@@ -21,7 +21,7 @@ def is_dead(number: int) -> bool:
 
 
 class SpringLoop(Loop):
-    """A loop with a transaction per record. Some are rolled back and retried, some records go to the dead-letter topic."""
+    """A loop with a transaction per record. Some transactions are retried, some records go to the dead-letter topic."""
 
     name = "spring"
     topics = ("in:2", "out:2", "in-dlt:2")

@@ -152,7 +152,7 @@ def started_world(home: Path) -> Iterator[World]:
 
 
 def _write_certificates(home: Path) -> None:
-    """Create the directories `own`, `expired` (by the authority of `own`) and `foreign` (by an authority not trusted)."""
+    """Create the directories `own`, `expired` (by the same authority) and `foreign` (by an untrusted authority)."""
     authority = Authority.create(_BEGINNING, days=_CENTURY_DAYS)
     stranger = Authority.create(_BEGINNING, "CN=Stranger", days=_CENTURY_DAYS)
     for name, issuer, days in (

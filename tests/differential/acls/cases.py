@@ -107,7 +107,7 @@ def _rule(random: Random) -> Rule:
 
 
 def _wanted(random: Random, acls: Sequence[Rule]) -> Wanted:
-    """A filter with some fields of an existing or random ACL. The other fields match anything."""
+    """A filter that has some fields of an existing or random ACL. Its other fields match anything."""
     rule = random.choice((*acls, _rule(random)))
     fields: list[Any] = [
         value if random.random() < 0.4 else otherwise

@@ -21,7 +21,7 @@ from tests.support.in_process import InProcess
 
 
 class DirectClient:
-    """Encodes and decodes each request and response with our codec and with the tests' own."""
+    """A client that encodes and decodes each request and response with our codec and with the tests' own codec."""
 
     def __init__(self, broker: InProcess, principal: str, host: str) -> None:
         self._broker = broker

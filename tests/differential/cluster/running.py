@@ -45,7 +45,7 @@ Act = Callable[["Stage"], object]
 
 
 class Stage:
-    """A cluster with the acts on it. Each act returns when all running nodes have noticed its effect."""
+    """The cluster of a scene. Each act, a method, returns when all running nodes have noticed its effect."""
 
     def __init__(self, side: Side) -> None:
         self.side = side

@@ -83,9 +83,9 @@ def bad_requests(s: Story) -> None:
 
 @story("init-producer-id")
 def in_empty(s: Story) -> None:
-    """InitProducerId (KIP-360) in Empty, without an epoch, with the current, the previous and other epochs.
+    """InitProducerId (KIP-360) in the state Empty, without an epoch, with the current, the previous and other epochs.
 
-    The previous epoch counts as a retry, and is not bumped again.
+    A request with the previous epoch counts as a retry, and gets the current epoch.
     """
     p = Producer(s, "tx")
     init(s, "none given", p.tx)
@@ -112,7 +112,7 @@ def unknown_id_with_producer(s: Story) -> None:
 
 @story("init-producer-id")
 def while_ongoing(s: Story) -> None:
-    """InitProducerId aborts the transaction, and gets CONCURRENT_TRANSACTIONS until then.
+    """InitProducerId aborts the open transaction, and gets CONCURRENT_TRANSACTIONS until the abort is complete.
 
     With TV2 the epoch is raised twice.
     """

@@ -42,7 +42,7 @@ def kinds(s: ClusterStory, t: Topic, away: int) -> None:
 
 @story("administration", "killed")
 def topics_without_a_node(s: ClusterStory) -> Iterator[None]:
-    """While node 1 is down, new topics get replicas on it, and it is not in the ISR."""
+    """While node 1 is down, new topics get replicas on node 1, which are not in the ISR."""
     made: dict[int, Topic] = {}
     yield
     for factor, partitions in ((3, 4), (1, 6), (4, 1), (-1, 1)):

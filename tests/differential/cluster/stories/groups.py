@@ -93,7 +93,7 @@ def every_request(s: ClusterStory, m: Member, at: int) -> None:
 def heartbeat(
     s: ClusterStory, group: str, member_id: str, epoch: int, at: int, t: Topic, **more: Any
 ) -> Body:
-    """ConsumerGroupHeartbeat of a member with all fields."""
+    """Send a ConsumerGroupHeartbeat with all fields."""
     body: Body = {"rebalance_timeout": 60_000, "subscribed_topic_names": [t.name], "topic_partitions": []}
     return s.ask(
         "consumer_group_heartbeat",
@@ -124,7 +124,7 @@ def at_another_node(s: ClusterStory) -> None:
 
 @story("groups", "killed")
 def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Members continue with the new coordinator, and committed offsets are there."""
+    """Members continue with the new coordinator, which has their committed offsets."""
     t, group, empty = s.topic([[2, 3]]), s.coordinated(FIRST, "g"), s.coordinated(FIRST, "offsets")
     m, simple = Member(s, group, t), Member(s, empty, t)
     m.join(1)

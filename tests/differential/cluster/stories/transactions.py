@@ -167,7 +167,10 @@ def a_partition_without_a_leader(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "decided")
 def a_coordinator_dies_after_the_decision(s: ClusterStory) -> Iterator[None]:
-    """In PrepareCommit and PrepareAbort, with no marker delivered: the next coordinator completes the transactions."""
+    """If the coordinator dies before any marker is delivered, the next one completes the transaction.
+
+    Transactions are in PrepareCommit and in PrepareAbort.
+    """
     t = s.topic([[2, 3], [3, 2]])
     commits, aborts = Producer(s, FIRST, "commits"), Producer(s, FIRST, "aborts")
     old = Producer(s, FIRST, "old")
