@@ -43,7 +43,7 @@ class Normal:
         return self.value(self._trim(api, body), "", api not in ORDERED_APIS)
 
     def _trim(self, api: str, body: Any) -> Any:
-        """Drop what belongs to other stories from lists of all resources."""
+        """Drop the entries of other stories from lists of all resources."""
         if api == "metadata":
             return body | {
                 "topics": [self._metadata_topic(t) for t in body["topics"] if self._own(t["name"])]

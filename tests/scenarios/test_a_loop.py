@@ -162,7 +162,10 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: the broker dies at each crash point in turn, and a worker that ends with an error is started again."""
+    """A8: the broker dies at each crash point in turn, and a worker that ends with an error is started again.
+
+    Each result is in the output once.
+    """
     count = 300
     broker = start_broker(topics=[f"source:{PARTITIONS}", f"sink:{PARTITIONS}"])
     fill(broker, count)

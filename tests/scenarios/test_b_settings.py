@@ -89,7 +89,7 @@ def test_a_longer_timeout_than_allowed_is_refused(
     start_relayed: Callable[..., Broker],
     relay: Relay,
 ):
-    """B2: InitProducerId gets INVALID_TRANSACTION_TIMEOUT for one millisecond more than the maximum."""
+    """B2: InitProducerId gets INVALID_TRANSACTION_TIMEOUT for a timeout of one millisecond above the maximum."""
     start_relayed(settings=settings)
     new_producer(relay.bootstrap, "just right", transaction_timeout_ms=allowed_ms).init()
     assert relay.errors("init_producer_id") == set()
@@ -137,7 +137,7 @@ def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: Start
 
 
 def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
-    """B3: three replicas are impossible on one node, so there is no coordinator, as in Kafka."""
+    """B3: with Kafka's own default of three replicas one node has no coordinator, as in Kafka."""
     broker = start_broker(settings={"odradek.defaults": "kafka"})
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders", call_timeout_s=1)
     with pytest.raises(Refused) as refused:

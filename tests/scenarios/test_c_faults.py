@@ -65,7 +65,7 @@ def written(broker: InProcess) -> list[str]:
 def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
     loss: str, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1, C4: the producer sends the batch again, and the broker recognises what was written."""
+    """C1, C4: the producer sends the batch again, and the broker recognises a batch that it has already written."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -167,7 +167,7 @@ def test_at_least_once_shows_the_duplicate(
 def test_at_most_once_shows_the_loss(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """The client gets an error for a lost request and for a lost response, and cannot distinguish the two."""
+    """After a lost request and after a lost response the client gets an error, and cannot distinguish the two."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks, NEVER_AGAIN[client]))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -181,7 +181,7 @@ def test_at_most_once_shows_the_loss(
 def test_acks_0_loses_records_without_an_error(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """With acks=0 there is no response that could be lost, and no retry of a lost request."""
+    """With acks=0 the record of a lost request is missing, without an error. There is no response that could be lost."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks=0))
     producer.send("orders", ["one"])
     eventually(lambda: written(broker) == ["one"], "the first record")

@@ -188,7 +188,10 @@ def test_a_client_with_a_timeout_does_not_learn_that_the_record_is_written(
 def test_an_idempotent_client_that_is_told_of_too_few_replicas_after_the_append_has_it_once(
     client: str, new_producer: NewProducer, start_three: StartThree
 ) -> None:
-    """The batch is sent again and written once. tests/broker/replicas/replication shows how the error occurs."""
+    """After NOT_ENOUGH_REPLICAS_AFTER_APPEND the client sends the batch again, and the broker has it once in the log.
+
+    tests/broker/replicas/replication shows how the error occurs.
+    """
     cluster = start_three("orders:1")
     producer = new_producer(cluster.bootstrap_servers)
     producer.send("orders", ["first"])

@@ -169,7 +169,7 @@ WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aio
 def test_a_coordinator_that_dies_leaves_a_transaction_that_is_finished(
     rule: str, client: str, new_producer: NewProducer, cluster: InProcess
 ):
-    """D3: the next coordinator carries out the decision, once; the producer continues."""
+    """D3: the next coordinator carries out the dead coordinator's decision once, and the producer continues."""
     commit_while_the_coordinator_dies(rule, client, new_producer, cluster)
 
 

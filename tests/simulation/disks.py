@@ -23,7 +23,9 @@ CRC_COVERS_FROM: Final = 21
 
 
 class SimDisk(files.System):
-    """The system calls of all nodes. fsync does nothing, as the machine of the simulation does not lose power."""
+    """The disk of all nodes, which executes their system calls or makes them fail. fsync does nothing: no real power is
+    lost.
+    """
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}

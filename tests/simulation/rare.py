@@ -1,4 +1,6 @@
-"""Named rare paths of the broker, and a record of which of them a run has reached. Paths that no run reaches are untested.
+"""Named rare paths of the broker, and the record of the paths that a run has reached.
+
+Paths that no run reaches are untested.
 
 A path is recognised from outside, by a return value of a broker function or by a line of its log. The product has no code
 for this. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the names was never reached.

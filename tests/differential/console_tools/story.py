@@ -208,7 +208,9 @@ class ToolStory(Story):
     def begin(
         self, name: str, topic: str, *, timeout_ms: int = 60_000, age_ms: int = 0, **fields: Any
     ) -> tuple[int, int]:
-        """Begin a transaction with one record of this age; return producer id and epoch. ``fields`` are for its batch."""
+        """Begin a transaction with one record of this age, and return (producer id, epoch). ``fields`` are fields of its
+        batch.
+        """
         transactional_id = self.name(name)
         producer_id, epoch = self.producer_id(transactional_id, timeout_ms)
         values = fields.pop("values", [name.encode()])
@@ -266,6 +268,6 @@ class ToolStory(Story):
 def of_one_batch(
     topic: str, data: bytes, transactional_id: str | None = None, partition: int = 0, acks: int = -1
 ) -> Body:
-    """Body of a Produce before version 13."""
+    """Body of a Produce request with one batch, before version 13."""
     rows = [{"name": topic, "partition_data": [{"index": partition, "records": data}]}]
     return {"transactional_id": transactional_id, "acks": acks, "timeout": 10_000, "topic_data": rows}

@@ -1,4 +1,4 @@
-"""Ids in a tool's output are recognised."""
+"""Tests of the normalisation: it recognises ids in a tool's output."""
 
 from __future__ import annotations
 

@@ -411,7 +411,7 @@ def scram_garbage(it: Dialogue) -> None:
 
 @script()
 def scram_final_of_another_exchange(it: Dialogue) -> None:
-    """The message has the server nonce of another exchange."""
+    """The final SCRAM message has the server nonce of another exchange."""
     it.handshake("SCRAM-SHA-256")
     client = ScramClient(["SCRAM-SHA-256"], "alice", PASSWORDS["alice"], c_nonce="abcdef")
     it.authenticate(client.get_client_first().encode())

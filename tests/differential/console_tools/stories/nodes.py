@@ -109,7 +109,7 @@ def replicas(s: NodesStory, topic: str) -> list[int]:
 
 @story("kafka-reassign-partitions", profile="nodes")
 def given_up(s: NodesStory) -> None:
-    """A reassignment is cancelled while it is in progress, as its new replica cannot fetch from the leader."""
+    """A reassignment whose new replica cannot fetch from the leader is cancelled while it is in progress."""
     orders = s.cluster.topic([[1, 2]], min__insync__replicas="1")
     others = s.cluster.topic([[2, 1]], min__insync__replicas="1")
     s.stage.cut(1, 3)

@@ -85,7 +85,7 @@ def the_life_of_a_token(s: ToolStory) -> None:
 
 @story(TOOL, profile=SASL)
 def tokens_of_others(s: ToolStory) -> None:
-    """Owner, requester and renewer: only the owner and renewers may renew."""
+    """Of a token's owner, requester and renewers, only the owner and the renewers may renew it."""
     bob, carol, dave = (by_password(s, user) for user in ("bob", "carol", "dave"))
     _, hmac = bob.create("--owner-principal User:carol --renewer-principal User:dave")
     bob.tokens_of("bob", count=1)
@@ -101,7 +101,7 @@ def tokens_of_others(s: ToolStory) -> None:
 
 @story(TOOL, profile=SASL)
 def logins(s: ToolStory) -> None:
-    """The rights of a client with a token, which cannot create further tokens."""
+    """The rights of a client that has logged in with a token. It cannot create further tokens."""
     erin = by_password(s, "erin")
     token_id, hmac = erin.create()
     erin.tokens_of("erin", count=1)
