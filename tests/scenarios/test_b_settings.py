@@ -137,7 +137,7 @@ def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: Start
 
 
 def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
-    """B3: with Kafka's own default of three replicas one node has no coordinator, as in Kafka."""
+    """B3: with Kafka's own default of three replicas a single node has no coordinator, as in Kafka."""
     broker = start_broker(settings={"odradek.defaults": "kafka"})
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders", call_timeout_s=1)
     with pytest.raises(Refused) as refused:

@@ -82,9 +82,7 @@ def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker
 
 @pytest.mark.java
 def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broker: StartBroker):
-    """F1: without keys, a round-robin partitioner sends records to all partitions in turn, a sticky one a batch to one
-    partition.
-    """
+    """F1: without keys, a round-robin partitioner sends records to each partition in turn, a sticky one batches to one."""
     broker = start_broker(topics=["even:4", "sticky:4"])
     even = JavaProducer(
         broker.bootstrap,

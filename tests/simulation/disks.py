@@ -23,9 +23,7 @@ CRC_COVERS_FROM: Final = 21
 
 
 class SimDisk(files.System):
-    """The disk of all nodes, which executes their system calls or makes them fail. fsync does nothing: no real power is
-    lost.
-    """
+    """The disk of all nodes, whose system calls can be made to fail. fsync does nothing, as no real power is lost."""
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}

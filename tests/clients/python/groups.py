@@ -1,4 +1,4 @@
-"""The orders of tests/clients/contract.py for members of classic groups, with aiokafka and kafka-python.
+"""The program with aiokafka and kafka-python for the group orders of tests/clients/contract.py: members of classic groups.
 
     python -m tests.clients.python.groups CLIENT group-member|group-loop BOOTSTRAP classic ...
 

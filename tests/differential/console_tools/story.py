@@ -208,9 +208,7 @@ class ToolStory(Story):
     def begin(
         self, name: str, topic: str, *, timeout_ms: int = 60_000, age_ms: int = 0, **fields: Any
     ) -> tuple[int, int]:
-        """Begin a transaction with one record of this age, and return (producer id, epoch). ``fields`` are fields of its
-        batch.
-        """
+        """Begin a transaction with one record of this age, and return (producer id, epoch). ``fields`` are for its batch."""
         transactional_id = self.name(name)
         producer_id, epoch = self.producer_id(transactional_id, timeout_ms)
         values = fields.pop("values", [name.encode()])

@@ -50,7 +50,7 @@ def create(s: Story, note: str, *acls: Body, v: int = 3, on: str = "main") -> No
 def caught_up(s: Story) -> None:
     """Wait until the broker has read all changes, as Kafka's controller responds before that.
 
-    It creates and deletes an ACL: records are read in order, so earlier changes are visible when this ACL is.
+    The function creates and deletes an ACL: records are read in order, so earlier changes are visible when this ACL is.
     """
     mark = acl(s.name("mark"), resource_type=USER)
     found = wanted(resource_name_filter=mark["resource_name"])

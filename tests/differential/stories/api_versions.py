@@ -49,7 +49,10 @@ def negative_version(s: Story) -> None:
 
 @story("api-versions")
 def software_names(s: Story) -> None:
-    """Name and version must match a pattern, otherwise INVALID_REQUEST with an empty list; the connection stays open."""
+    """A software name or version that does not match a pattern gets INVALID_REQUEST with an empty list.
+
+    The connection stays open.
+    """
     names = ["", "-a", "a-", "a b", "1+2", "ü", ".a", "a.", "a" * 300, "1.0-SNAPSHOT", "a-.b", "A"]
     for v in (3, 4):
         for name in names:

@@ -65,7 +65,7 @@ def unknown_apis(s: Story) -> None:
 
 @story("connection")
 def unsupported_versions(s: Story) -> None:
-    """A version below the lowest or above the highest closes the connection without a response, except of ApiVersions."""
+    """A version below the lowest or above the highest closes the connection without a response, except for ApiVersions."""
     for api, (low, high) in RANGES.items():
         if api != "api_versions":
             for v in sorted({low - 1, high + 1}):

@@ -281,7 +281,7 @@ def member_ids(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def two_members(s: Story) -> None:
-    """The second member gets partitions only after the first member has reported that it revoked some."""
+    """The second member gets partitions only after the first member has reported that it revoked them."""
     t = s.topic(2)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name])
     a.join("a joins")
@@ -534,7 +534,7 @@ def administration(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def sessions(s: Story) -> None:
-    """A member without heartbeats is removed, and so is one that does not revoke in time."""
+    """A member without heartbeats is removed, and so is a member that does not revoke partitions in time."""
     t = s.topic(2)
     row = {"name": "consumer.session.timeout.ms", "config_operation": 0, "value": "600"}
     beat = {"name": "consumer.heartbeat.interval.ms", "config_operation": 0, "value": "200"}
@@ -567,7 +567,7 @@ class ClassicMember(classic.Member):
 
 @story("consumer-groups", PROFILE)
 def upgrade_and_downgrade(s: Story) -> None:
-    """The first member with the consumer protocol upgrades the group, the departure of the last one downgrades it."""
+    """The first member with the consumer protocol upgrades the group. When the last such member leaves, it is downgraded."""
     t = s.topic(2)
     a = ClassicMember(s, "a", t)
     a.join()

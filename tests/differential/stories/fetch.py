@@ -267,7 +267,7 @@ def replaced(s: Story) -> None:
 
 @story("fetch-session")
 def names_and_ids(s: Story) -> None:
-    """A session created with names cannot be used in versions with ids, nor the reverse: FETCH_SESSION_TOPIC_ID_ERROR."""
+    """A session created with topic names gets FETCH_SESSION_TOPIC_ID_ERROR in versions with ids, and the reverse."""
     t = s.topic()
     by_name = session(s, t, "new, by name", 0, 0, 12)["session_id"]
     session(s, t, "by id", by_name, 1, 13)

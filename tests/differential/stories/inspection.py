@@ -108,7 +108,9 @@ def wait_until(s: Story, p: Producer, state: str) -> None:
 
 @story("inspection")
 def ended_by_hand(s: Story) -> None:
-    """After kafka-transactions abort the partition has no open transaction, but the coordinator still has it."""
+    """After kafka-transactions abort the partition has no open transaction, but the coordinator still has the
+    transaction.
+    """
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     producers(s, "open", t)
@@ -238,7 +240,9 @@ def list_by_duration(s: Story) -> None:
 
 @story("inspection")
 def list_by_pattern(s: Story) -> None:
-    """ListTransactions by pattern: it must match the whole id and has RE2's syntax; an empty pattern means no filter."""
+    """ListTransactions by pattern: the pattern must match the whole id and has RE2's syntax; an empty one means no
+    filter.
+    """
     some_ids(s)
     for pattern in (
         None,

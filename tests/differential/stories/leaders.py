@@ -17,7 +17,7 @@ def of(t: Topic | str, *partitions: int) -> Body:
 
 @story("leaders")
 def elections(s: Story) -> None:
-    """A partition whose preferred replica leads needs no election; an unknown partition is an error."""
+    """A partition whose preferred replica leads needs no election; an unknown partition gets an error."""
     t = s.topic(2)
     for v in range(3):
         for kind in (0, 1) if v else (0,):

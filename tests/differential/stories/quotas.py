@@ -35,7 +35,7 @@ def alter(
 def caught_up(s: Story) -> None:
     """Wait until the broker has read all changes, as Kafka's controller responds before that.
 
-    It sets a quota: records are read in order, so earlier changes are visible when this quota is.
+    The function sets a quota: records are read in order, so earlier changes are visible when this quota is.
     """
     rate = set_("connection_creation_rate", float(next(RATES)))
     who = entity(ip="127.0.0.8")

@@ -59,9 +59,7 @@ def transactions(s: ClusterStory) -> Iterator[None]:
 
 @story("below-min-isr", "alone")
 def groups(s: ClusterStory) -> Iterator[None]:
-    """Group records are written but cannot be committed until other nodes are back. The coordinator does not wait
-    forever.
-    """
+    """Group records are written, but not committed until other nodes are back. The coordinator does not wait forever."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     known = {
         name: Member(s, s.coordinated(FIRST, name), t) for name in ("commits", "rejoins", "leaves", "deleted")
