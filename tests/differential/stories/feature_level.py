@@ -39,7 +39,7 @@ def new_requests(s: Story) -> None:
 
 @story("feature-level-1", "tv1")
 def init_while_ongoing(s: Story) -> None:
-    """When the coordinator itself aborts, the epoch changes differently at level 1 than at level 2."""
+    """When InitProducerId aborts an open transaction, the epoch changes differently at level 1 than at level 2."""
     for new in (False, True):
         t, p = s.topic(), Producer(s, f"tx{new}")
         p.start(t, new)

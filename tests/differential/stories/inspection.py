@@ -108,9 +108,7 @@ def wait_until(s: Story, p: Producer, state: str) -> None:
 
 @story("inspection")
 def ended_by_hand(s: Story) -> None:
-    """After kafka-transactions abort the partition has no open transaction, but the coordinator still has the
-    transaction.
-    """
+    """After kafka-transactions abort the transaction is closed in the partition, but still open at the coordinator."""
     t, p = s.topic(), Producer(s, "tx")
     p.start(t)
     producers(s, "open", t)
@@ -240,9 +238,7 @@ def list_by_duration(s: Story) -> None:
 
 @story("inspection")
 def list_by_pattern(s: Story) -> None:
-    """ListTransactions by pattern: the pattern must match the whole id and has RE2's syntax; an empty one means no
-    filter.
-    """
+    """ListTransactions by pattern: the pattern has RE2's syntax and must match the whole id. An empty one matches all."""
     some_ids(s)
     for pattern in (
         None,
