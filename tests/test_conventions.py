@@ -147,7 +147,7 @@ def calls(path: Path) -> Iterator[tuple[int, str, str, ast.Call]]:
 
 
 def is_yield_to_the_loop(call: ast.Call) -> bool:
-    """Whether it is `asyncio.sleep(0)`, which runs other tasks and waits for nothing."""
+    """Whether the call is `asyncio.sleep(0)`, which runs other tasks and waits for nothing."""
     return len(call.args) == 1 and isinstance(call.args[0], ast.Constant) and call.args[0].value == 0
 
 

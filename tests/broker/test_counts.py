@@ -1,5 +1,5 @@
-"""The number of calls that each request makes. It does not depend on the machine, so the path of a request cannot grow
-unnoticed.
+"""The number of Python calls that each request makes. This number does not depend on the machine, so the path of a request
+cannot grow unnoticed.
 
 A failing upper bound means that a request does more than before. If that is intended, raise the bound in a commit that says
 why. A bound far above the measured number must be lowered.

@@ -1,4 +1,5 @@
-"""Objects of a broker are freed by reference counting. The garbage collector runs so rarely that its work counts as a leak.
+"""Objects of a broker are freed by reference counting. The garbage collector runs so rarely that an object which needs it
+counts as leaked.
 
 The tests run parts of the load of `benchmarks.soak_memory` (records that retention deletes, transactional ids and groups
 that expire, topics, connections), and then advance the clock until the broker has dropped them.
@@ -108,8 +109,8 @@ def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
 
 
 def test_deleted_topics_are_forgotten_that_retention_has_looked_at(tmp_path):
-    """Retention forgets deleted partitions that it has checked, soon after the deletion, though their next checks were due
-    in a week."""
+    """Retention forgets a deleted partition that it has checked soon after the deletion, not only at the partition's next
+    check in a week."""
     with (
         InProcess(tmp_path, settings=SETTINGS | LATER | {"log.retention.bytes": "-1"}) as broker,
         closing(Client(OfBroker(broker).connect())) as client,

@@ -18,7 +18,8 @@ from tests.support.deadlines import HANG_S
 
 @dataclass
 class Staged:
-    """A broker: ``billing`` committed, aborted and committed; ``forgetful`` has a transaction open in orders-0."""
+    """A broker on which ``billing`` has committed, aborted and committed a transaction, and ``forgetful`` has one open in
+    orders-0."""
 
     broker: odradek.Broker
     billing: Producer

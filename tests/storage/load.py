@@ -97,7 +97,7 @@ class Flush:
 
 @dataclass
 class Load:
-    """Appends of clients, one batch in each ``step``. ``tell`` is called for each acknowledged batch."""
+    """The appends of clients, one batch in each ``step``. The load calls ``tell`` for each acknowledged batch."""
 
     logs: list[Log]
     rng: Random
@@ -193,7 +193,8 @@ def next_numbers(acknowledged: Iterable[Acknowledged]) -> dict[tuple[int, int], 
 
 
 def check(logs: list[Log], acknowledged: Iterable[Acknowledged]) -> None:
-    """Each acknowledged batch is there once, in order, with its CRC, and all other files of a log agree with its batches."""
+    """Check that each acknowledged batch is there once, in order, with its CRC, and that all other files of a log agree with
+    its batches."""
     found = [check_log(log) for log in logs]
     for one in acknowledged:
         assert found[one.partition].get(one.base_offset) == (one.last_offset, one.crc), one
@@ -219,7 +220,7 @@ def check_log(log: Log) -> dict[int, tuple[int, int]]:
 
 
 def check_producers(log: Log) -> None:
-    """The producer state and the aborted transactions equal those of a replay of all batches."""
+    """Check that the producer state and the aborted transactions equal those of a replay of all batches."""
     producers, aborted = ProducerStateManager(), []
     for batch in log.batches():
         marker = parse_end_txn_marker(batch) if batch.is_control else None

@@ -136,7 +136,7 @@ def content(log: Log) -> list[Written]:
 
 
 def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
-    """Errors in ``after`` as a result of compacting ``before``."""
+    """Yield an error for each difference from ``before`` to ``after`` that a compaction cannot make."""
     were = {batch.base: batch for batch in before}
     for batch in after:
         was = were.get(batch.base)

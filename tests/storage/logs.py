@@ -24,7 +24,7 @@ def options(clean: bool = True, **changes: Any) -> OpenOptions:
 
 
 def reopen(log: Log, *, clean: bool = True, **changes: Any) -> Recovered:
-    """Open the log's directory again. The given log is closed before, or counts as one of a killed process."""
+    """Open the log's directory again, after a clean stop or (``clean=False``) as after the process was killed."""
     return open_log(log.directory, options(clean, config=log.config, **changes))
 
 

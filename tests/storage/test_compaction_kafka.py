@@ -69,7 +69,7 @@ def put(log: Log, keys: str, *, tombstones: str = "", step_ms: int = 0, **batch:
 
 
 def plain(log: Log) -> None:
-    """Repeated keys, tombstones, records without a key, several segments."""
+    """Write repeated keys, tombstones, records without a key, and several segments."""
     for number in range(60):
         put(
             log,
@@ -99,7 +99,7 @@ def log_append_time(log: Log) -> None:
 
 
 def idempotent(log: Log) -> None:
-    """Producers whose last batch has only superseded records, at each position of a segment."""
+    """Write batches of producers whose last batch has only superseded records, at each position of a segment."""
     for number in range(40):
         put(log, "ab", producer=(7 + number // 5, 0, 2 * (number % 5)), compression=number % 2)
     for number in range(40):
@@ -109,7 +109,8 @@ def idempotent(log: Log) -> None:
 
 
 def transactional(log: Log) -> None:
-    """Commits, aborts, empty transactions, transactions over several segments, interleaved producers, and an open one."""
+    """Write commits, aborts, empty transactions, transactions over several segments, interleaved producers, and an open
+    transaction."""
     sequence = {1: 0, 2: 0, 3: 0}
     for number in range(60):
         for producer_id in (1, 2, 3):
@@ -160,7 +161,7 @@ def make(directory: Path, scene: Callable[[Log], None], **settings: Any) -> Log:
 
 
 def same(ours: Path, theirs: Path) -> None:
-    """Both directories have the same segments and batches, byte for byte. Only compressed bytes may differ."""
+    """Check that both directories have the same segments and batches, byte for byte. Only compressed bytes may differ."""
     mine, kafkas = contents(ours, "log"), contents(theirs, "log")
     assert list(mine) == list(kafkas)
     for base, content in mine.items():
@@ -218,7 +219,8 @@ def test_four_passes_leave_what_kafkas_leave(java: JavaClients, tmp_path: Path, 
 
 
 def test_the_scenes_have_it_all(tmp_path: Path):
-    """The logs contain every case that the comparison is for."""
+    """The compared logs contain the rare cases, such as empty batches of producers and markers with and without a delete
+    horizon."""
     log = make(tmp_path / "idempotent-0", idempotent)
     compact(log)
     assert [batch.producer_id for batch in log.batches() if not batch.record_count] == [*range(7, 15), 99]

@@ -141,7 +141,8 @@ def test_messages_of_an_old_format_are_refused_and_kept(make_log: MakeLog, magic
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_directory_in_a_file_s_place_is_named(make_log: MakeLog, clean: bool):
-    """A directory stands for a file that may not be read, as root may read every file."""
+    """The error names the path at which there is a directory instead of a file. The directory makes the path unreadable even
+    for root."""
     log = make_log()
     append(log, 3)
     log.close(clean=True)

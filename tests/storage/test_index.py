@@ -198,8 +198,8 @@ def test_an_index_that_became_shorter_is_a_storage_error(tmp_path: Path):
 
 
 def test_what_does_not_rise_is_not_counted(tmp_path: Path):
-    """Entries that do not increase are not counted: after a power cut the unsynced part of a file may have zeros or another
-    file's former content."""
+    """Index entries that do not increase are ignored: after a power cut the unsynced part of a file may have zeros or
+    another file's former content."""
     path, times = tmp_path / "0.index", tmp_path / "0.timeindex"
     path.write_bytes(struct.pack(">8i", 1, 10, 2, 20, 0, 0, 4, 40))
     times.write_bytes(struct.pack(">qiqiqi", 100, 1, 0, 0, 300, 3))

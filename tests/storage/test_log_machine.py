@@ -137,14 +137,14 @@ class LogMachine(RuleBasedStateMachine):
 
     @rule(records=RECORDS, producer_id=PRODUCERS)
     def append_in_the_next_epoch(self, records: Records, producer_id: int) -> None:
-        """The producer was initialized again, after its last transaction has ended."""
+        """Append in the producer's next epoch, as after another InitProducerId, if its last transaction has ended."""
         known = producers_after(self.written)[0].get(producer_id)
         if known is not None and not known.transaction:
             self._append(records, (producer_id, known.epoch + 1, 0), transactional=True)
 
     @rule(producer_id=st.sampled_from([1, 2, 3, 9]))
     def repeat(self, producer_id: int) -> None:
-        """A producer's last batch is sent again, and recognized as a duplicate after any other operations."""
+        """Send a producer's last batch again: the log recognizes it as a duplicate after any other operations."""
         known = producers_after(self.written)[0].get(producer_id)
         entry = self.log.producers.entries.get(producer_id)
         if known is None or entry is None or known.epoch != entry.epoch or known.last_offset < self.start:
@@ -274,7 +274,8 @@ class LogMachine(RuleBasedStateMachine):
     def _check_compacted(
         self, before: list[Written], stable: int, sequences: dict[int, tuple[int, int]]
     ) -> None:
-        """The last committed value of each key is unchanged, and no batch is new or has another offset or sequence."""
+        """Check that the last committed value of each key is unchanged, and that no batch is new or has another offset or
+        sequence."""
         assert list(is_left_of(before, self.written)) == []
         assert latest(self.written, stable) == latest(before, stable)
         untouched = [batch for batch in before if batch.base >= stable]

@@ -227,8 +227,8 @@ SMALL_FILES = (
 @pytest.mark.parametrize("state", ["missing", "empty", "zeros", "old"])
 @pytest.mark.parametrize("pattern", SMALL_FILES)
 def test_a_small_file_that_is_missing_or_empty_or_old_stops_no_start(tmp_path, pattern, state):
-    """Logs open although their small files of one kind are missing, empty, zeros or old. A crash can leave such files, index
-    files only above the recovery point."""
+    """Logs open although their small files of one kind are missing, empty, full of zeros, or old. A crash can leave such
+    files; index files only above the recovery point."""
     logs = open_logs(tmp_path)
     written: list[Acknowledged] = []
     load = Load(logs, Random(5), written.append)

@@ -456,8 +456,8 @@ def test_the_epoch_before_the_marker_of_version_2_is_refused(log):
 
 
 def test_a_repeat_of_a_transaction_that_version_1_has_ended_is_still_known(log):
-    """A batch of an ended transaction of version 1 is still recognized as a duplicate if it is sent again, though
-    verification would reject it before."""
+    """A batch of an ended transaction of version 1 is recognized as a duplicate if it is sent again. In a broker
+    verification would reject the batch earlier."""
     log.begin(0)
     log.mark()
     assert log.send(0, txn=True) == 0

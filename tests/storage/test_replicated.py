@@ -49,7 +49,7 @@ def fill(log: Log) -> None:
 
 
 def same(left: Log, right: Log) -> None:
-    """Both logs have the same files, including the last index entries, and the same state in memory."""
+    """Check that both logs have the same files, including the last index entries, and the same state in memory."""
     for log in (left, right):
         if log.exists:
             log.active.save_indexes()

@@ -299,7 +299,7 @@ def _fill_idempotent(ask: Asked, now_ms: int) -> tuple[bytes, int]:
 
 
 def _change_settings(ask: Asked) -> None:
-    """Change client quotas and topic settings with those of the APIs that the broker has."""
+    """Change client quotas and topic settings, each only if the broker has the API for the change."""
     if ask.has("alter_client_quotas"):
         entity = [{"entity_type": "client-id", "entity_name": "greedy"}]
         ops = [{"key": "producer_byte_rate", "value": 1e6, "remove": False}]

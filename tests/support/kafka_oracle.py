@@ -103,8 +103,8 @@ def format_directory(
     """Write a settings file in ``home`` and format its log directory.
 
     The quorum's voters are those in the settings, or (``standalone``) a record in the log, as in Kafka's quick start.
-    ``arguments`` are further arguments of the tool. Before 3.9 the tool takes no feature levels: ``transaction_version``
-    None.
+    ``arguments`` are further arguments of the tool. Before Kafka 3.9 the tool has no option for feature levels, so
+    ``transaction_version`` must be None.
     """
     settings = write_settings(home, raw.free_port(), properties, standalone)
     tool = ["kafka.tools.StorageTool", "format", "-t", CLUSTER_ID, "-c", str(settings)]

@@ -252,7 +252,8 @@ class Nodes:
 
     @property
     def leading(self) -> Leading:
-        """The leader's role as leader: a `Leading`, which it has only if the partition has several replicas."""
+        """The `Leading` of the partition's leader. Fails if the partition has only one replica, as its leader then has
+        none."""
         leading = self.leader.leading
         assert isinstance(leading, Leading)
         return leading

@@ -1,4 +1,5 @@
-"""Run the commands that speak Kafka's protocol in this process. All tests share one broker, so each uses its own names."""
+"""Fixtures that run commands which speak Kafka's protocol in this process. All tests share one broker, so each test uses its
+own names."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ def known() -> set[str]:
 
 @pytest.fixture
 def nearly(run: Run, known: set[str]) -> None:
-    """Create a topic, a group and a transactional id with names close to those that the tests ask for."""
+    """Create a topic, a group and a transactional id whose names are close to the wrong names in the tests' commands."""
     if not known:
         run("topic", "create", "nearly-orders")
         run("produce", "nearly-orders", "-x", "nearly-etl", "one")

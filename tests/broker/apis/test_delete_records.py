@@ -105,8 +105,8 @@ def test_each_partition_has_its_own_result(world):
 
 @pytest.fixture
 def slow(world, monkeypatch):
-    """Make DeleteRecords on the partition return a lagging replica's log start as low watermark. The test changes it in the
-    list."""
+    """A list with the low watermark that DeleteRecords returns, as if a replica lagged. The test changes the low watermark
+    in the list."""
     partition = world.partitions["t", 0]
     lagging = [2]
 

@@ -50,7 +50,8 @@ def brief(producer: ProducerState) -> tuple[int, ...]:
 
 
 def begin(world: World, at_ms: int | None = None) -> tuple[int, int]:
-    """Begin a transaction and write two batches to the first partition, behind a record of another producer."""
+    """Begin a transaction and write two batches to the first partition, behind a record of another producer. Returns the
+    producer id and epoch of the transaction."""
     world.produce(*T0, b"before")
     producer_id, epoch = world.init()
     who: dict[str, Any] = {

@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions, page by page."""
+"""DescribeTopicPartitions: the content of its responses, and the cursor that leads from page to page."""
 
 from __future__ import annotations
 

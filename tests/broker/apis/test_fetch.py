@@ -122,7 +122,7 @@ def test_a_fetch_inside_a_batch_gets_the_batch_from_its_start(world):
 
 
 def test_bytes_are_handed_on_without_a_copy(world):
-    """The response contains the object that the log returned: a copy of 1 MiB would show in every profile."""
+    """The response contains the bytes object that the log returned, not a copy of it."""
     topic = world.add_topic("t")
     world.produce(size=100_000)
     response = read(world, (topic, [asked()]))

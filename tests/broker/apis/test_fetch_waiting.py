@@ -145,8 +145,8 @@ async def test_a_topic_that_does_not_exist_alone_is_answered_at_once(world):
 
 
 async def test_beside_a_topic_that_does_not_exist_the_others_wait(world):
-    """An unknown topic does not end the wait for other partitions: Kafka's errorReadingData covers only partitions that were
-    read."""
+    """A Fetch with an unknown topic waits for data of its other partitions: Kafka's errorReadingData covers only partitions
+    that were read."""
     topic = world.add_topic("t")
     waiting = park(world, (Topic("none", uuid.uuid4()), [asked()]), (topic, [asked()]))
     world.clock.advance(WAIT_MS)
@@ -250,7 +250,7 @@ async def test_many_appends_in_one_turn_cause_one_read(world):
 
 
 def parked(world: World):
-    """The request in purgatory at which the only suspended Fetch waits."""
+    """The object in purgatory at which the only suspended Fetch waits."""
     (suspended,) = world.node.life.suspended_coroutines
     return suspended.waits_at
 

@@ -19,7 +19,8 @@ ALL_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8 | 1 << 10 | 1 << 11
 
 @pytest.fixture
 async def world() -> World:
-    """A world with three groups: one has only offsets, one has a member, the member of the third has left."""
+    """A world with three groups: the first has only offsets, the second has a member, and the member of the third has
+    left."""
     world = World()
     world.commit(5, group="simple")
     await world.member(group="stable")
@@ -167,7 +168,8 @@ class Compared(str):
 
 
 async def test_many_groups_cost_no_more_each_than_a_few(world: World):
-    """DeleteGroups takes linear time: searching each of 50,000 names among all others blocked clients for a minute."""
+    """The time of DeleteGroups is linear in the number of groups. When the broker searched each of 50,000 names among all
+    others, it blocked clients for a minute."""
     names = [Compared(f"unknown-{number}") for number in range(500)]
     context: Any = SimpleNamespace(node=world.node, authorize=lambda *asked: True)
     answer = await delete_groups(DeleteGroupsRequest(groups_names=names), context)

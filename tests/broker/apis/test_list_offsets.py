@@ -31,8 +31,8 @@ NOTHING = (-1, -1, -1)
 
 @pytest.fixture
 def world(tmp_path):
-    """A world with a partition in leader epoch 5. The timestamps of its offsets 1 to 4 are +10, +30, +20 and +40 ms. An open
-    transaction begins at offset 3, and offset 0 is deleted."""
+    """A world with a partition in leader epoch 5. The timestamps of its offsets 1 to 4 are 10, 30, 20 and 40 ms after
+    ``NOW_MS``. An open transaction begins at offset 3, and offset 0 is deleted."""
     world = World(tmp_path)
     world.add_topic("t", epoch=5)
     world.partitions["t", 0].log.assign_epoch(5)
@@ -205,8 +205,8 @@ async def test_a_leader_that_changes_during_the_search_is_an_error(world):
 
 
 def test_a_closed_log_is_not_searched_further(world):
-    """A search ends when the log is closed, although the second of the two batches that may contain the timestamp has the
-    record."""
+    """A search ends without a result if the log is closed after the first of two batches was searched, although the second
+    batch has the record."""
     partition = world.partitions["t", 0]
     first = partition.log_end_offset
     world.append("t", 0, build_batch([(NOW_MS + 100 * (number == 0), b"", b"") for number in range(1000)]))

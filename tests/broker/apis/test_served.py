@@ -1,4 +1,4 @@
-"""The generated table of the modules in ``broker.apis``, which saves their imports at the start."""
+"""The generated table of the modules in ``broker.apis``, with which a broker starts without importing these modules."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_generated_table_is_up_to_date() -> None:
-    """The table is up to date. Otherwise run ``python -m broker.requests.index > broker/requests/served.py``."""
+    """The generated table is up to date. To update it, run ``python -m broker.requests.index >
+    broker/requests/served.py``."""
     assert (ROOT / "broker" / "requests" / "served.py").read_text() == text()
 
 

@@ -77,8 +77,8 @@ async def test_what_the_node_wrote_before_an_advance_of_other_domains_keeps_its_
 async def test_an_advance_passes_the_rounds_over_in_which_the_node_has_nothing_to_do(
     cluster: VirtualClock, skew_ms: int
 ) -> None:
-    """An advance skips the rounds in which a node has no work. A node that is ahead has work earlier on the cluster's
-    clock."""
+    """An advance skips the rounds of a periodic timer in which the node has no work. If the node's clock is ahead, its work
+    is due earlier by the cluster's clock."""
     node, rounds = NodeClock(cluster, skew_ms=skew_ms), []
     due_ms = NOW_MS + 3 * HOUR_MS
     Periodic(

@@ -31,7 +31,8 @@ TRANSACTIONS, IDS, GROUPS, RETENTION = Domain.TRANSACTIONS, Domain.IDS, Domain.G
 
 
 class Bench:
-    """A virtual clock whose real time is manual, and the timers that have fired: (name, time of its domain)."""
+    """A virtual clock whose real time is manual, and a list of the timers that have fired: (name, time of the timer's
+    domain)."""
 
     def __init__(self) -> None:
         self.real = FakeClock()
@@ -423,7 +424,8 @@ async def test_work_that_follows_real_time_is_done_once_however_far_it_is_advanc
 
 
 async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_times(bench):
-    """A client that sends its next Fetch after each timeout stops an advance a limited number of times."""
+    """An advance stops at most a limited number of times for a client that sends another Fetch whenever one has timed
+    out."""
 
     def fetch() -> None:
         bench.note("fetch", Domain.REQUESTS)
@@ -529,8 +531,8 @@ async def test_an_instant_in_which_nothing_was_done_is_not_waited_for(bench):
 
 
 async def test_what_is_written_ahead_of_a_domain_ages_with_the_domain(bench):
-    """A timestamp that is ahead of a domain's clock ages with this clock. After an advance of retention by a week, a new
-    transaction times out as usual, not a week later."""
+    """The age of a timestamp that is ahead of a domain's clock grows with this clock. After an advance of retention by a
+    week, a new transaction times out as usual, not a week later."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     start_ms = clock.now_ms()
@@ -552,8 +554,8 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
 
 
 async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
-    """The first advance of a domain makes earlier timestamps older while it is under way: a transaction timeout that expires
-    during the advance must not find the start of its transaction in the future."""
+    """Earlier timestamps age during the first advance of a domain, not only at its end: a transaction that times out during
+    the advance must not have started in the future."""
     start_ms = bench.clock.now_ms()
     seen = []
     for domain in (TRANSACTIONS, RETENTION):
@@ -572,7 +574,8 @@ async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms)
 
 
 async def test_what_is_written_in_the_millisecond_of_an_advance_is_before_it_or_after_it(bench):
-    """A transaction that begins in the millisecond in which a test advances the clock ages by the advance."""
+    """An advance within one millisecond makes a timestamp that was written before it older, but not an equal timestamp that
+    was written after it."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     before_ms = clock.now_ms()

@@ -1,7 +1,9 @@
-"""How an operator aborts a hanging transaction: WriteTxnMarkers with the leader's DescribeProducers response.
+"""How an operator aborts a hanging transaction: by WriteTxnMarkers with the values from the leader's DescribeProducers
+response.
 
-Kafka's ``PlaintextAdminIntegrationTest.testAbortTransaction`` aborts the producer with the lowest id. That is the
-transactional producer, which was initialized first. Its coordinator epoch is that of the last marker.
+Kafka's ``PlaintextAdminIntegrationTest.testAbortTransaction`` aborts the producer with the lowest id. In that test this is
+the transactional producer, as it was initialized first. DescribeProducers returns the coordinator epoch of the producer's
+last marker.
 """
 
 from __future__ import annotations

@@ -310,8 +310,8 @@ class Fetches:
 
 
 async def test_a_waiting_fetch_does_not_delay_other_requests(tmp_path: Path) -> None:
-    """A waiting Fetch ends when another request follows it on the connection. In Kafka that request waits for the Fetch,
-    which cost a small Spark read half a second."""
+    """A waiting Fetch ends when another request follows it on the connection. In Kafka the other request waits for the
+    Fetch, and such a wait made a small read of Spark half a second slower."""
     async with running(tmp_path, "--topic", "orders:1", nodes=1) as cluster:
         fetches = Fetches()
         cluster.calls.add(fetches)

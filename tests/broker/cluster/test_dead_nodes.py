@@ -46,7 +46,8 @@ async def running(data_dir: Path, nodes: int) -> AsyncIterator[Cluster]:
 
 
 def connect(port: int) -> socket.socket | None:
-    """Return a connection in the listener's backlog, made without a turn of the loop, or None if it is refused."""
+    """Connect without a turn of the event loop, so that the connection is in the listener's backlog. None if the connection
+    is refused."""
     client = socket.socket()
     try:
         client.connect(("127.0.0.1", port))

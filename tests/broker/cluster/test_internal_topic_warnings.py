@@ -1,4 +1,4 @@
-"""Internal topics of the command line, and warnings of internal topics whose cleanup policy loses coordinator state."""
+"""Internal topics of the command line, and warnings about internal topics whose cleanup policy loses coordinator state."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shape(broker: InProcess, name: str) -> tuple[int, dict[str, str]]:
 
 
 def commits(broker: InProcess) -> tuple[int, int]:
-    """The partition of a group and the partition of a transactional id, according to their coordinators."""
+    """The partition of the group ``g`` and the partition of the transactional id ``g``, according to their coordinators."""
     [node] = broker.cluster.running_nodes()
     return node.groups.partition_for("g"), node.transactions.partition_for("g")
 
@@ -62,8 +62,8 @@ def test_without_a_number_it_has_that_of_the_setting(tmp_path: Path):
 
 
 def test_a_topic_that_is_not_compacted_is_warned_of_at_each_start(tmp_path: Path):
-    """Each start warns of an internal topic without compaction, which an earlier release could create. The coordinator uses
-    the topic anyway, like Kafka's coordinator."""
+    """Each start logs a warning about an internal topic without compaction, which an earlier release could create. The
+    coordinator uses the topic anyway, like Kafka's coordinator."""
     with capture_logs() as lines, InProcess(tmp_path) as broker:
         broker.run(
             broker.cluster.metadata.replication_control.create_topics(

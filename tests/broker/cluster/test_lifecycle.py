@@ -1,7 +1,8 @@
-"""Every pair of calls that change the life of nodes, in both orders, the second call at several moments of the first.
+"""Every pair of calls that start or end nodes, in both orders; the second call begins at several moments of the first.
 
 The cluster is virtual, and the calls are those of the control port without HTTP. Each call succeeds or fails with a
-documented error, the topics contain what the call that ran last leaves in them, and the cluster is consistent afterwards.
+documented error, the topics contain the records that the last reset or restore leaves, and the cluster is consistent
+afterwards.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class Pair:
         return await self._world.ask(act, params if act not in ("reset", "snapshot", "shutdown") else None)
 
     def ran(self, act: str, answer: Answer) -> None:
-        """Update ``contents`` after an act. Called in the order in which the calls ran."""
+        """Update ``contents`` after the call ``act``. Must be called in the order in which the calls ran."""
         contents: dict[str, list[list[bytes]]] = {"reset": [[]], "restore": [[OLD]]}
         after = contents.get(act, self.contents)
         self.contents = [*self.contents, *after] if answer.refusal == ENDING else after
@@ -147,8 +148,8 @@ def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_p
 
 
 async def kill_in_the_middle(world: Controlled, act: str) -> None:
-    """Kill a node at later and later moments of a call. The call succeeds or fails with an error message, and other nodes
-    keep running."""
+    """Repeat a call and kill a node during each repetition, at later and later moments. The call succeeds or fails with an
+    error message, and other nodes keep running."""
     pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0

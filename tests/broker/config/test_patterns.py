@@ -1,4 +1,5 @@
-"""Clients' regular expressions: bounds that are checked before RE2 parses them, and the cost of expressions inside them."""
+"""Clients' regular expressions: bounds that are checked before RE2 parses an expression, and the cost of expressions within
+these bounds."""
 
 from __future__ import annotations
 

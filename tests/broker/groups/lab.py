@@ -1,4 +1,4 @@
-"""A classic group without a coordinator: the test carries out its effects, and holds its timers and its clock."""
+"""A classic group without a coordinator: ``Lab`` carries out the group's effects, and has its timers and a manual clock."""
 
 from __future__ import annotations
 

@@ -300,7 +300,8 @@ def test_a_dead_group_cannot_be_left():
 
 
 def static_pair(version: int = 9) -> tuple[Lab, str, str]:
-    """A Stable group of two static members with the instance ids il and if. Returns (lab, leader, follower)."""
+    """A Stable group of two static members with the instance ids ``il`` and ``if``. Returns the lab and the member ids of
+    leader and follower."""
     lab = Lab()
     leader, _ = lab.enter(group_instance_id="il", api_version=version, protocols=BOTH)
     follower, _ = lab.enter(group_instance_id="if", api_version=version, protocols=BOTH)

@@ -26,7 +26,8 @@ MEMBERS = ("m1", "m2", "m3", "m4")
 
 
 class ConsumerHistory(History):
-    """Members of the consumer protocol join, send heartbeats, revoke or fail to, and leave, beside classic members."""
+    """A random history in which members of the consumer protocol join, send heartbeats, revoke partitions or do not, and
+    leave, beside members of the classic protocol."""
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)

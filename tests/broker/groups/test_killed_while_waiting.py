@@ -1,6 +1,6 @@
 """The node is killed at each line where the group coordinator waits: nothing is written, and no client gets a response.
 
-The last test checks that the walks reach every `await` of `broker/groups` and of its APIs.
+The last test checks that the registered walks (see ``walk``) reach every `await` of `broker/groups` and of its APIs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WALKS: dict[str, Walk] = {}
 
 
 def walk(function: Walk) -> Walk:
-    """Register a walk: a function that sends requests up to where they wait, and returns those without a response."""
+    """Register a walk: a function that sends requests until they wait, and returns those that have no response yet."""
     WALKS[function.__name__] = function
     return function
 
@@ -55,7 +55,7 @@ def hold_appends(world: World) -> None:
 
 
 def hold_commits(world: World) -> None:
-    """Let appends be written, but not committed, as if no other replica fetched them."""
+    """Let appends succeed but stay uncommitted, as if no other replica fetched them."""
     world.partition.hold = True
 
 
@@ -319,7 +319,7 @@ async def classic_leave_of_a_consumer_group(world: World) -> Requests:
 
 
 def release_everything(world: World) -> None:
-    """Release every rule and append that a walk waits for, and let time pass."""
+    """Release every rule and append that a walk waits for, and advance the clock."""
     gate, world.injection.points = world.injection.points, None
     if isinstance(gate, Gate):
         gate.release()

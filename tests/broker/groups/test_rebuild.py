@@ -236,7 +236,8 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_the_histories_are_worth_their_name():
-    """The histories reach every group state except Dead, and have requests, committed and pending offsets, and members."""
+    """The histories reach every group state except Dead, and end with waiting requests, members, and committed and pending
+    offsets."""
     states: set[object] = set()
     waited = left = pending = members = 0
     for seed in range(100):

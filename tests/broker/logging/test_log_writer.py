@@ -15,7 +15,8 @@ from tests.support.deadlines import HANG_S
 
 
 class Sink:
-    """A file that collects what is written. Without ``open`` it blocks like an unread pipe, ``broken`` it writes nothing."""
+    """A file that collects what is written. Until ``open`` is set, writes block as to an unread pipe. With ``broken`` it
+    writes nothing."""
 
     def __init__(self) -> None:
         self.written = b""

@@ -50,7 +50,7 @@ async def turns() -> Any:
 
 
 class Server:
-    """A SASL mechanism with the test's evaluation of tokens."""
+    """The server side of a SASL mechanism, which evaluates tokens by a function of the test."""
 
     mechanism, is_complete, refused, user, by_token = "PLAIN", False, "", "", False
     expires_ms: int | None = None

@@ -1,4 +1,4 @@
-"""One connection, byte by byte: what a client may do to it, and what it guarantees to a client."""
+"""One connection, byte by byte: how it handles what a client sends, and which guarantees a client has."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ class FakeTransport(asyncio.Transport):
 
 
 class Broker:
-    """What a connection needs of a broker: handlers by API key, and limits."""
+    """The parts of a broker that a connection uses: handlers by API key, and limits."""
 
     def __init__(
         self,
@@ -833,7 +833,8 @@ async def test_an_idle_connection_is_closed_but_not_a_waiting_one() -> None:
 
 
 async def test_an_advance_of_the_clock_closes_only_idle_connections() -> None:
-    """An advance skips the rounds in which no connection has been idle for too long, but counts them."""
+    """An advance closes a connection that has been idle for too long, although the advance skips the rounds of the check
+    that close none."""
     virtual = VirtualClock(FakeClock())
     broker = Broker({METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000), virtual)
     silent, talking = broker.connect(), broker.connect()

@@ -538,7 +538,7 @@ async def requests_that_are_refused(world: World) -> None:
 
 @scenario
 async def a_handler_that_fails(world: World) -> None:
-    """The handler may fail for any request."""
+    """A handler raises an exception, at once or after it has been suspended."""
 
     def fail(request: Any, context: Any) -> Any:
         raise RuntimeError("a defect")

@@ -77,7 +77,8 @@ def alteration(name: str, key: str, value: str) -> dict[str, Any]:
 
 
 class Story:
-    """The requests of the clients. ``secrets`` has those that are made on the way: HMACs of tokens, SCRAM messages."""
+    """The requests of the clients. ``secrets`` also has the secrets that these requests create: HMACs of tokens, SCRAM
+    messages."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self.admin_port, self.port = ports["PLAINTEXT"], ports["CLIENT"]

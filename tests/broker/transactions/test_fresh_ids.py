@@ -1,4 +1,4 @@
-"""Requests that wait for a new producer id: afterwards they are decided again, and every one gets a response."""
+"""Requests that wait for a new producer id: the coordinator checks them again after the wait, and each gets a response."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ async def test_no_line_contradicts_another_while_a_client_writes(caller: Caller)
 
 
 async def test_without_any_node_that_runs_the_nodes_are_the_cause(caller: Caller) -> None:
-    """Explanations name the node as the cause if no node runs. The node was killed, and in the second round its next process
+    """Explanations name the nodes as the cause if no node runs: after a kill, and while the next process of the killed node
     has not opened its logs yet."""
     bootstrap = (await caller.get("/v1/cluster"))["bootstrap_servers"]
     producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap, transactional_id="etl-1")

@@ -1,4 +1,4 @@
-"""Each step on a log happens once or is refused, and in the order of arrival, whatever rules do to it."""
+"""Each step on a log happens once or is refused, and in the order of arrival, whatever fault rules do to the steps."""
 
 from __future__ import annotations
 

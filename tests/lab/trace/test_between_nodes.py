@@ -1,4 +1,4 @@
-"""Markers between three nodes are WriteTxnMarkers requests, which lines, captures and timelines show (E5)."""
+"""Markers between three nodes are WriteTxnMarkers requests, which the trace's lines, captures and timelines show (E5)."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ CHAINS[1] = [each for each in CHAINS[1] if "__consumer_offsets" not in each]
 
 
 def check_life(told: list[tuple[Any, ...]]) -> None:
-    """Check that the timeline has exactly the events of LIFE, and that each chain is in its order."""
+    """Check that the timeline has exactly the events of ``LIFE``, with each chain of events in its order."""
     assert sorted(map(str, told)) == sorted(map(str, LIFE))
     for chain in CHAINS:
         assert [each for each in told if each in chain] == chain

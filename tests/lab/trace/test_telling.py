@@ -104,7 +104,8 @@ def asked(key: int, version: int, request: object, answer: object = None, **fact
 
 
 def check_fields(message: Any, told: dict[str, Any], wire: Sequence[WireField]) -> None:
-    """Check that the JSON has every field of the version, in order, with its value. Names follow error codes and ids."""
+    """Check that the JSON has every field of the version, in order, with its value. Other entries may only be the names of
+    error codes and ids."""
     fields = [field.name for field in wire]
     assert [name for name in told if name in fields] == fields
     assert all(name.endswith(("error", "_name")) for name in told if name not in fields)

@@ -1,4 +1,5 @@
-"""The trace on a connection: what it records, what it drops, followers, and that nothing of it remains when it is off."""
+"""The trace on a connection: what it records, what it drops, the clients that follow it, and that nothing of it remains when
+it is off."""
 
 from __future__ import annotations
 

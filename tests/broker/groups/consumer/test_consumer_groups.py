@@ -186,7 +186,8 @@ ALL: Final = Assignment(assigned_partitions=[TopicPartitions(topic="t", partitio
 
 
 async def classic_member(world: World, **changes) -> str:
-    """Join alone a classic group, which becomes Stable with all partitions assigned to the member. Returns its id."""
+    """Join a classic group as its only member. The group becomes Stable with all partitions assigned to this member. Returns
+    the member id."""
     member_id = await world.member(**changes)
     (member,) = world.classic_group(changes.get("group", "g")).members
     member.assignment = ALL

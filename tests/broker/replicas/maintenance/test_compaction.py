@@ -405,7 +405,7 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
 
 
 class Failing(files.System):
-    """A system on which a call fails for files with this ending."""
+    """A ``System`` in which one call fails for files with this ending."""
 
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending

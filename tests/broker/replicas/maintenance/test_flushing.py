@@ -1,4 +1,4 @@
-"""Appended batches are flushed in the background within seconds. The checkpoint files then have the offsets of the flush."""
+"""Appended batches are flushed in the background within seconds, and then the checkpoint files have the flushed offsets."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Retention: segments are deleted when Kafka would delete them, a few in each turn of the event loop, by a rename first."""
+"""Retention: segments are deleted when Kafka would delete them, a few in each turn of the event loop, and their files are
+renamed first."""
 
 from __future__ import annotations
 

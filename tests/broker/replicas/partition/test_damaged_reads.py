@@ -1,4 +1,4 @@
-"""A consumer that reads a damaged batch gets an error or fails at its own check, and the broker logs one line."""
+"""A consumer that reads a damaged batch gets an error or detects the damage itself, and the broker logs one line."""
 
 from __future__ import annotations
 
@@ -99,8 +99,7 @@ def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) ->
 
 def test_damage_in_front_of_an_open_transaction_costs_no_other_partition_its_fetch(tmp_path: Path) -> None:
     """A damaged batch just below the log start does not fail a read_committed read at the log start. The last stable offset
-    of the open transaction is there too, so the read needs no position in the file. A read_uncommitted read gets
-    CORRUPT_MESSAGE."""
+    is the log start too, so the read needs no position in the file. A read_uncommitted read gets CORRUPT_MESSAGE."""
     world = World(tmp_path)
     world.create(TOPIC)
     world.start()

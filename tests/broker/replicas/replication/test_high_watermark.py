@@ -41,7 +41,8 @@ async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | Non
 
 
 async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
-    """End both leaders. Returns the replica of node 3, which has the uncommitted record and is not in the ISR."""
+    """Kill node 1 and then node 2, each while it leads. Returns the replica of node 3, which has the uncommitted record and
+    is not in the ISR."""
     await leave_node_3_with_an_uncommitted_record(nodes, gate)
     nodes.injection.links.cut(2, 3)
     nodes.kill(1)

@@ -1,4 +1,5 @@
-"""The ISR: replicas leave it after replica.lag.time.max.ms and rejoin with all committed records. Who may become leader."""
+"""The ISR: replicas leave it after replica.lag.time.max.ms and rejoin with all committed records. Also which replicas may
+become leader."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ class Replication(RuleBasedStateMachine):
         await asyncio.get_running_loop().shutdown_default_executor()
 
     async def _end(self) -> None:
-        """Start all nodes and mend all links: then all replicas are equal, and have every acknowledged record."""
+        """Start all nodes, mend all links, and check that all replicas are equal and have every acknowledged record."""
         nodes = self.nodes
         self._mend_all()
         for node_id in {1, 2, 3} - nodes.running.keys():
@@ -409,7 +409,7 @@ class Replication(RuleBasedStateMachine):
             assert there.get(offset) == value, f"offset {offset} of {self.acknowledged}"
 
     def _check_producers(self, partition: Partition) -> None:
-        """The producer state in memory equals the state that a replay of all batches gives."""
+        """Check that the producer state in memory equals the state that a replay of all batches gives."""
         log, again = partition.log, ProducerStateManager()
         for batch in log.batches():
             again.replay(batch)

@@ -51,7 +51,7 @@ def case(
 
 
 def by(world: World, version: int, name: str, ids_since: int, field: str = "name") -> dict[str, Any]:
-    """The field that identifies a topic in this version of the request: its id or its name."""
+    """The field that identifies a topic in this version of the request: the topic's id or its name."""
     if version >= ids_since:
         return {"topic_id": world.id_of(name)}
     return {field: name}

@@ -75,7 +75,7 @@ class Normal:
         self._asked = asked
 
     def answer(self, api: str, body: Any) -> Any:
-        """The normalised response, or the word that stands for a missing response."""
+        """The normalised response, or `CLOSED` or `SILENCE` if there was none."""
         self._is_ordered = api in ORDERED
         if isinstance(body, str):
             return body

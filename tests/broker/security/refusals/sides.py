@@ -93,7 +93,7 @@ class Side:
         self._await(user, acls, there=False)
 
     def _await(self, user: str, acls: Sequence[Acl], *, there: bool) -> None:
-        """Wait until the broker has a change of ACLs: the controller responds before the broker has applied it."""
+        """Wait until the broker has applied a change of ACLs: the controller responds before."""
         for acl in acls:
             wanted = _filter(acl.binding(user))
             while True:

@@ -25,7 +25,7 @@ NO_PRODUCER: Final = 4_000_000
 
 
 class World:
-    """One broker with that state."""
+    """One broker in the state that the requests of the matrix need."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
