@@ -1,4 +1,4 @@
-"""Open the broker's web page in headless Chromium to make pictures of it."""
+"""Functions that open the broker's web page in headless Chromium and make pictures of it."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def one_line(block: str) -> str:
 
 
 class Reader:
-    """Runs the pieces of a page, against brokers that it starts."""
+    """A runner for the pieces of a page, against brokers that it starts."""
 
     def __init__(self, picture: Picture | None = None) -> None:
         self._open = ExitStack()

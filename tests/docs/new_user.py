@@ -1,6 +1,8 @@
-"""Measure how long the commands of docs/five-minutes.md take a new user, by section: `python -m tests.docs.new_user`.
+"""A program that measures how long the commands of docs/five-minutes.md take a new user, by section.
 
-It builds the wheel, and runs the page's commands in an empty directory; dependencies come from the package index.
+Run `python -m tests.docs.new_user`.
+
+The program builds the wheel, and runs the page's commands in an empty directory; dependencies come from the package index.
 """
 
 from __future__ import annotations

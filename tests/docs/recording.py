@@ -1,4 +1,4 @@
-"""Make the recording of the demo, docs/pictures/demo.svg: ``python -m tests.docs.recording``.
+"""A program that records the demo as docs/pictures/demo.svg: ``python -m tests.docs.recording``.
 
 The SVG plays by itself wherever a page shows it: each line appears at its time in the demo, twice as fast. Readers who
 prefer reduced motion see the last state at once.

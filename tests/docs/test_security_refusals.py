@@ -197,7 +197,7 @@ def test_each_row_has_a_case() -> None:
 
 
 class ClientLog(logging.Handler):
-    """Collects the messages of a client: errors, delivery reports, log lines.
+    """The messages of a client: errors, delivery reports, log lines.
 
     It holds no reference to the client, so that the client is freed at the end of the test.
     """

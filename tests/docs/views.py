@@ -1,4 +1,6 @@
-"""Make the pictures of the page's views, with a cluster in which something happens: ``python -m tests.docs.views``.
+"""A program that makes the pictures of the page's views, with a cluster that has load and faults.
+
+Run ``python -m tests.docs.views``.
 
 The pictures are in docs/pictures, each in the light and in the dark scheme.
 """

@@ -1,4 +1,4 @@
-"""Simulates a process that is killed at one of its system calls."""
+"""A simulation of a process that is killed at one of its system calls."""
 
 from __future__ import annotations
 

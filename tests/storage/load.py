@@ -69,7 +69,7 @@ def open_logs(root: Path, *, clean: bool = False, config: LogConfig = CONFIG) ->
 
 
 class Flush:
-    """Syncs everything that is in the logs now, and writes a checkpoint of what earlier flushes have synced.
+    """A sync of everything that is in the logs now, with a checkpoint of what earlier flushes have synced.
 
     ``run`` may run in another thread. Call ``finish`` after ``run``.
     """

@@ -1,4 +1,4 @@
-"""Recovery of batches that are smaller and larger than its read window, valid and damaged."""
+"""Recovery of batches that are smaller or larger than the recovery's read window, valid and damaged."""
 
 from __future__ import annotations
 

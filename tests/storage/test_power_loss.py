@@ -40,7 +40,7 @@ segments may be the result of a compaction."""
 
 
 class Outages:
-    """Takes a snapshot of the disk after a power cut, at some of the system calls, in a new directory each time."""
+    """Snapshots of the disk after power cuts at some of the system calls, each in a new directory."""
 
     def __init__(self, disk: Disk, target: Path, rng: Random, calls: int, look: Callable[[], int]) -> None:
         self.folders: list[tuple[Path, int]] = []

@@ -128,7 +128,7 @@ def _keys(values: Sequence[str], keys: Sequence[str] | None) -> Sequence[str | N
 
 
 class ConfluentProducer:
-    """confluent-kafka, on librdkafka."""
+    """The producer of confluent-kafka, which is based on librdkafka."""
 
     def __init__(
         self,

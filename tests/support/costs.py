@@ -58,7 +58,8 @@ def spent_s() -> float:
 
 
 class Costs:
-    """Measures the cost of each phase of a test in the worker, and sums the costs in the process that reports."""
+    """The plugin: it measures the cost of each phase of a test in the worker, and sums the costs in the process that
+    reports."""
 
     def __init__(self) -> None:
         self._of_tests = defaultdict[str, float](float)

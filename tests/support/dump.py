@@ -1,4 +1,4 @@
-"""Runs Kafka's `DumpLogSegments` (kafka-dump-log.sh) on files and fails if it reports an error."""
+"""Functions that run Kafka's `DumpLogSegments` (kafka-dump-log.sh) on files, and fail if it reports an error."""
 
 from __future__ import annotations
 

@@ -20,7 +20,8 @@ KEPT_LINES: Final = 60
 
 
 class FailuresFile:
-    """Runs only in the process that reports: a worker of xdist leaves the file to the process that started it."""
+    """The plugin. It runs only in the process that reports: a worker of xdist leaves the file to the process that started
+    it."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

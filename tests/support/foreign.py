@@ -1,4 +1,4 @@
-"""Builds and runs the programs in other languages under ``tests/clients``, and installs Python packages for tests.
+"""Functions that build and run programs in other languages (``tests/clients``), and install Python packages for tests.
 
     program = Program(go_program("franz"))
     seen = program.run("read", broker.bootstrap, "orders", "group", "read_committed", 3)
@@ -364,7 +364,7 @@ class Running:
 
 
 class Program:
-    """A client's program. ``order`` is the first argument of its command line."""
+    """A client's program. The ``order`` of each method is the first argument of the command line."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)

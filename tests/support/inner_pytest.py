@@ -1,4 +1,4 @@
-"""Runs pytest in a process with one of our plugins, on test files that a test has written.
+"""A function that runs pytest in a process with one of our plugins, on test files that a test has written.
 
 done = run_pytest("tests.support.no_skips", tmp_path, {"passes": "def test(): pass"}, "-n", "2")
 """

@@ -1,4 +1,4 @@
-"""Finds Java and downloads Kafka's jars, for tests with Apache Kafka, the Java clients and the console tools.
+"""Functions that find Java and download Kafka's jars, for tests with Apache Kafka, the Java clients and the console tools.
 
     subprocess.run([java(), "-cp", kafka_classpath(), "kafka.tools.StorageTool", "random-uuid"])
 

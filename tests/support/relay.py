@@ -56,7 +56,8 @@ class Exchange:
 
 @dataclass
 class Loss:
-    """Drops the n-th request of an API, or its response, and then closes the connection or leaves it open and silent."""
+    """A rule that drops the n-th request of an API, or its response, and then closes the connection or leaves it open and
+    silent."""
 
     what: Literal["request", "answer"]
     api: int

@@ -1,4 +1,4 @@
-"""Builds the wheel of this checkout, for tests of the installed package."""
+"""Functions that build the wheel of this checkout, for tests of the installed package."""
 
 from __future__ import annotations
 

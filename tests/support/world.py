@@ -125,7 +125,8 @@ class Cluster:
         return self._next_producer_id - 1
 
     def restart(self) -> None:
-        """Start of a node: the rest of its block of producer ids is lost, and every partition gets a new leader epoch."""
+        """Start the node again: the rest of its block of producer ids is lost, and every partition gets a new leader
+        epoch."""
         self._listeners.clear()
         self._next_producer_id += PRODUCER_ID_BLOCK - self._next_producer_id % PRODUCER_ID_BLOCK
         for topic in self.topics.values():

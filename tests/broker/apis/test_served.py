@@ -13,8 +13,10 @@ ROOT = Path(__file__).parents[3]
 
 
 def test_the_generated_table_is_up_to_date() -> None:
-    """The generated table is up to date. To update it, run ``python -m broker.requests.index >
-    broker/requests/served.py``."""
+    """The generated table is up to date.
+
+    To update it, run ``python -m broker.requests.index > broker/requests/served.py``.
+    """
     assert (ROOT / "broker" / "requests" / "served.py").read_text() == text()
 
 

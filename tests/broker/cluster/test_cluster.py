@@ -120,8 +120,8 @@ async def test_a_killed_node_is_fenced_and_leads_again_what_only_it_can_lead(tmp
 
 @pytest.mark.parametrize(("nodes", "replicas"), [(2, 2), (3, 3)])
 async def test_a_killed_node_takes_no_partition_offline(tmp_path: Path, nodes: int, replicas: int) -> None:
-    """In a cluster without settings every topic is replicated (of the command line, auto-created, internal), so a kill of
-    one node leaves a leader in each partition."""
+    """In a cluster without settings every topic (from the command line, auto-created or internal) is replicated, so a kill
+    of one node leaves a leader in each partition."""
     async with running(tmp_path, "--topic", "orders:3", nodes=nodes) as cluster:
         async with transaction_of(cluster, "before") as producer:
             await producer.send_and_wait("orders", b"before")

@@ -12,7 +12,7 @@ from tests.broker.metadata.world import Gate, away, open_cluster
 
 
 class Claims:
-    """Allocates consecutive blocks of producer ids. The test decides when an allocation is durable."""
+    """An allocator of consecutive blocks of producer ids. The test decides when an allocation is durable."""
 
     def __init__(self) -> None:
         self.made = 0

@@ -28,7 +28,7 @@ CLIENTS = 5
 
 
 class Turns:
-    """Counts the turns of the event loop."""
+    """A counter of the turns of the event loop."""
 
     def __init__(self) -> None:
         self.number = 0

@@ -1,4 +1,5 @@
-"""Fetch sessions (KIP-227): every row of the table, and which partitions an incremental response contains."""
+"""Fetch sessions (KIP-227): every row of the KIP's table of session ids and epochs, and which partitions an incremental
+response contains."""
 
 from __future__ import annotations
 

@@ -125,7 +125,7 @@ def _tokens(random: Random) -> bytes:
 
 
 def _check_log(broker: Secured, begin: int, watch: Stopwatch) -> None:
-    """The log has no more lines than the rate limit allows, no error, and no part of a password."""
+    """Check that the log has no more lines than the rate limit allows, no error, and no part of a password."""
     lines = broker.log()[begin:]
     kinds = Counter((line["event"], line.get("reason")) for line in lines if "connection" in line)
     assert max(kinds.values(), default=0) <= BURST_LINES + watch.run_s + 1

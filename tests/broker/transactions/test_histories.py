@@ -259,8 +259,8 @@ class History:
         assert not hidden, "consumers see all committed values before the first open transaction"
 
     def check_epochs(self) -> None:
-        """Check that the epochs of a producer id increase, and that a transactional id never returns to an earlier producer
-        id."""
+        """Check that the epochs of a producer id never decrease, and that a transactional id never returns to an earlier
+        producer id."""
         latest: dict[str, tuple[int, int]] = {}
         owners: dict[int, str] = {}
         for name, value in self.world.states():

@@ -1,4 +1,5 @@
-"""Rules for unknown nodes, links and listeners are rejected. Rules for topics and clients that may come later are not."""
+"""Rules for unknown nodes, links and listeners are rejected. Rules for unknown topics and clients are accepted, as these may
+come later."""
 
 from __future__ import annotations
 

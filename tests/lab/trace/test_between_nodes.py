@@ -102,7 +102,7 @@ async def test_a_capture_has_the_markers_between_the_nodes_own_ports(broker: Tra
 
 
 class Wire:
-    """Records the bytes that connections read from their sockets and write to them."""
+    """The bytes that connections read from their sockets and write to them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.streams: defaultdict[tuple[Any, Any], bytes] = defaultdict(bytes)

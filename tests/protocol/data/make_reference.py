@@ -1,4 +1,4 @@
-"""Write `records.json` and `batches.json` with Kafka's own classes. Run it after adding a schema.
+"""A program that writes `records.json` and `batches.json` with Kafka's own classes. Run it after adding a schema.
 
     PYTHONPATH=. python tests/protocol/data/make_reference.py directory/of/jars
 

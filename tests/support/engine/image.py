@@ -1,4 +1,4 @@
-"""Builds the image of our Dockerfile as a folder. RUN lines run as root, with that folder as their root."""
+"""The image of our Dockerfile, built as a folder. RUN lines run as root, with that folder as their root."""
 
 from __future__ import annotations
 

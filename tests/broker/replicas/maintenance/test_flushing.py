@@ -68,7 +68,7 @@ def append(partition: Partition, size: int = 100, **options: Any) -> None:
 
 
 class Syncs:
-    """Replaces `Segment.sync`: it counts the calls, and can block or fail them."""
+    """A replacement for `Segment.sync` that counts the calls, and can block or fail them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.names: list[str] = []

@@ -73,7 +73,7 @@ def save(answers: Answers, folder: Path = RECORDED) -> None:
 
 
 def _grouped(answers: Answers, case: Case, version: int) -> list[list[Any]]:
-    """Pairs of principals and their common response, ordered by the first principal of each pair."""
+    """Pairs of principals and their common response, in the order of the principals."""
     groups: dict[str, tuple[list[str], Any]] = {}
     for user in ASKERS:
         answer = answers[case.id, version, user]

@@ -1,4 +1,5 @@
-"""Reduces a response to what the matrix compares: which parts are refused, with which messages, and which names it reveals.
+"""The reduction of a response to the parts that the matrix compares: which parts are refused, with which messages, and which
+names it reveals.
 
 A refused part keeps every field. All other parts keep only codes and names, as other tests compare the rest.
 """
@@ -67,7 +68,8 @@ NAMES_OF_ROWS = ("name", "group_id", "transactional_id", "topic", "resource_name
 
 
 class Normal:
-    """Normalises the response to a request of ``user``. ``topic_ids`` has names by topic id, ``asked`` is the request."""
+    """A normaliser for the response to a request of ``user``. ``topic_ids`` has names by topic id, ``asked`` is the
+    request."""
 
     def __init__(self, user: str, topic_ids: Mapping[uuid.UUID, str], asked: str) -> None:
         self._user = user

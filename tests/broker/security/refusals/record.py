@@ -1,4 +1,4 @@
-"""Records Kafka's responses: python -m tests.broker.security.refusals.record [case ...]"""
+"""A program that records Kafka's responses: python -m tests.broker.security.refusals.record [case ...]"""
 
 from __future__ import annotations
 
