@@ -251,7 +251,7 @@ def test_it_installs_from_the_index(installer: str, python: Path, wheel: Path, t
 
 @pytest.mark.slow
 def test_uvx_serves_a_wheel_that_is_not_installed(python: Path, wheel: Path, tmp_path: Path):
-    """``uvx --from WHEEL odradek serve``, stopped like from a terminal."""
+    """``uvx --from WHEEL odradek serve`` starts a broker that serves clients, and SIGINT stops it with exit code 0."""
     command = [
         _tool("uvx", tmp_path, of="uv"),
         "--python",

@@ -194,7 +194,7 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
 
 def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data():
     """The image's user is unprivileged, and any user can write the data directory. OpenShift assigns a user id to each
-    project, with the group 0. Others use `--user`, or a tmpfs without options."""
+    project, with the group 0. Other users run it with `--user`, or a tmpfs without options."""
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", LAST.one("USER"))
     user = int(LAST.one("USER").partition(":")[0])
     copies = {copy.destination: copy for copy in map(Copy.parse, LAST.those("COPY"))}

@@ -100,7 +100,7 @@ def test_each_service_waits_for_the_one_before_it_and_finds_its_files() -> None:
 
 
 class Here:
-    """Replaces paths and addresses of a container by those on this machine."""
+    """A function that replaces paths and addresses of a container by those on this machine."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder

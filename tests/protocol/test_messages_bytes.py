@@ -236,7 +236,8 @@ def message_with_string(message_class, path, text):
 
 @pytest.mark.parametrize("side", ["request", "response"])
 def test_no_compact_string_is_longer_than_32767_bytes(side):
-    """Kafka's generated classes reject longer ones when reading and writing, in each field of each version."""
+    """Compact strings of more than 32767 bytes are rejected when reading and writing, in each field of each version, as by
+    Kafka's generated classes."""
     longest, checked = "x" * STRING_BYTES_MAX, 0
     written = b"\x80\x80\x02" + longest.encode()
     longer = b"\x81\x80\x02" + b"x" + longest.encode()

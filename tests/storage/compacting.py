@@ -79,7 +79,7 @@ def compact(
 
 
 class Countdown:
-    """Raises ``Killed`` after a number of system calls, as if the process had been killed."""
+    """A hook that raises ``Killed`` after a number of system calls, as if the process had been killed."""
 
     def __init__(self, calls: int) -> None:
         self.calls = calls

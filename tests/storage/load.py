@@ -1,7 +1,7 @@
 """A load for logs, and checks that must hold afterwards, whatever failures came in between.
 
-There are producers without ids, idempotent producers that retry what was not acknowledged, and transactions over all logs.
-The value of each batch contains its producer and its number, so that lost and duplicated batches are noticed.
+The load has producers without ids, idempotent producers that retry what was not acknowledged, and transactions over all
+logs. The value of each batch contains its producer and its number, so that lost and duplicated batches are noticed.
 """
 
 from __future__ import annotations

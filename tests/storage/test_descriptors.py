@@ -26,7 +26,8 @@ from storage.folder import Folder
 
 
 class UsedUp:
-    """Replaces ``os.open`` and ``os.close`` as in a process that may open only so many more files."""
+    """A replacement for ``os.open``, ``os.close`` and ``os.scandir``, as in a process that may open only so many more
+    files."""
 
     def __init__(self, left: int) -> None:
         self.left = left

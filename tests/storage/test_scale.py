@@ -28,7 +28,7 @@ BATCHES_EACH = 3
 
 
 def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
-    """Write a log as a clean stop leaves it, each file in one call. Returns it with the timestamps of its batches, by
+    """Write a log as a clean stop leaves it, each file in one call. Returns the log, and the timestamps of its batches by
     offset.
 
     Timestamps rise and fall from segment to segment, so the largest one so far is not always in the segment itself.

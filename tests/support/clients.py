@@ -94,7 +94,8 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADL
 
 
 def tidy() -> None:
-    """Run the garbage collector: the Python clients leave open sockets to it, whose warnings would fail a later test."""
+    """Run the garbage collector. It closes sockets that the Python clients leave open, whose warnings would fail a later
+    test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()

@@ -165,7 +165,8 @@ class KafkaCluster:
         return [node_id for node_id, broker in self.brokers.items() if broker.is_running]
 
     def _broker_at(self, port: int, relay_port: int) -> int | None:
-        """Id of the broker that opened a connection, found by the process that owns its socket. None if it has closed it."""
+        """Id of the broker that opened a connection, found by the process that owns its socket. None if the broker has
+        closed the connection."""
         deadline = Deadline()
         while not deadline.is_over:
             inode = socket_at(port, relay_port)

@@ -70,8 +70,8 @@ async def test_three_idle_nodes_have_few_timers_in_a_month(
 
 @pytest.mark.parametrize("way", ["stop", "kill"])
 async def test_a_stop_beside_another_end_is_refused(tmp_path: Path, way: str) -> None:
-    """A node that is stopped during another stop or a kill of this node ends once, and the call that came too late gets an
-    error."""
+    """If a node is stopped or killed while a stop of the node is under way, the node ends once, and one of the calls
+    fails."""
     async with running(
         tmp_path, "--topic", "orders:3", *("--set", "default.replication.factor=3")
     ) as cluster:

@@ -17,7 +17,7 @@ class Topic:
 
 
 class Metadata:
-    """A stand-in for ClusterMetadata: its listeners, and whether the coordinator's topic exists."""
+    """A stand-in for ClusterMetadata, which has only listeners, and the coordinator's topic or no topic."""
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []

@@ -74,7 +74,7 @@ def test_less_severe_levels_are_silent(level: str, shown: int):
 
 
 def test_a_line_for_a_level_that_is_off_is_not_made():
-    """A suppressed line must cost next to nothing in the path of a request."""
+    """A line below the configured level is not created: its cost would be part of each request's time."""
     stream = io.StringIO()
     configure("json", "info", stream)
     get_logger().debug("never", value=Unspeakable())

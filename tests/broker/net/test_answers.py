@@ -34,7 +34,7 @@ class Writer:
 
 
 class Turns:
-    """Serves connections in turns of the event loop."""
+    """Connections whose responses are written in turns of the event loop."""
 
     def __init__(self) -> None:
         self.loop = Loop()

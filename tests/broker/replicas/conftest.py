@@ -8,7 +8,8 @@ from broker.replicas.partition.partition import Partition
 
 @pytest.fixture(autouse=True)
 def bounds_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Fail the test if a high watermark is outside its log. The broker would only log it and clamp."""
+    """Fail the test if a high watermark is outside its log. Without this fixture the broker logs an error and clamps the
+    high watermark."""
 
     def fail(partition: Partition) -> NoReturn:
         raise AssertionError(

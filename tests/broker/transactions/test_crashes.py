@@ -43,7 +43,8 @@ class Crash(BaseException):
 
 
 class CrashAt:
-    """Crashes the broker at the n-th passage of any of the points. With None it only counts the passages."""
+    """A hook that crashes the broker at the n-th passage of any of the points. If ``passage`` is None, it only counts the
+    passages."""
 
     def __init__(self, point: str | tuple[str, ...], passage: int | None) -> None:
         self.points = (point,) if isinstance(point, str) else point
@@ -218,7 +219,7 @@ STRIDES = pytest.mark.parametrize(
 def stories_that_die_at_a_call(
     path: Path, order: str, version: int, *, stride: int, rolls: bool, committed: bool
 ) -> Iterator[Story]:
-    """Yield one story for each system call of the end of a transaction, crashed before that call, and one without a crash.
+    """Yield one story for each system call during the end of a transaction, crashed before that call, and one without a crash.
 
     A ``stride`` selects only each ``stride``-th call, with a different first call for each kind of story.
     """

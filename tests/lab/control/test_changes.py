@@ -1,4 +1,4 @@
-"""Changes of the control port to transactions, records, topics and groups, for which it sends Kafka requests itself."""
+"""Changes that the control port makes to transactions, records, topics and groups by sending Kafka requests."""
 
 from __future__ import annotations
 

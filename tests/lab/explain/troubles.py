@@ -62,8 +62,8 @@ class Stage:
         self.run("topic", "create", f"{self.topic}:{partitions}", f"--replicas={replicas}", *words)
 
     def create_elsewhere(self) -> int:
-        """Create the topic with one replica, and select a partition whose leader is not the id's coordinator. Returns the
-        node of the coordinator."""
+        """Create the topic with one replica, and select a partition whose leader is not the coordinator of the transactional
+        id. Returns the node id of the coordinator."""
         self.create(partitions=3, replicas=1)
         coordinator = self.cluster.coordinator(TRANSACTION, self.id)
         self.partition = next(

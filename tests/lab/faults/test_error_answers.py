@@ -123,7 +123,8 @@ OF_ACLS = {
 def sample(struct: Any, number: int = 0, *, sparse: bool = False) -> Any:
     """A request with a value in every field, and two elements in every array.
 
-    A ``sparse`` request has null in each nullable field but records, as Kafka makes no error response without records.
+    A ``sparse`` request has null in each nullable field except records: Kafka cannot make an error response to a request
+    without records.
     """
     values: dict[str, Any] = {}
     for wire in struct.__wire__:

@@ -58,8 +58,8 @@ class Process:
     ) -> Process:
         """Prepare a process. With an ``address`` it has a network namespace of its own, otherwise the machine's network.
 
-        Its file system changes go into the folder ``changes``; ``work`` is an empty folder beside it. ``popen`` has its
-        output.
+        The process's file system changes go into the folder ``changes``; ``work`` is an empty folder beside it. ``popen``
+        has its output.
         """
         spec = {
             "layers": [str(layer) for layer in layers],

@@ -312,7 +312,7 @@ async def test_a_stop_ends_a_pass_and_leaves_the_log_whole(tmp_path: Path) -> No
 
 
 class Held:
-    """Blocks a pass before it rewrites a group of segments."""
+    """A hold that blocks a pass before it rewrites a group of segments."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()

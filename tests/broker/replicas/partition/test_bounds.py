@@ -13,7 +13,7 @@ from tests.broker.replicas.partition.test_partition import Bench, plain
 
 @pytest.fixture
 def bounds_are_kept() -> None:
-    """Replace the fixture of the same name, which fails the test, so that the broker clamps."""
+    """Replace the fixture of the same name, which fails the test, so that the broker clamps the high watermark."""
 
 
 @pytest.mark.parametrize(("wrong", "clamped"), [(1, 2), (9, 3)])

@@ -28,7 +28,8 @@ def flushed(partition: Partition) -> None:
 
 
 async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | None = None) -> None:
-    """Append a record that nodes 1 and 3 have and node 2, also in sync, lacks. ``gate`` is a rule for writes to disk."""
+    """Append a record that nodes 1 and 3 have and node 2, which is also in the ISR, lacks. ``gate`` is a rule for writes to
+    disk."""
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(2)

@@ -40,7 +40,7 @@ def case(
     until: int = 99,
     prepare: Callable[[World], object] | None = None,
 ) -> Callable[[Bodies], Bodies]:
-    """Decorator: register a case whose decorated function makes the request body for a version of the API."""
+    """Decorator: register a case. The decorated function makes the body of its request for a version of the API."""
 
     def add(body: Bodies) -> Bodies:
         served = tuple(each for each in raw.versions(api) if since <= each <= until)
