@@ -366,7 +366,7 @@ def leads_to_a_module(name: str) -> bool:
 
 
 def missing_modules(text: str) -> list[str]:
-    """Dotted names of our modules, or of things in them, that a text has in back-ticks and that do not exist."""
+    """Dotted names of our modules, or of their attributes, that a text has in back-ticks and that do not exist."""
     named = re.findall(rf"`((?:{'|'.join((*PRODUCT, 'tests', 'benchmarks'))})(?:\.\w+)+)`", text)
     candidates = [name for name in named if name not in broker_configs() and not NO_MODULES.fullmatch(name)]
     return [name for name in candidates if not leads_to_a_module(name)]

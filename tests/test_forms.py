@@ -42,7 +42,7 @@ COMPARES_TWINS: Final = (
 
 
 def docstrings(module: str) -> dict[str, str]:
-    """The docstring of each class and function, by its name without that of its class."""
+    """The docstring of each class and function, by its name without the name of its class."""
     found: dict[str, str] = {}
     for node in ast.walk(ast.parse((ROOT / module).read_text("utf-8"))):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):

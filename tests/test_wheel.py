@@ -83,7 +83,7 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pure_wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel without compiled modules, which would take half a minute."""
+    """A wheel without compiled modules, whose compilation would take half a minute."""
     return built(sources, tmp_path_factory.mktemp("pure"), ODRADEK_PURE="1")
 
 

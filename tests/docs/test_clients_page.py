@@ -17,5 +17,6 @@ def test_the_line_about_an_old_client_has_the_words_of_the_log() -> None:
 
 
 def test_the_measured_client_is_that_of_the_tests() -> None:
-    """The measured client is that of the tests. Another release of librdkafka may wait longer: measure it again."""
+    """The page's measurements are of the librdkafka release that the tests use. Another release may wait longer, and must be
+    measured again."""
     assert f"Measured with {version('confluent-kafka')}" in PAGE

@@ -94,8 +94,8 @@ CALLS: list[tuple[tuple[Any, ...], dict[str, Any]]] = [
 def test_a_constructor_takes_what_its_counterpart_takes(
     values: tuple[Any, ...], named: dict[str, Any], calls_before: int
 ) -> None:
-    """The constructor accepts and rejects what that of ``typing.NamedTuple`` does, in its first calls, which are not
-    compiled, and later."""
+    """The constructor accepts and rejects the same arguments as a ``typing.NamedTuple``, both in its first calls, which are
+    not compiled, and in later calls."""
 
     class Fresh(NamedTuple):
         a: int

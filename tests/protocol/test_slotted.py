@@ -131,8 +131,8 @@ CALLS = [
 @pytest.mark.parametrize("calls_before", [0, CALLS_NOT_COMPILED])
 @pytest.mark.parametrize("options", [{}, {"frozen": True}, {"kw_only": True}])
 def test_a_constructor_takes_what_that_of_the_dataclass_takes(options, calls_before):
-    """The constructor accepts and rejects what that of the dataclass does, in its first calls, which are not compiled, and
-    later."""
+    """The constructor accepts and rejects the same arguments as a dataclass, both in its first calls, which are not
+    compiled, and in later calls."""
     for values, named in CALLS:
         body = {
             "__annotations__": {"a": int, "b": int, "c": list, "d": int, "e": int},

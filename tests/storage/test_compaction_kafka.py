@@ -247,7 +247,7 @@ def test_the_scenes_have_it_all(tmp_path: Path):
 
 
 def test_a_small_map_takes_more_passes(java: JavaClients, tmp_path: Path):
-    """With an offset map of nine keys, both cleaners take the same passes. Kafka's offset map uses 24 bytes for a key, and a
+    """With an offset map of nine keys, both cleaners need the same passes. Kafka's offset map uses 24 bytes for a key, and a
     tenth of it stays free."""
     log = make(tmp_path / "topic-0", compressed)
     theirs = tmp_path / "kafka" / "topic-0"

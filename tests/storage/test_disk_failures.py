@@ -35,7 +35,7 @@ CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Story:
-    """A broker's storage. A failure takes it out of service, and after some repairs it is opened again."""
+    """A broker's storage. A failure takes the storage out of service, and after some repairs the storage is opened again."""
 
     def __init__(self, disk: Disk, rng: Random) -> None:
         self.disk = disk
@@ -46,7 +46,7 @@ class Story:
         self.open()
 
     def open(self) -> None:
-        """Open and check the logs. If the disk fails meanwhile, it is repaired and the logs are opened again."""
+        """Open and check the logs. If the disk fails during that, the disk is repaired and the logs are opened again."""
         for log in self.logs:
             log.close(clean=False)
         while True:

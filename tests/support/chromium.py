@@ -16,7 +16,8 @@ HANG_MS: Final = HANG_S * 1000
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
-    """Yield a browser. Playwright runs an event loop in this thread meanwhile, so asyncio tests must run after it."""
+    """Yield a browser. As long as it is open, Playwright runs an event loop in this thread, so asyncio tests must run
+    later."""
     with sync_playwright() as playwright:
         # Chromium's sandbox does not start as root, as in a container. Without subpixel text, pictures are the same on all
         # screens.

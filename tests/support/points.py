@@ -39,7 +39,7 @@ class Gate:
             self.held.append(Held(at, go_on, refuse))
 
     def release(self) -> None:
-        """Let the held steps continue, and all later ones."""
+        """Release the held steps, and let all later steps pass."""
         self.is_open = True
         held, self.held = self.held, []
         for each in held:

@@ -55,7 +55,7 @@ def hold_appends(world: World) -> None:
 
 
 def hold_commits(world: World) -> None:
-    """Let appends succeed but stay uncommitted, as if no other replica fetched them."""
+    """Make appends succeed but stay uncommitted, as if no other replica fetched them."""
     world.partition.hold = True
 
 

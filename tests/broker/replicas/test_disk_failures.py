@@ -1,4 +1,5 @@
-"""A disk failure takes one partition offline, with one log line that has the file's name. Others are still served."""
+"""A disk failure takes one partition offline, with one log line that has the file's name. Other partitions are still
+served."""
 
 from __future__ import annotations
 

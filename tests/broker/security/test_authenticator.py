@@ -28,7 +28,7 @@ METADATA: Final = 3
 
 
 class Echo:
-    """A mechanism that takes the token as the user's name."""
+    """A mechanism that uses the token as the user's name."""
 
     def __init__(self, expires_ms: int | None = None) -> None:
         self.mechanism, self.user, self.is_complete, self.by_token = "ECHO", "", False, False

@@ -236,7 +236,7 @@ def test_between_the_response_and_complete_every_request_has_to_be_repeated(kafk
 
 
 def test_until_the_complete_state_is_written_every_request_gets_concurrent_transactions(kafka):
-    """Every request gets CONCURRENT_TRANSACTIONS until the Complete state is written. This check comes before those of
+    """Every request gets CONCURRENT_TRANSACTIONS until the Complete state is written. This check comes before the checks of
     producer id, epoch and verdict."""
     producer_id, epoch = kafka.init()
     send(kafka, producer_id, epoch)

@@ -1,6 +1,6 @@
 """The node is killed while a request waits, at each `await` of the coordinator, of Produce and of the markers.
 
-Then the event comes that the request waited for: nothing is written, the client gets no response, and nothing waits any
+Then the event occurs that the request waited for: nothing is written, the client gets no response, and nothing waits any
 more.
 """
 

@@ -336,8 +336,8 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """A lost decision is found even if the coordinator has the id in a Complete state: a later transaction has ended
-    meanwhile. Markers show this only by their epoch, so only in transactions of version 2."""
+    """A lost decision is found even if the coordinator has the id in a Complete state: a later transaction of the id has
+    ended. Markers show this only by their epoch, so only in transactions of version 2."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

@@ -126,8 +126,8 @@ def test_a_marker_that_is_refused_is_tried_again(world):
 
 
 def test_a_marker_that_is_released_too_late_is_not_written(world):
-    """Scenario D4 on one node: a released marker is not written if the next coordinator has completed the transaction
-    meanwhile."""
+    """Scenario D4 on one node: a released marker is not written if the next coordinator has completed the transaction before
+    the release."""
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)

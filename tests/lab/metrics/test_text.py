@@ -22,7 +22,7 @@ NAME = "kafka_brokers"
 
 
 def read(families: list[Family]) -> dict[str, Any]:
-    """Write and parse the families. Returns them by name, without those of the process."""
+    """Write and parse the families. Returns the families by name, without the metrics of the process."""
     found = text_string_to_metric_families(written(families).decode())
     return {each.name: each for each in found if not each.name.startswith("process_")}
 

@@ -1,4 +1,4 @@
-"""The rules of KIP-848, row by row as in `broker/groups/README.md`: requests, fencing, epochs, responses and records."""
+"""The rules of KIP-848: requests, fencing, responses, epochs, offsets, assignors, conversions, records, administration."""
 
 from __future__ import annotations
 

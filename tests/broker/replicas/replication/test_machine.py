@@ -290,7 +290,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule()
     def too_few_are_left(self) -> None:
-        """Let no follower fetch for longer than ``replica.lag.time.max.ms`` after an append."""
+        """Keep all followers from fetching for longer than ``replica.lag.time.max.ms`` after an append."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader

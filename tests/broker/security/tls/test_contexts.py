@@ -128,7 +128,8 @@ def test_the_certificate_of_a_client_does_not_make_a_server(configure, client, o
 
 
 def test_any_certificate_of_the_trust_store_is_an_anchor(configure, server):
-    """A client trusts any certificate of its trust store, even if it is not that of an authority, as in Java."""
+    """A client trusts any certificate of its trust store, even if it does not belong to a certificate authority, as in
+    Java."""
     anchor = server.chain[0].public_bytes(Encoding.PEM).decode()
     trusting_one = client_context(configure(truststore_type="PEM", truststore_certificates=anchor))
     handshake(server_context(configure(**pem(server))), trusting_one, "localhost")
