@@ -64,8 +64,8 @@ class Piece:
 class Chapter:
     """A section of the page that runs something.
 
-    ``before`` has the pieces between the ``##`` and its first ``###``. These pieces run once; the broker is reset before
-    each further ``###`` of that ``##``.
+    ``before`` has the pieces between the ``##`` and its first ``###``, which run once; the broker is reset before each
+    further ``###`` of that ``##``.
     """
 
     title: str

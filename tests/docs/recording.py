@@ -70,7 +70,7 @@ def coloured(line: str) -> Text:
 
 
 def render(lines: list[tuple[float, str]]) -> str:
-    """Render the SVG. A line that rich has wrapped appears as one."""
+    """Render the SVG. A line that rich has wrapped appears as a single line."""
     console = Console(
         record=True, width=COLUMNS, file=StringIO(), force_terminal=True, color_system="truecolor"
     )

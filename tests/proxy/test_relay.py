@@ -301,7 +301,7 @@ async def test_a_response_that_cannot_be_read_ends_the_connection_with_one_line(
     api: str, kept: int, is_traced: bool
 ) -> None:
     """A response that the proxy cannot read ends the connection: the proxy reads each header, and the bodies of responses
-    with addresses. It forwards all other bodies as they are."""
+    with addresses. The proxy forwards all other bodies unchanged."""
 
     def cut(asked: Asked) -> bytes:
         body = upstream.metadata(asked) if asked.api == "metadata" else {"error_code": 0}

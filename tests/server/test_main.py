@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def run(arguments: Sequence[str], tmp_path: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    """Run the program. It is expected to fail at its start."""
+    """Run the program, which is expected to fail at its start."""
     start = [sys.executable, "-m", "server", "--port", "0", "--data-dir", str(tmp_path / "data"), *arguments]
     return subprocess.run(start, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=HANG_S)
 

@@ -1,5 +1,5 @@
-"""Which modules a broker has imported and which functions it has compiled when the first record is acknowledged. This does
-not depend on the machine.
+"""Which modules a broker has imported and which functions it has compiled when the first record is acknowledged. The numbers
+do not depend on the machine.
 
 A failing upper bound means that a start does more than before. If that is intended, raise the bound in a commit that says
 why.

@@ -1,4 +1,5 @@
-"""Compaction in one call, in the steps of the broker: one pass, then the replacement of one group after the other."""
+"""Compaction in one call, in the steps of the broker: one pass, then the replacement of the groups of segments, one after
+the other."""
 
 from __future__ import annotations
 

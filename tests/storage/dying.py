@@ -11,7 +11,8 @@ from storage import files
 
 
 class Killed(BaseException):
-    """Raised at the system call where the process is killed. It is not an Exception, so no error handler catches it."""
+    """Raised at the system call where the process is killed. The class is not an Exception, so no error handler catches
+    it."""
 
 
 class Dying(files.System):

@@ -50,7 +50,8 @@ def clean(java: JavaClients, folder: Path, now_ms: int, **given: Any) -> dict[st
 
 
 def put(log: Log, keys: str, *, tombstones: str = "", step_ms: int = 0, **batch: Any) -> None:
-    """Append a batch with a record for each letter of ``keys``. Those in ``tombstones`` have a null value."""
+    """Append a batch with a record for each letter of ``keys``. Records of the letters in ``tombstones`` have a null
+    value."""
     now_ms = NOW_MS + log.log_end_offset
     records = [
         (

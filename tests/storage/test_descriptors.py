@@ -52,7 +52,7 @@ class UsedUp:
 
 @pytest.fixture
 def used_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UsedUp]:
-    """A process with two spare descriptors and no others."""
+    """A process that can open only two more descriptors."""
     # Close files of earlier tests in this process, each of which could free a descriptor.
     SPARES.drop()
     files.DESCRIPTORS.rest(len(files.DESCRIPTORS))

@@ -106,7 +106,7 @@ def test_what_was_acknowledged_survives_a_failing_disk(tmp_path, seed):
 
 
 def old_message(magic: int, offset: int, value: bytes) -> bytes:
-    """A message of the format 0 or 1 without a key. It has a timestamp in format 1."""
+    """A message of the format 0 or 1 without a key; in format 1 the message has a timestamp."""
     stamp = NOW_MS.to_bytes(8, "big") if magic else b""
     body = (
         bytes([magic, 0])

@@ -361,7 +361,7 @@ class LogMachine(RuleBasedStateMachine):
     def killed_in(
         self, what: str, calls: int, torn: int, records: Records, producer_id: int, share: float
     ) -> None:
-        """Kill the process at one of the system calls of an operation. Its last write is incomplete."""
+        """Kill the process at one of the system calls of an operation. The last write of the process is incomplete."""
         work: dict[str, Callable[[], object]] = {
             "append": lambda: self.append_transactional(records, producer_id),
             "end": lambda: self.end_transaction(producer_id, share < 0.5, False, share < 0.25, 7),

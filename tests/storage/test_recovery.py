@@ -363,7 +363,8 @@ def flush(log: Log) -> int:
 
 @pytest.fixture
 def half_flushed(make_log: MakeLog) -> tuple[Log, int]:
-    """A log of one segment, with aborted and committed transactions of two producers. Its first half is synced."""
+    """A log of one segment, with aborted and committed transactions of two producers. The first half of the segment is
+    synced."""
     log = make_log(index_interval_bytes=200)
     point = 0
     for number in range(40):

@@ -78,7 +78,7 @@ def test_a_batch_is_refused(
 
 
 def test_checks_come_in_kafka_s_order():
-    """The checks come in the order base offset, size, CRC, and a failed check hides the later ones."""
+    """The checks come in the order base offset, size, CRC, and a failed check hides the later checks."""
     raw = bytearray(flipped().data)
     small = LogConfig(max_message_bytes=10)
     struct.pack_into(">q", raw, 0, 1)

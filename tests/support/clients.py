@@ -94,7 +94,7 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADL
 
 
 def tidy() -> None:
-    """Run the garbage collector. It closes sockets that the Python clients leave open, whose warnings would fail a later
+    """Run the garbage collector, which closes sockets that the Python clients leave open: their warnings would fail a later
     test."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
@@ -401,7 +401,7 @@ class KafkaPythonProducer:
 
 
 class AioKafkaProducer:
-    """aiokafka's producer. Its coroutines run in an event loop in a thread of its own."""
+    """aiokafka's producer. The producer's coroutines run in an event loop in a separate thread."""
 
     def __init__(
         self,

@@ -428,7 +428,7 @@ def _record_count(ask: Asked, topic: str) -> int:
 def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", "movers")) -> Body:
     """Everything that a client can read, as JSON.
 
-    Leader epochs are those in the batches, as each start increments the current one.
+    Leader epochs are those in the batches, as each start increments the current leader epoch.
     """
     with Asked(host, port) as ask:
         for kind, key in ((0, "readers"), (1, OPEN_ID)):

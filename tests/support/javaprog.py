@@ -221,7 +221,7 @@ class JavaClients:
         return self._log.read()[-4000:]
 
     def close(self) -> None:
-        """Kill the JVM. Its clients are not closed, as their tests have ended."""
+        """Kill the JVM. The JVM's clients are not closed, as their tests have ended."""
         if self._process is not None:
             self._process.kill()
             self._process.wait()

@@ -246,7 +246,7 @@ class KafkaCluster:
         self.brokers[node_id].signal(signal.SIGCONT)
 
     def start(self, *node_ids: int) -> None:
-        """Start brokers that have ended; return when they serve requests and are in the metadata of the others."""
+        """Start brokers that have ended; return when they serve requests and are in the metadata of all other brokers."""
         for node_id in node_ids:
             self.brokers[node_id].start()
         self.await_serving(node_ids)

@@ -32,7 +32,8 @@ def listening(
     *arguments: str,
     environment: Mapping[str, str] | None = None,
 ) -> Iterator[dict[str, int]]:
-    """Start a broker and yield its ports by listener name. It also has a listener ``PLAINTEXT``, for the test's setup.
+    """Start a broker and yield its ports by listener name. The broker also has a listener ``PLAINTEXT``, for the test's
+    setup.
 
     A traceback in the broker's log fails the test.
     """

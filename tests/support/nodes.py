@@ -57,7 +57,8 @@ DIRECTORY = uuid.UUID(int=77)
 
 
 class Controller:
-    """Cluster metadata without a log. It decides like the real controller, and its records are committed at once."""
+    """Cluster metadata without a log. The decisions are those of the real controller, and the records are committed at
+    once."""
 
     def __init__(self) -> None:
         self.image = Image()

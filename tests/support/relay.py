@@ -138,7 +138,7 @@ class Relay:
         self.drop(client)
 
     def drop(self, client: object) -> None:
-        """Reset the current connections of this client. Their held requests never arrive."""
+        """Reset the current connections of this client. Held requests of these connections never arrive."""
         with self._lock:
             its_own = [each for each in self._connections if each.client == client]
         for connection in its_own:

@@ -1,6 +1,5 @@
-"""The names that a user's Python may import from `odradek`, with signatures. They are read from the sources and not
-imported, so no extra has to be installed.
-"""
+"""The names that a user's Python may import from `odradek`, with signatures. The names are read from the sources and not
+imported, so no extra has to be installed."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ SILENCE_S = 0.01
 
 
 class Clock:
-    """A fake monotonic clock for deadlines. It moves only when the test sets it."""
+    """A fake monotonic clock for deadlines. Only the test changes its time."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0

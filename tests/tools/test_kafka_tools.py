@@ -1,6 +1,6 @@
 """`odradek kafka-tool`: the names and options of Kafka's tools that scripts in containers use, and the output they parse.
 
-tests/clients/test_our_kafka_tools.py runs Apache Kafka's own tools. The output here must be the same.
+tests/clients/test_our_kafka_tools.py runs Apache Kafka's own tools. The output of `odradek kafka-tool` must be the same.
 """
 
 from __future__ import annotations

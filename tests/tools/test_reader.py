@@ -20,7 +20,8 @@ FETCHES_MAX = 20
 
 
 class CraftedLeader:
-    """The leader of one partition with a crafted log. It responds as Apache Kafka does, but never waits for more bytes."""
+    """The leader of one partition with a crafted log. The leader responds as Apache Kafka does, but never waits for more
+    bytes."""
 
     def __init__(self, text: str) -> None:
         made = list(batches(words(text), 0))

@@ -158,7 +158,7 @@ def asked(index: int = 0, offset: int = 0, max_bytes: int = 1 << 20, **more: Any
 
 
 def request(*topics: tuple[Topic, list[FetchPartition]], version: int = 12, **more: Any) -> FetchRequest:
-    """A Fetch request as decoded from the wire, with topic names or topic ids. Its ``max_wait_ms`` is 0 by default."""
+    """A Fetch request as decoded from the wire, with topic names or topic ids. By default ``max_wait_ms`` is 0."""
     named = [
         FetchTopic(topic_id=topic.topic_id, partitions=partitions)
         if version >= 13

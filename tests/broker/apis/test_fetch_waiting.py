@@ -180,8 +180,8 @@ async def test_read_uncommitted_does_not_wait_for_the_marker(world):
 
 
 async def test_an_offset_beyond_what_may_be_read_is_answered_at_once(world):
-    """A consumer that fetches beyond the last stable offset gets its response at once. This is case F of Kafka's
-    DelayedFetch, a truncated leader. Kafka wrote the case for followers, but it covers consumers too."""
+    """A consumer that fetches beyond the last stable offset gets its response at once, by case F of Kafka's DelayedFetch: a
+    truncated leader. Kafka wrote the case for followers, but it covers consumers too."""
     topic = world.add_topic("t")
     world.produce_in_transaction(7)
     world.produce()

@@ -200,7 +200,7 @@ class Lab:
         return ids
 
     def preparing(self, members: int = 2, **changes: Any) -> list[str]:
-        """Bring the group to PreparingRebalance with that many members that must rejoin, and a new one."""
+        """Bring the group to PreparingRebalance with that many members that must rejoin, and a new member."""
         ids = self.stable(members, **changes)
         self.enter(**changes)
         assert self.group.state is ClassicGroupState.PREPARING_REBALANCE

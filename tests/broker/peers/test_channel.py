@@ -34,7 +34,7 @@ REQUEST_TIMEOUT_MS = 30_000
 
 
 class OtherNode(asyncio.Protocol):
-    """The listener of another node. It collects requests, and responds when the test calls ``answer``."""
+    """The listener of another node. The node collects requests, and responds when the test calls ``answer``."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[RequestHeader, Any]] = []

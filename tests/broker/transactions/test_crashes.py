@@ -39,7 +39,7 @@ def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Crash(BaseException):
-    """The crash of the process. It is not an Exception, so that no handler of the broker catches it."""
+    """The crash of the process. The class is not an Exception, so that no handler of the broker catches it."""
 
 
 class CrashAt:

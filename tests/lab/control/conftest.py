@@ -23,7 +23,7 @@ JSON = {"Content-Type": "application/json"}
 
 @dataclass
 class Caller:
-    """An HTTP client of the control port. It sends a JSON content type with requests that change something."""
+    """An HTTP client of the control port. Requests that change something have a JSON content type."""
 
     session: ClientSession
     url: str

@@ -100,7 +100,7 @@ class Member:
         return int(self._ask("heartbeat", request, 3).error_code)
 
     def until_rebalance(self) -> None:
-        """Send heartbeats until a rebalance begins because another member has joined. This member does not rejoin."""
+        """Send heartbeats until a rebalance begins because another member has joined. The sending member does not rejoin."""
         while not self.heartbeat():
             pass
 

@@ -110,7 +110,7 @@ def packet(raw: bytes, time_us: int, missing: int) -> Packet:
 
 
 def ones_sum(data: bytes) -> int:
-    """The one's complement sum of the 16-bit words. It is 0xffff if the data contain a correct checksum."""
+    """The one's complement sum of the 16-bit words. The sum is 0xffff if the data contain a correct checksum."""
     total = 0
     for (word,) in struct.iter_unpack(">H", data + b"\0" * (len(data) % 2)):
         total += word

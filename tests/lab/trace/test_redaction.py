@@ -145,7 +145,8 @@ def redacted_value(kind: int, name: str, value: str) -> str:
     ],
 )
 def test_settings_that_kafka_logs_are_shown_and_no_others(kind: int, name: str, is_shown: bool) -> None:
-    """The trace shows the values of those settings that Kafka's ``KafkaConfig.loggableValue`` logs, and of no others."""
+    """The trace shows the values of those settings that Kafka's ``KafkaConfig.loggableValue`` logs, and of no other
+    settings."""
     assert redacted_value(kind, name, "grün") == ("grün" if is_shown else "*" * 5)
 
 

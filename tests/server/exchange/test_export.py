@@ -41,7 +41,7 @@ def content(directory: Path) -> dict[str, bytes]:
 
 @pytest.fixture
 def stopped(start_broker: StartBroker) -> Path:
-    """The data directory of a stopped broker with a topic that has records and an empty one."""
+    """The data directory of a stopped broker with two topics, one with records and one without."""
     broker = start_broker(topics=["orders:1", "empty:2"])
     producer = ConfluentProducer(broker.bootstrap)
     producer.send("orders", ["one", "two"])

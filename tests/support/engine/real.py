@@ -1,4 +1,5 @@
-"""The machine's own Docker engine, with the tests' interface of the other engine: containers, and logs of removed ones."""
+"""The machine's own Docker engine, with the same interface as the engine without Docker: containers, and the logs of removed
+containers."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ class Started:
 
 
 class RealEngine:
-    """Context manager that follows the containers started in its block. It ignores those that existed before."""
+    """Context manager that follows the containers started in its block. Containers that existed before are ignored."""
 
     def __init__(self, socket: str) -> None:
         self._docker = Docker()

@@ -88,8 +88,8 @@ async def test_a_waiting_client_gets_an_error_when_its_leader_changes(nodes: Nod
 
 
 async def test_two_leaders_wrote_different_records_at_one_offset_and_the_later_epoch_counts(nodes: Nodes):
-    """KIP-101: the former leader truncates its own records and copies those of the later epoch. Its log end offset alone
-    would not show that the logs differ."""
+    """KIP-101: the former leader truncates its own records and copies those of the later epoch. The former leader's log end
+    offset alone would not show that the logs differ."""
     nodes.create()
     nodes.append(b"common")
     nodes.injection.links.cut(1, 2)

@@ -118,8 +118,8 @@ async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes
 
 
 async def test_consumers_that_wait_at_a_follower_are_not_woken_for_what_is_not_committed(nodes: Nodes):
-    """A follower wakes waiting consumers only for committed records. It gets the leader's high watermark in the same turn in
-    which the held write is released, but after that release."""
+    """A follower wakes waiting consumers only for committed records. The follower gets the leader's high watermark in the
+    same turn in which the held write is released, but after that release."""
     nodes.create()
     nodes.injection.links.pause(3)
     gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)

@@ -32,7 +32,7 @@ sUVTers/4xsIZ0Ck3VB4MyH7Qvxx6L49sQ==
 
 @pytest.fixture
 def pem_keys(configure, server):
-    """A function that makes the settings of a PEM key store, with the server's key or with another one."""
+    """A function that makes the settings of a PEM key store, with the server's key or with another key."""
 
     def settings(key=None, **given):
         return configure(
