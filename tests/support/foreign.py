@@ -5,9 +5,9 @@
     with program.start("member", broker.bootstrap, "orders", "group") as member:
         member.expect("assigned", [0, 1, 2])
 
-A program writes one line of JSON for each event. The program waits for a line (or the end) of its standard input where a test has to
-let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in CI they
-fail.
+A program writes one line of JSON for each event. The program waits for a line (or the end) of its standard input where a
+test has to let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in
+CI they fail.
 """
 
 from __future__ import annotations

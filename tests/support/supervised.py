@@ -2,7 +2,8 @@
 
     supervised(producer.commit_transaction)
 
-The test starts another process. kafka-python 3.0 can lose TxnOffsetCommit or EndTxn when the broker dies. The sender of kafka-python is then idle, and ``send_offsets_to_transaction`` and ``commit_transaction`` wait without a timeout.
+The test starts another process. kafka-python 3.0 can lose TxnOffsetCommit or EndTxn when the broker dies. The sender of
+kafka-python is then idle, and ``send_offsets_to_transaction`` and ``commit_transaction`` wait without a timeout.
 """
 
 from __future__ import annotations
