@@ -109,8 +109,8 @@ def test_no_replica_of_a_deleted_topic_waits_for_the_collector(tmp_path):
 
 
 def test_deleted_topics_are_forgotten_that_retention_has_looked_at(tmp_path):
-    """Retention forgets a deleted partition that it has checked soon after the deletion, not only at the partition's next
-    check in a week."""
+    """Soon after the deletion of a partition, retention forgets the partition, although its next check would be in a
+    week."""
     with (
         InProcess(tmp_path, settings=SETTINGS | LATER | {"log.retention.bytes": "-1"}) as broker,
         closing(Client(OfBroker(broker).connect())) as client,

@@ -326,7 +326,7 @@ def test_many_elements_are_written_in_slices():
 
 
 def test_elements_of_inner_arrays_count():
-    """A hundred topics with a hundred partitions each are ten thousand elements."""
+    """Elements of inner arrays count too: a hundred topics with a hundred partitions each are ten thousand elements."""
     partitions = [PartitionProduceData(index=index) for index in range(100)]
     topics = [TopicProduceData(name=f"t{number}", partition_data=partitions) for number in range(100)]
     steps = request_codec(PRODUCE, 9).decode_steps(

@@ -54,7 +54,7 @@ def revive(wire: Any, value: Any, version: int) -> Any:
 
 
 def build(cls: Any, values: dict[str, Any], version: int) -> Any:
-    """The record. Fields that the version lacks have their defaults."""
+    """The record with these values. Fields that the version lacks have their defaults."""
     wires = {f.name: f.metadata["wire"] for f in fields(cls)}
     return cls(**{n: revive(wires[n].type, v, version) for n, v in values.items() if wires[n].is_in(version)})
 
@@ -76,7 +76,7 @@ def decoded(cls: type[VersionedRecord], data: bytes) -> object:
 
 
 def framed(case: dict[str, Any]) -> bytes:
-    """Kafka's bytes of the fields, with the type and version in front that the record has in a log."""
+    """Kafka's bytes of the fields, behind the type and version with which a record in a log begins."""
     cls, version, body = SCHEMAS[case["schema"]], case["version"], bytes.fromhex(case["hex"])
     if cls.__module__ == kraft.__name__:
         return body  # the version is the first field

@@ -74,7 +74,7 @@ async def both(tmp_path: Path) -> AsyncIterator[Both]:
 
 
 def fill(bootstrap: str) -> None:
-    """Write a committed, an aborted and an open transaction. The open one has a pending offset of a group."""
+    """Write a committed, an aborted and an open transaction. The open transaction has a pending offset of a group."""
     options = {**PATIENCE, "bootstrap.servers": bootstrap}
     consumer = Consumer({**options, "group.id": "readers", "enable.auto.commit": "false"})
     producer = Producer({**options, "transactional.id": "billing"})

@@ -98,7 +98,7 @@ def test_a_broker_answers_from_its_start_to_its_end_without_a_line_in_its_log(
 
 def test_a_partition_whose_disk_was_full_is_named(start_broker: StartBroker, name: str) -> None:
     """The health check names a partition whose disk was full. The partition stays offline when the disk has space again, and
-    all others are served."""
+    all other partitions are served."""
     environment = {HEALTH_SOCKET_VARIABLE: name, "ODRADEK_FAULTS": "full-disk topic=orders"}
     broker = start_broker(topics=["orders:1"], environment=environment)
     producer = Producer({"bootstrap.servers": broker.bootstrap, "message.timeout.ms": 1000})

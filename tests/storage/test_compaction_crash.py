@@ -117,7 +117,7 @@ def work_on(log: Log, before: Before) -> int | None:
 
 
 def check(before: Before, folder: Path, recovery_point: int) -> None:
-    """Open the directory and check that it has the former content, but for what compaction may remove."""
+    """Open the directory and check that it has the former content, except for records that compaction may remove."""
     log = opening(folder, recovery_point=recovery_point)
     assert (log.log_start_offset, log.log_end_offset) == (0, before.end_offset)
     offsets = [(batch.base_offset, batch.last_offset) for batch in log.batches()]
@@ -174,7 +174,8 @@ def test_a_kill_during_the_recovery_too(before: Before, scratch: Path):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_a_power_cut_between_any_two_system_calls(before: Before, scratch: Path, seed: int):
-    """A power cut may lose what was not synced, and the last changes of file names in the directory."""
+    """A power cut loses and duplicates no record, although unsynced content and the last renames in the directory may be
+    lost."""
     folder, left = scratch / "whole" / "topic-0", scratch / "left"
     for calls in points(before, folder):
         if calls % 3 != seed:

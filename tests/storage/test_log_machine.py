@@ -317,7 +317,7 @@ class LogMachine(RuleBasedStateMachine):
         lost=st.sets(st.sampled_from(["index", "timeindex", "txnindex"])),
     )
     def kill(self, torn: int, garbage: bytes, share: float, lost: set[str]) -> None:
-        """Kill the process: the last segment loses unsynced bytes and has garbage instead, some index files are lost."""
+        """Kill the process: the last segment loses unsynced bytes and has garbage instead, and some index files are lost."""
         log = self.log
         log.close(clean=False)
         active = log.active
@@ -400,7 +400,8 @@ class LogMachine(RuleBasedStateMachine):
         calls=st.integers(0, 60),
     )
     def killed_compacting(self, several: list[Records], producer_id: int, calls: int) -> None:
-        """Kill the process at a system call of a compaction. A rule of its own makes this frequent enough."""
+        """Kill the process at a system call of a compaction. This is a separate rule, so that the case is frequent
+        enough."""
         self.append_several(several, producer_id)
         self.killed_in("compact", calls, 0, several[0], 1, 0.0)
 

@@ -159,7 +159,7 @@ def after_each_cut(disk: Disk, target: Path, *, clean: bool = False) -> Iterator
 
 
 def flush(disk: Disk, logs: list[Log], *, sealed_only: bool = False) -> None:
-    """Sync the logs and write a checkpoint of it."""
+    """Sync the logs and write a checkpoint of the synced offsets."""
     for _ in range(2):
         once = Flush(disk.root, logs, sealed_only=sealed_only)
         once.run()

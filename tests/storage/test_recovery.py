@@ -43,7 +43,8 @@ def offsets(log: Log) -> list[int]:
 
 @pytest.fixture
 def three_segments(make_log: MakeLog) -> Log:
-    """A log with the offsets 0 to 9 of one producer, segments 0, 4 and 8, index entries for all batches but the first."""
+    """A log with the offsets 0 to 9 of one producer in the segments 0, 4 and 8, and index entries for all batches except the
+    first."""
     log = make_log(segment_bytes=4 * SIZE, index_interval_bytes=0)
     for sequence in range(10):
         append(log, producer=(1, 0, sequence), timestamp_ms=NOW_MS + sequence)

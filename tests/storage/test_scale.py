@@ -161,7 +161,7 @@ def test_a_segment_that_rests_keeps_what_only_it_knows(make_log: MakeLog):
 
 @dataclass(eq=False)
 class Plain:
-    """A segment with the attributes that a list of segments uses."""
+    """A stand-in for a segment, with only the attributes that a list of segments uses."""
 
     base_offset: int
     size: int

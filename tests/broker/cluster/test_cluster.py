@@ -293,7 +293,7 @@ async def test_a_starting_node_has_the_current_metadata(tmp_path: Path) -> None:
 
 
 class Fetches:
-    """A listener to calls that counts the Fetch requests."""
+    """A call listener, which counts the Fetch requests."""
 
     def __init__(self) -> None:
         self.seen = 0

@@ -41,7 +41,7 @@ OLD, NEW = b"before the snapshot", b"after the snapshot"
 
 
 class Pair:
-    """Two calls on a cluster with a snapshot, a record from before it and a record from after it."""
+    """Two calls on a cluster that has a snapshot, a record written before the snapshot and a record written after it."""
 
     def __init__(self, world: Controlled) -> None:
         self._world = world

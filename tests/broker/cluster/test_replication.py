@@ -150,7 +150,7 @@ async def test_a_preferred_leader_takes_over_again_and_a_partition_moves_under_l
 
 
 class Fetches:
-    """A listener to calls that records which nodes get Fetch requests."""
+    """A call listener, which records the nodes that get Fetch requests."""
 
     def __init__(self) -> None:
         self.asked: set[int] = set()

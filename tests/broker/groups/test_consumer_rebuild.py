@@ -200,7 +200,7 @@ async def test_a_compacted_log_gives_the_same_groups():
 
 def current(state: GroupCoordinatorState) -> dict[str, dict[str, object]]:
     """The consumer groups of a state. A static member that joined again with another instance id is also known by its former
-    one, as in Kafka, as long as the record with that id is in the log."""
+    instance id, as in Kafka, as long as the record with that id is in the log."""
     images = {name: dict(group.image()) for name, group in state.consumer_groups.items()}
     for name, image in images.items():
         members = state.consumer_groups[name].members

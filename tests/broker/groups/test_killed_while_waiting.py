@@ -44,7 +44,7 @@ WALKS: dict[str, Walk] = {}
 
 
 def walk(function: Walk) -> Walk:
-    """Register a walk: a function that sends requests until they wait, and returns those that have no response yet."""
+    """Register a walk: a function that sends requests until they wait, and returns the requests without a response."""
     WALKS[function.__name__] = function
     return function
 
@@ -384,7 +384,7 @@ async def test_a_rule_that_kills_the_node_at_the_append() -> None:
 
 @cache
 def awaits(path: Path) -> list[tuple[range, str]]:
-    """The lines of each `await` in a module, and its label."""
+    """The line range and the label of each `await` in a module."""
     return [
         (range(node.lineno, (node.end_lineno or 0) + 1), f"{path.name}:{node.lineno} {ast.unparse(node)}")
         for node in ast.walk(ast.parse(path.read_text()))

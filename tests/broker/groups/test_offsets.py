@@ -21,7 +21,7 @@ def at(now_ms):
 
 
 class Log:
-    """Committed offsets as loaded from a log, and the offset of its next record."""
+    """Committed offsets as loaded from a log, and the offset of the log's next record."""
 
     def __init__(self) -> None:
         self.offsets = GroupOffsets()

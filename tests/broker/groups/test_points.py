@@ -272,7 +272,7 @@ async def test_the_assignment_of_a_generation_that_is_over_by_then_is_not_writte
 
 
 async def test_the_record_of_a_member_that_came_back_is_not_written_behind_a_later_one(world: World) -> None:
-    """Two static members rejoin one after the other. The record of the first rejoin is held, and the one of the second
+    """Two static members rejoin one after the other. The record of the first rejoin is held, and the record of the second
     rejoin already has both new member ids, so the first record must not follow it in the log."""
     joining = [world.join(group_instance_id=instance) for instance in "ij"]
     world.clock.advance(0)

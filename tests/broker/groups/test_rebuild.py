@@ -77,7 +77,7 @@ class History:
         return group_id, found if isinstance(found, ClassicGroup) else None
 
     def member(self, group: ClassicGroup | None) -> tuple[str, str | None]:
-        """A random member: a known one, a pending id, an unknown id, or an instance id with or without its member id."""
+        """A random member: a known member, a pending id, an unknown id, or an instance id with or without its member id."""
         members = [] if group is None else list(group.members)
         known = [(each.member_id, each.group_instance_id) for each in members]
         pending = [] if group is None else [(member_id, None) for member_id in group.pending_joins]
@@ -107,7 +107,7 @@ class History:
         return self.groups.join(request, "client", "/127.0.0.1", self.rng.choice((0, 3, 5, 9)))
 
     def behave(self):
-        """Clients behave as expected: all members join, and the leader sends the assignment."""
+        """Act as well-behaved clients: all members join, and the leader sends the assignment."""
         group_id, group = self.group()
         if group is None:
             return

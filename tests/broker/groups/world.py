@@ -52,7 +52,7 @@ KEYS = {
 
 
 class MemoryLog:
-    """The methods of ``Log`` that a partition and a loader use, over batches in memory."""
+    """A log in memory, with the methods of ``Log`` that a partition and a loader use."""
 
     def __init__(self, topic_id: uuid.UUID) -> None:
         self.topic_id = topic_id

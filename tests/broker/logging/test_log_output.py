@@ -30,7 +30,7 @@ def reader_gone() -> Iterator[int]:
 
 @contextlib.contextmanager
 def never_read() -> Iterator[int]:
-    """The write end of a pipe that is full: the first line blocks."""
+    """The write end of a full pipe that no process reads: writing the first log line blocks."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     with contextlib.suppress(BlockingIOError):

@@ -42,13 +42,14 @@ class Turns:
         self.written: list[int] = []
 
     def serve(self, *names: int) -> list[int]:
-        """Write a response to each connection. Returns those that were written before the end of the turn."""
+        """Write a response to each connection. Returns the connections whose response was written before the end of the
+        turn."""
         for name in names:
             self.answers.write(Writer(name, self.written))
         return list(self.written)
 
     def end(self) -> list[int]:
-        """End the turn and begin a new one. Returns what was written in the old turn."""
+        """End the turn and begin a new one. Returns the connections whose response was written in the old turn."""
         self.loop.turn()
         written, self.written[:] = list(self.written), []
         return written

@@ -53,8 +53,8 @@ Run = Callable[[Scenario], object]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """Run a scenario on one kind of event loop. An error that the loop reports fails it, and so does a slot or a descriptor
-    that is not released."""
+    """A function that runs a scenario on one kind of event loop. The test fails if the loop reports an error, or if a slot
+    or a descriptor is not released."""
     complaints: list[Any] = []
 
     def run_scenario(scenario: Scenario) -> object:

@@ -45,7 +45,7 @@ Run = Callable[[Scenario], object]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Run:
-    """Run a scenario on one kind of event loop, with a timeout."""
+    """A function that runs a scenario on one kind of event loop, with a timeout."""
 
     def run_scenario(scenario: Scenario) -> object:
         async def bounded() -> object:

@@ -190,8 +190,8 @@ def partition_row(world: World, topic: str, version: int = 13) -> Any:
 
 
 def test_clients_are_shown_a_partition_without_a_leader_whose_replica_is_offline(world: World, disk: Disk):
-    """Metadata shows a partition whose replica is offline without a leader, as in Kafka, where the controller removes the
-    leadership of a failed log directory (KIP-858)."""
+    """In Metadata responses a partition whose replica is offline has no leader, as in Kafka, where the controller removes
+    the leadership of a failed log directory (KIP-858)."""
     before = partition_row(world, "broken")
     assert (before.error_code, before.leader_id, list(before.offline_replicas)) == (ErrorCode.none, 1, [])
     disk.fail("pwritev", path="*/broken-0/*")

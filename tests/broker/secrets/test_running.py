@@ -104,7 +104,8 @@ def test_the_trace_has_what_clients_did_with_them(told: Told) -> None:
 
 
 def test_the_metadata_log_has_what_kafka_s_has(told: Told) -> None:
-    """The metadata log contains changed settings in plain text and, of SCRAM users, keys without passwords, like Kafka's."""
+    """The metadata log contains changed settings in plain text, and the keys but not the passwords of SCRAM users, like
+    Kafka's metadata log."""
     found = shown(told.metadata, told.secrets)
     names = {name for name, text in PLANTED.items() if text.encode() in found}
     assert names == {

@@ -203,7 +203,8 @@ def _ask_until(end: threading.Event, neighbour: Neighbour, served: list[bool]) -
 
 
 def _thousand(broker: Secured) -> int:
-    """Connect a thousand clients that stop in the middle, and disconnect them. Returns the broker's memory after that."""
+    """Connect a thousand clients that stop in the middle of an authentication, and disconnect them. Returns the broker's
+    memory after that."""
     memory = broker.memory_bytes
     with ExitStack() as stack:
         stalls = list(STALLS.values())

@@ -307,8 +307,8 @@ async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
 
 
 async def test_an_exception_in_a_later_try_is_the_answer(kafka, monkeypatch):
-    """An exception in a later attempt to append fails the request. Without an error, neither this request nor any later one
-    of its connection would get a response."""
+    """An exception in a later attempt to append fails the request. If the exception were lost, neither this request nor any
+    later request of its connection would get a response."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK

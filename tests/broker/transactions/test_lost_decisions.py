@@ -183,7 +183,8 @@ def test_a_marker_that_is_gone_is_known_by_the_entry_unless_a_transaction_is_ope
 
 
 class PowerCut:
-    """A broker whose `__transaction_state` was last synced while a transaction was open, and which has ended it since."""
+    """A broker that synced `__transaction_state` for the last time while a transaction was open, and then ended this
+    transaction."""
 
     def __init__(self, path: Path, version: int) -> None:
         self.path = path / "disk"

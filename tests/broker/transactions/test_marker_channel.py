@@ -26,7 +26,7 @@ Key = tuple[str, int]
 
 @pytest.fixture
 def world(tmp_path, peers):
-    """Node 1 coordinates every id and leads t-0. Node 2 leads t-1 and t-2, node 3 leads t-3."""
+    """A world in which node 1 coordinates every id and leads t-0, node 2 leads t-1 and t-2, and node 3 leads t-3."""
     world = World(tmp_path, peers=peers)
     world.create("t", 4)
     for index, leader in ((1, OTHER_NODE_ID), (2, OTHER_NODE_ID), (3, THIRD_NODE_ID)):
@@ -303,7 +303,7 @@ def test_a_coordinator_that_takes_over_much_sends_it_together_and_has_turns_betw
 
 
 def lose_replicas(world: World, topic: str, index: int) -> None:
-    """Leave a partition with three replicas only one in sync, below its min.insync.replicas of 2."""
+    """Shrink the ISR of a partition with three replicas to one replica, below its min.insync.replicas of 2."""
     world.cluster.topics[topic].configs["min.insync.replicas"] = "2"
     partition = world.partition(topic, index)
     world.node.replicas.on_config_changed(2, topic)

@@ -90,7 +90,7 @@ def test_a_prepare_that_is_released_after_the_coordinator_has_moved_is_not_writt
 
 
 def test_k_of_n_markers(world, peers):
-    """The producer has its response while only some of the partitions have their marker, until the rule releases the other
+    """The producer gets its response while only some of the partitions have their marker, until the rule releases the other
     markers."""
     producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
     world.injection.points = gate = Gate("txn.marker", lambda at: at.partition in (1, 2, 4))

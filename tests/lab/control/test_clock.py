@@ -64,7 +64,7 @@ async def test_an_advance_is_cancelled_with_those_that_wait_for_it(caller: Calle
 
 
 async def command(caller: Caller, *words: str, stderr: int = PIPE) -> Process:
-    """Run `odradek clock ...` as a command."""
+    """Start `odradek clock ...` as a process."""
     start = "import sys; sys.argv[0] = 'odradek'; from odradek.cli import main; main()"
     environment = {**os.environ, "ODRADEK_CONTROL": caller.url}
     words = (sys.executable, "-c", start, "clock", *words)

@@ -29,8 +29,8 @@ NO_JSON = {"capture_trace": b"/trace.pcap", "metrics": b"/metrics"}
 
 @pytest.fixture(scope="module")
 def raw(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """A function that sends bytes to a control port. The function returns the status and body of the response, or None
-    without a response."""
+    """A function that sends bytes to a control port and returns the status and body of the response, or None without a
+    response."""
     with asyncio.Runner() as runner:
 
         async def open_control() -> tuple[Cluster, ControlListener, int]:

@@ -39,7 +39,8 @@ def _security(role: str | None, with_token: bool) -> list[object]:
 
 
 def test_which_operations_need_which_role() -> None:
-    """Reading operations are GET, and no GET changes anything. The others are listed, so that a new one needs a decision."""
+    """Reading operations are GET, and no GET changes anything. All other operations are listed here, so that a new operation
+    needs a decision."""
     by_role: dict[Role, set[str]] = {role: set() for role in Role}
     for operation in OPERATIONS.values():
         by_role[operation.role].add(operation.name)

@@ -179,8 +179,8 @@ async def test_a_header_that_decides_is_given_once(caller: Caller) -> None:
 async def test_silent_connections_do_not_close_the_port(
     caller: Caller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """When the port has too many connections, a new one closes the oldest connection that has not made a call. A connection
-    that waits for its response stays open."""
+    """When the port has too many connections, a new connection closes the oldest connection that has not made a call. A
+    connection that waits for its response stays open."""
     monkeypatch.setattr(server, "control_connections_max", lambda: 3)
     host, port = caller.url.removeprefix("http://").split(":")
     rule = await caller.post("/v1/faults", {"rule": "EndTxn -> drop"})

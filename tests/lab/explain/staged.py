@@ -39,7 +39,7 @@ def foreign(**more: Any) -> ClusterContext:
 
 
 def nodes(**states: str) -> dict[int, str]:
-    """The states of the nodes, all running but those given: ``nodes(n2="killed")``."""
+    """The states of the nodes, all running except those given: ``nodes(n2="killed")``."""
     return NODES | {int(name[1:]): state for name, state in states.items()}
 
 
@@ -79,7 +79,7 @@ def in_log(owner: TransactionFacts | None = None, **more: Any) -> OpenInLog:
 
 
 def at(*open_: OpenInLog, **more: Any) -> PartitionFacts:
-    """Facts of orders-0 on nodes 1 to 3 with offsets 0 to 13. With an open transaction its last stable offset is 12."""
+    """Facts of orders-0 on nodes 1 to 3 with offsets 0 to 13. With an open transaction the last stable offset is 12."""
     usual: dict[str, Any] = {
         "topic": "orders",
         "index": 0,

@@ -84,7 +84,7 @@ class Row(NamedTuple):
 
     @property
     def line_by_protocol(self) -> str | None:
-        """The first line without a control port, None if only the control port shows the problem."""
+        """The first line of the explanation without a control port, None if only the control port shows the problem."""
         known = self.first_line if self.trouble in SEEN_BY_PROTOCOL else None
         return BY_PROTOCOL.get((self.trouble, self.question), known)
 

@@ -39,7 +39,7 @@ def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Login:
-    """A client that authenticates to a broker with rules, step by step."""
+    """A client that authenticates step by step to a broker with fault rules."""
 
     def __init__(self, *rules: str) -> None:
         self.principals: list[str] = []

@@ -41,7 +41,8 @@ async def fill(broker: TracedBroker, count: int) -> None:
 
 
 async def scan(broker: TracedBroker, transactional_id: str, bytes_max: int) -> tuple[list[str], bool, int]:
-    """Read a timeline. Returns the kinds of its events, whether orders was read as a whole, and from which offset."""
+    """Read a timeline. Returns the kinds of its events, whether the whole topic orders was read, and the first offset that
+    was read."""
     found = await timeline(
         broker.cluster.running_nodes(), transactional_id, limits=ScanLimits(bytes_max=bytes_max)
     )

@@ -35,7 +35,7 @@ def assign(name: str, members: list[MemberSpec], counts: dict[UUID, int]) -> Ass
 
 
 def again(members: list[MemberSpec], assigned: Assignment) -> list[MemberSpec]:
-    """The same members, owning what the assignor assigned to them."""
+    """The same members, as owners of the partitions that the assignor assigned to them."""
     return [
         MemberSpec(
             each.member_id, each.subscribed, assigned.get(each.member_id, {}), instance_id=each.instance_id

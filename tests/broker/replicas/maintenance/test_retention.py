@@ -48,7 +48,7 @@ class Kept(World):
         self.node.replicas.on_config_changed(TOPIC_RESOURCE, topic)
 
     def segments(self, topic: str, *ages_ms: int | None, size: int = 1000) -> Partition:
-        """Make a log of segments with one batch each, ``age_ms`` old (None: no timestamp). The last one is active."""
+        """Make a log of segments with one batch each, ``age_ms`` old (None: no timestamp). The last segment is active."""
         partition = self.partition(topic)
         for age_ms in ages_ms:
             if partition.log.exists and partition.log.active.size:

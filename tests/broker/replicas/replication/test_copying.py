@@ -126,7 +126,7 @@ async def test_a_followers_high_watermark_is_never_beyond_its_log(
     make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch
 ):
     """A follower outside the ISR limits its high watermark to its own log end, although the leader's response has a higher
-    one."""
+    high watermark."""
     nodes = with_a_follower_far_behind(make_nodes, monkeypatch)
     await nodes.pass_time(45_000)
     assert (nodes.isr(), nodes.leader.high_watermark) == ((1,), 100)

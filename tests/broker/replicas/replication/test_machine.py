@@ -144,7 +144,7 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(producer_id=PRODUCERS, transactional=st.booleans())
     def produce(self, producer_id: int, transactional: bool) -> None:
-        """Produce as a client does that continues with the leader's next sequence."""
+        """Produce like a client that continues with the leader's next sequence."""
 
         async def work() -> None:
             entry = self.nodes.leader.log.producers.entries.get(producer_id)
@@ -272,7 +272,8 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(count=st.integers(1, 4))
     def die_with_a_tail(self, count: int) -> None:
-        """The leader appends records that no follower fetches, and is killed. At its return its log has diverged."""
+        """Append records that no follower fetches to the leader's log, and kill the leader. When the node returns, its log
+        has diverged."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader

@@ -15,7 +15,7 @@ OK = ErrorCode.none
 
 
 class Guard:
-    """Rules at one injection point: hold or refuse it on some nodes."""
+    """Rules that hold or refuse the step at one injection point, on some nodes."""
 
     def __init__(self, nodes: Nodes, point: str, *node_ids: int, refusal: ErrorCode | None = None) -> None:
         self.point = point

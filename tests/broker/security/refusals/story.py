@@ -50,7 +50,7 @@ class Story:
         return answer
 
     def until(self, note: str, api: str, version: int, body: Body, done: Callable[[Body], bool]) -> Body:
-        """Repeat a request until ``done`` of its response is true, and add only that response to the story."""
+        """Repeat a request until ``done(response)`` is true, and add only that response to the story."""
         while True:
             answer = self.side.ask(self.user, api, version, body)
             assert isinstance(answer, dict)

@@ -47,7 +47,8 @@ class World:
                 side.grant(user, acls)
 
     def admin(self, api: str, version: int, body: Body, *, until: tuple[int, ...] = (0,)) -> Body:
-        """Repeat a request of the administrator until its error codes are in ``until``: coordinators load first."""
+        """Repeat a request of the administrator until the error codes of the response are in ``until``, as a coordinator may
+        still be loading."""
         while True:
             answer = self.side.ask(ADMIN, api, version, body, on="set-up")
             assert isinstance(answer, dict), (api, version, answer)

@@ -51,7 +51,7 @@ def said(error: BaseException) -> str:
 
 
 def spoiled(text: str) -> Iterator[str]:
-    """The text with one character removed or added, and cut off, at each position."""
+    """For each position, the text with one character removed, with one character added, and cut off there."""
     for at in range(len(text)):
         yield text[:at]
         yield text[:at] + text[at + 1 :]

@@ -28,7 +28,7 @@ def put(path, issued):
 
 @pytest.fixture
 def settings_of(configure, authority):
-    """A function that makes the settings of a listener with a PEM key store, or with none if the path is None."""
+    """A function that makes the settings of a listener with a PEM key store, or without a key store if the path is None."""
 
     def settings(path, **given):
         stores = {

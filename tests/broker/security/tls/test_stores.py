@@ -67,7 +67,8 @@ def refusal(read, *arguments):
     [("PKCS12", "server.p12"), ("pkcs12", "server.jks"), ("JKS", "server.jks"), ("JKS", "server.p12")],
 )
 def test_a_file_is_read_by_what_it_begins_with(configure, folder, server, type, file):
-    """The format of a store is detected from its first bytes, as Java too reads JKS for PKCS12 and vice versa."""
+    """The format of a store is detected from its first bytes, as Java, too, reads a JKS store if the type is PKCS12 and vice
+    versa."""
     settings = configure(keystore_type=type, keystore_location=str(folder / file), keystore_password=PASSWORD)
     (key,) = read_key_store(settings.key_store)
     assert key == ("odradek", plain(server), der_chain(server))
