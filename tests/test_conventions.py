@@ -191,7 +191,8 @@ def test_modules_are_given_a_clock():
 
 
 def is_free_in_tests(name: str, method: str) -> bool:
-    """The current date may be read as data. Durations must be measured by `Deadline` and `Stopwatch`."""
+    """Whether the test file ``name`` may call ``method``: the listed files may read the current date as data, or sleep.
+    Durations must be measured by `Deadline` and `Stopwatch`."""
     if method in ("time", "time_ns", "now"):
         return name.startswith(DATED_TESTS)
     return method == "sleep" and name.startswith(tuple(TESTS_THAT_SLEEP))

@@ -51,7 +51,7 @@ Picture = Callable[[odradek.Broker, str, Path], None]
 
 @dataclass
 class Piece:
-    """A block of code, or the request of a comment; ``shown`` is its output when it was run."""
+    """A block of code, or a request in a comment. ``shown`` is the output of its run."""
 
     language: str
     text: str
@@ -190,7 +190,7 @@ class Reader:
         return without_notices(done.output)
 
     def _serve(self, words: list[str]) -> None:
-        """Start a broker with these options, or reset the one that was started with the same options, which is faster."""
+        """Start a broker with these options, or reset the broker that was started with the same options, which is faster."""
         self._names.clear()
         if tuple(words) in self._kept:
             self.broker = self._kept[tuple(words)].reset()

@@ -1,4 +1,4 @@
-"""A reader at a terminal: types the commands of a page into one shell, and compares their output with the page.
+"""A reader at a terminal, who types the commands of a page into one shell, and compares their output with the page.
 
     with Terminal(tmp_path) as terminal:
         for block in blocks("docs/five-minutes.md"):

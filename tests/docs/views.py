@@ -176,7 +176,7 @@ def picture(name: str, scheme: str) -> Path:
 
 
 def save(png: bytes, to: Path) -> None:
-    """Save the picture with a palette of its most frequent colours, which takes a third of the bytes."""
+    """Save the picture with a palette of its most frequent colours, which makes the file a third as large."""
     with Image.open(BytesIO(png)) as opened:
         image = opened.convert("RGB")
     counted = sorted(image.getcolors(image.width * image.height) or (), reverse=True)

@@ -73,7 +73,7 @@ Open = Callable[..., Page]
 
 @pytest.fixture
 def open_page(browser: Browser, staged: Staged) -> Iterator[Open]:
-    """Open a view of the page. An error in the page's scripts fails the test."""
+    """A function that opens a view of the page. An error in the page's scripts fails the test."""
     with ExitStack() as stack:
 
         def open_(view: str, *, url: str | None = None, **options: Any) -> Page:

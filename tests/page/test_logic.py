@@ -21,7 +21,7 @@ Call = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def call() -> Iterator[Call]:
-    """Call a function in a module of the page: ``call("events.js", "folded", events)``."""
+    """A function that calls a function in a JavaScript module of the page: ``call("events.js", "folded", events)``."""
     assert NODE is not None
     script = str(Path(__file__).with_name("javascript.mjs"))
     with subprocess.Popen(

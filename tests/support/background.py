@@ -11,7 +11,8 @@ from broker.replicas.manager import ReplicaManager
 
 
 def no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`ReplicaManager.in_background` runs its work at once. An exception of the work is in the returned future."""
+    """Make `ReplicaManager.in_background` run its work at once. The returned future has the exception of the work, if
+    any."""
 
     def at_once(_: ReplicaManager, work: Callable[[], object]) -> Future[object]:
         future: Future[object] = Future()

@@ -55,7 +55,7 @@ class Asked:
         return raw.decode_response(api, version, self._wire.receive_frame())[1]
 
     def any(self, api: str, version: int, **body: Any) -> Body:
-        """Return the first response without a retriable error, whatever its error codes."""
+        """Return the first response without a retriable error, whatever its other error codes."""
         deadline = Deadline()
         while True:
             answer = self.once(api, version, **body)
@@ -75,7 +75,7 @@ class Asked:
     # ---- common requests
 
     def create(self, name: str, partitions: int = 1, **configs: Any) -> None:
-        """Create a topic. In the names of settings a double underscore stands for a dot."""
+        """Create a topic. In the names of settings a double underscore replaces a dot."""
         rows = [{"name": key.replace("__", "."), "value": str(value)} for key, value in configs.items()]
         topic = {"name": name, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
         self("create_topics", 7, topics=[topic], timeout=10_000)

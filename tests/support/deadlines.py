@@ -52,7 +52,7 @@ class Deadline:
 
 
 class Stopwatch:
-    """Lower bound of how long something has taken: on a slow machine it has taken longer, never shorter."""
+    """A stopwatch whose time is a lower bound: on a slow machine the measured work takes longer, never shorter."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()

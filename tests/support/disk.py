@@ -256,7 +256,7 @@ class Disk(files.System):
     # -- what is durable ----------------------------------------------------------------------------------------
 
     def _directory(self, path: Path) -> _Directory:
-        """The node of a directory. An unknown directory was made just now, and is added as an unsynced change."""
+        """The record of a directory. An unknown directory has just been created, and is added as an unsynced change."""
         node = self._top
         root = next(root for root in self._roots if f"{path}/".startswith(root))
         for name in filter(None, str(path)[len(root) :].split("/")):
@@ -316,7 +316,7 @@ class Disk(files.System):
 
 
 def _found(path: Path) -> _Directory:
-    """Node of an existing directory, all of it synced."""
+    """Record of an existing directory whose whole content counts as synced."""
     directory = _Directory()
     for entry in path.iterdir():
         directory.names[entry.name] = _found(entry) if entry.is_dir() else _File(entry.read_bytes())

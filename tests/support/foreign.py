@@ -63,7 +63,7 @@ def go_program(name: str, sources: Path = CLIENTS / "go") -> list[str]:
 def node_program(name: str, sources: Path = CLIENTS / "node", *, compiles: bool = False) -> list[str]:
     """Command line of a program in a folder with a package.json.
 
-    ``compiles`` if one of its packages is compiled from source.
+    ``compiles`` is true if one of its packages is compiled from source.
     """
     folder = _or_skip(lambda: _node_programs(sources, compiles=compiles))
     return [_tool("node"), str(folder / f"{name}.js")]
@@ -274,7 +274,7 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait for an event with this name and value, or with a value for which the predicate is true.
+        """Wait for an event with this name whose value equals ``value``, or fulfils it if ``value`` is a predicate.
 
         Skips other events.
         """
@@ -322,7 +322,7 @@ class Running:
         self._process.send_signal(signal.SIGCONT)
 
     def go_on(self) -> None:
-        """Write a line to the program's standard input, for which it waits."""
+        """Write a line to the program's standard input, for which the program waits."""
         assert self._process.stdin is not None
         self._process.stdin.write("\n")
         self._process.stdin.flush()

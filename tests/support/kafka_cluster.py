@@ -109,7 +109,8 @@ class Node:
 
 
 class KafkaCluster:
-    """Context manager: when the block begins, every broker is registered and serves requests. All processes end with it."""
+    """Context manager: when the block begins, every broker is registered and serves requests. All processes end with the
+    block."""
 
     def __init__(
         self,

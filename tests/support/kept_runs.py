@@ -34,5 +34,5 @@ def keep(path: Path, run: KeptRun) -> None:
 
 
 def next_seed(runs: Iterable[KeptRun], first: int) -> int:
-    """The seed after the last one in the runs, or ``first``."""
+    """The seed after the last seed of the runs, or ``first`` without any run."""
     return max((run.seed + 1 for run in runs), default=first)

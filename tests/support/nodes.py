@@ -157,7 +157,7 @@ class Nodes:
         replicas.recover()
 
     def kill(self, node_id: int, *, tell: bool = True) -> None:
-        """Kill a node, as kill -9 does. With ``tell`` the controller notices it at once."""
+        """Kill a node, as kill -9 does. With ``tell`` the controller notices the kill at once."""
         replicas = self.running.pop(node_id)
         self._clocks[node_id].stop()
         self.controller.unsubscribe(replicas)

@@ -17,7 +17,7 @@ _LAST = len(MARKS)
 
 @cache
 def rank(module: Path) -> int:
-    """Index of the mark in a test module's text, as schedulers get only the names of tests."""
+    """Index in ``MARKS`` of the mark that a test module's text contains, as schedulers get only the names of tests."""
     text = module.read_text("utf-8")
     return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), _LAST)
 

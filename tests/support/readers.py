@@ -42,7 +42,7 @@ class Reader:
         return found
 
     def sees(self) -> list[str]:
-        """Values of a few polls, mostly to show that there are none."""
+        """Values of a few polls, mostly to show that there are no values."""
         return [value for _ in range(POLLS) for value in self._poller.poll()]
 
     def __enter__(self) -> Reader:

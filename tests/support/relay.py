@@ -132,7 +132,7 @@ class Relay:
                 self._let_on.notify_all()
 
     def cut(self, client: object) -> None:
-        """Reset the connections of this client, and every later one until ``mend``."""
+        """Reset the connections of this client, and every later connection of the client until ``mend``."""
         with self._lock:
             self._cut.add(client)
         self.drop(client)

@@ -44,7 +44,7 @@ wait_for_ever()
 
 
 def step(folder: Path, limit_s: str, *command: str) -> tuple[int, list[str]]:
-    """Exit code and last lines of output."""
+    """Run a command by ``.ci/step``. Returns the exit code and the last lines of output."""
     done = subprocess.run(
         [ROOT / ".ci" / "step", limit_s, *command],
         cwd=folder,

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Yield to the event loop until the condition is true. If it never is, the test's timeout fails the test."""
+    """Yield to the event loop until the condition is true. If the condition never becomes true, the test's timeout fails the
+    test."""
     for _ in iter(lambda: bool(condition()), True):
         await asyncio.sleep(0)

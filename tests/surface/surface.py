@@ -155,7 +155,7 @@ def _parameter(parameter: click.Parameter) -> str:
 
 
 def metrics() -> Iterator[str]:
-    """The metrics in docs/metrics.md, whose test compares it with the metrics of a broker."""
+    """The metrics in docs/metrics.md. A test compares this page with the metrics of a broker."""
     page = (ROOT / "docs" / "metrics.md").read_text("utf-8")
     for name, labels in METRIC_ROW.findall(page):
         yield f"{name}{{{labels.strip()}}}" if labels.strip() else name

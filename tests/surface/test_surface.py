@@ -6,7 +6,7 @@ from tests.surface.surface import difference, recorded, surface
 
 
 def test_the_public_surface_is_the_recorded_one() -> None:
-    """The public surface equals recorded.txt.
+    """The public surface of the sources equals `recorded.txt`.
 
     After an intended change run ``python -m tests.surface.surface --write``, and add a line to CHANGELOG.md.
     """

@@ -1,4 +1,4 @@
-"""`produce` and `consume`."""
+"""`odradek produce` and `odradek consume`: the records that they write and show."""
 
 from __future__ import annotations
 

@@ -122,7 +122,8 @@ class Process:
         return _command("join", spec)
 
     def connect(self, address: str, port: int) -> socket.socket:
-        """Connect to a port in the process's network, in the one thread that has entered it. Raises OSError if refused."""
+        """Connect to a port in the process's network, from the only thread that has entered this network. Raises OSError if
+        refused."""
         return self._network.submit(self._connect, address, port).result(HANG_S)
 
     def _connect(self, address: str, port: int) -> socket.socket:

@@ -264,7 +264,8 @@ class Engine:
         return web.json_response({"Id": name}, status=201)
 
     async def _start_execution(self, request: web.Request) -> web.StreamResponse:
-        """Send the output over the upgraded connection if the client asks for that, otherwise as the body."""
+        """Start an execution. Its output is sent over the upgraded connection if the client requests that, otherwise as the
+        body."""
         execution = self._execution(request)
         # The request's body is not read to its end: a client that could send input ends it only after the command.
         upgrade = request.headers.get("Upgrade", "") == "tcp"
