@@ -230,7 +230,7 @@ def waits_for_seconds(call: ast.Call) -> bool:
 
 
 def test_a_deadline_has_a_name():
-    """Timeouts are constants of tests/support/deadlines.py, which an environment variable stretches."""
+    """Timeouts are constants of tests/support/deadlines.py, which an environment variable multiplies."""
     numbers = [
         f"{name_of(path)}:{node.lineno} {ast.unparse(node)[:60]}"
         for path in sources("tests")
@@ -354,7 +354,7 @@ def names_in(module: Path) -> set[str]:
 
 
 def leads_to_a_module(name: str) -> bool:
-    """Whether a name such as `broker.clock.clock.Clock.now_for` is a package, a module, or something in a module."""
+    """Whether a name such as `broker.clock.clock.Clock.now_for` is a package, a module, or an attribute in a module."""
     folder, parts = ROOT, name.split(".")
     while parts and (folder / parts[0]).is_dir():
         folder /= parts.pop(0)
@@ -481,14 +481,14 @@ def test_the_licence_is_apache_2_and_ships():
 
 
 def test_the_navigation_of_the_site_has_every_page():
-    """`make site` also fails if a page is missing."""
+    """The site's navigation has every page. `make site` also fails if a page is missing."""
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in (ROOT / "docs").rglob("*.md")]
     assert [page for page in pages if f" {page}\n" not in navigation and not page.startswith("adr/0")] == []
 
 
 def test_the_settings_page_is_current():
-    """To update the page, run `python -m broker.config.docs > docs/configuration.md`."""
+    """The page is up to date. To update it, run `python -m broker.config.docs > docs/configuration.md`."""
     from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()

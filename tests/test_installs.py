@@ -99,7 +99,7 @@ def pip(python: Path, *arguments: str | Path, **variables: str) -> None:
 
 
 def link_dependencies(to: Path) -> None:
-    """Link all packages of the test environment but Odradek."""
+    """Link all packages of the test environment except Odradek."""
     for entry in (
         entry for folder in sys.path if folder.endswith("-packages") for entry in Path(folder).iterdir()
     ):

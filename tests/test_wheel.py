@@ -143,7 +143,7 @@ def test_one_importable_name(wheel: Path):
 
 
 def is_of_the_core(place: str) -> bool:
-    """C sources, .pxd files and compiled modules, which differ between environments."""
+    """Whether the path is a C source, a .pxd file or a compiled module, which differ between environments."""
     folders = ("/protocol/c/", "/protocol/compiled.cpython-", "/compiled/modules/")
     return place.endswith(".pxd") or any(each in f"/{place}" for each in folders)
 

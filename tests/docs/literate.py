@@ -1,4 +1,4 @@
-"""Run pages of the documentation as a reader would type them, and compare or write their output.
+"""A program that runs pages of the documentation as a reader would type them, and compares or writes their output.
 
 ``python`` blocks are executed one after the other, in one interpreter; a ``text`` block behind one has its output. A
 ``console`` block has commands behind ``$``, each with its output. ``odradek serve`` starts a new broker, and removes the

@@ -1,4 +1,4 @@
-"""The enum of error codes."""
+"""The enum of error codes is up to date."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""TLS to the upstream: the cluster's certificate, the proxy's own one if required, and clients without TLS."""
+"""TLS to the upstream: the cluster's certificate, the proxy's own certificate if the cluster requires it, and clients
+without TLS."""
 
 from __future__ import annotations
 

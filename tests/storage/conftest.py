@@ -1,4 +1,4 @@
-"""A log in a directory of its own."""
+"""Fixtures for logs in directories of their own."""
 
 from __future__ import annotations
 

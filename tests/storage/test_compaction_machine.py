@@ -1,4 +1,5 @@
-"""Random histories with repeated compactions and kills in between keep what consumers and producers rely on.
+"""Random histories with repeated compactions and kills in between keep the records and the producer state that clients rely
+on.
 
 ODRADEK_LOG_EXAMPLES=5000 runs more examples.
 """

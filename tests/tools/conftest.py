@@ -97,5 +97,5 @@ def refused(cluster_of_two: package.Broker) -> Callable[..., tuple[int, str]]:
 
 
 def objects(text: str) -> list[dict[str, Any]]:
-    """The values of JSON lines."""
+    """The decoded values of lines of JSON."""
     return [json.loads(line) for line in text.splitlines()]

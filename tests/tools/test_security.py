@@ -64,8 +64,8 @@ def test_a_command_logs_in_by_each_mechanism(
 
 
 def test_a_login_works_without_kio(secured: package.Broker, write: Write) -> None:
-    """Commands read the settings for a login without kio, which the image lacks. The sink's client builds its requests with
-    kio."""
+    """Commands read the settings for a login without importing kio, as the image lacks kio. The sink's client needs kio for
+    its requests."""
     config = write(secured.client_config("alice", library="java", mechanism="SCRAM-SHA-512"))
     program = (
         "import sys; sys.modules['kio'] = None\n"

@@ -1,4 +1,4 @@
-"""ListOffsets: each special timestamp and its first version, isolation, and errors per partition."""
+"""ListOffsets: each special timestamp and the first version that has it, isolation levels, and errors by partition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Starts, stops and kills of nodes in one process, as clients see them and in the metadata."""
+"""Starts, stops and kills of nodes in one process, as clients see them and as the metadata shows them."""
 
 from __future__ import annotations
 

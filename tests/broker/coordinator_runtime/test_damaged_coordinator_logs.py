@@ -1,4 +1,4 @@
-"""Damaged batches in `__transaction_state` and `__consumer_offsets` are skipped and logged, all other batches are loaded."""
+"""Damaged batches in `__transaction_state` and `__consumer_offsets` are skipped and logged; all other batches are loaded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Large SASL tokens of many clients: each turn of the event loop evaluates one, and other connections run between them."""
+"""Large SASL tokens of many clients: each turn of the event loop evaluates one token, and other connections run between the
+turns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Interceptors of requests: which requests each one sees, in which order, and which events a watcher gets."""
+"""Interceptors of requests: which requests each interceptor sees, in which order, and which events a watcher gets."""
 
 from __future__ import annotations
 

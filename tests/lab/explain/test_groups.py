@@ -1,4 +1,4 @@
-"""Explanations of a group: from facts to the first line, one row for each cause."""
+"""Explanations of a group: tables with facts and the expected first line, one row for each cause."""
 
 from __future__ import annotations
 

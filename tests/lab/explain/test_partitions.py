@@ -1,4 +1,4 @@
-"""Explanations of a partition whose readers stop: from facts to the first line, one row for each cause."""
+"""Explanations of a partition whose readers stop: tables with facts and the expected first line, one row for each cause."""
 
 from __future__ import annotations
 

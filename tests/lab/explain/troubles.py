@@ -1,5 +1,5 @@
-"""The problems of docs/troubleshooting.md on a broker of three nodes: one function for each row, named by the words of the
-row.
+"""The problems of docs/troubleshooting.md on a broker of three nodes: one function for each row of the page's table, named
+after the row.
 
 All of them use the names ``orders``, ``readers`` and ``etl-1``, as the broker is reset after each problem.
 """

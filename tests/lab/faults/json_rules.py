@@ -1,4 +1,4 @@
-"""Fault rules as JSON."""
+"""Parser for fault rules in JSON."""
 
 from __future__ import annotations
 

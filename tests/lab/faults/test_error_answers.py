@@ -1,4 +1,5 @@
-"""Error responses of fault rules: for each API and version, the error code is exactly where Kafka puts it."""
+"""Error responses of fault rules: for each API and version, the error code is in exactly the fields in which Kafka sets
+it."""
 
 from __future__ import annotations
 

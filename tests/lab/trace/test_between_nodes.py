@@ -1,4 +1,4 @@
-"""Markers between three nodes are WriteTxnMarkers requests, which the trace's lines, captures and timelines show (E5)."""
+"""Markers between three nodes are WriteTxnMarkers requests, which the trace's lines, captures and timelines show."""
 
 from __future__ import annotations
 
