@@ -132,7 +132,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 @contextmanager
 def container(image: Image, environ: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the entry point with these variables and no other ones of ours."""
+    """Run the entry point with the variables of the image and these variables, and no others."""
     process = subprocess.Popen(
         [*image.command("ENTRYPOINT"), *arguments],
         env={**image.environ, **environ},

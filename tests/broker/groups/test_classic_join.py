@@ -1,4 +1,4 @@
-"""JoinGroup, from the first member of a group to the last rebalance."""
+"""JoinGroup of a classic group: member ids, errors, the initial delay, the end of the join phase, rejoins and sessions."""
 
 import pytest
 

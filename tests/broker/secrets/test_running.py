@@ -1,4 +1,4 @@
-"""A running broker shows no secret: each is planted, used, and searched for in everything that the broker shows."""
+"""A running broker shows no secret: each secret is planted, used, and searched for in everything that the broker shows."""
 
 from __future__ import annotations
 

@@ -254,8 +254,8 @@ def test_a_former_coordinator_ignores_late_responses(world, peers):
 
 
 def test_the_next_owner_sends_all_markers_again_in_its_own_epoch(world, peers):
-    """Scenario D3: the coordinator moves between PrepareCommit and the markers. The new coordinator sends all markers again,
-    in its own epoch."""
+    """Scenario D3 (tests/scenarios/README.md): the coordinator moves between PrepareCommit and the markers. The new
+    coordinator sends all markers again, in its own epoch."""
     producer_id, epoch = commit(world, 0, 1, 3)
     to_second, late = peers.take()
     answer(to_second)

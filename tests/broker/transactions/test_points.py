@@ -1,4 +1,4 @@
-"""Fault rules at the steps of a transaction that hold, release or refuse them, and other requests in the meantime."""
+"""Fault rules that hold, release or refuse the steps of a transaction, and other requests in the meantime."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def test_a_marker_that_is_refused_is_tried_again(world):
 
 
 def test_a_marker_that_is_released_too_late_is_not_written(world):
-    """Scenario D4 on one node: a released marker is not written if the next coordinator has completed the transaction before
-    the release."""
+    """Scenario D4 (tests/scenarios/README.md) on one node: a released marker is not written if the next coordinator has
+    completed the transaction before the release."""
     producer_id, epoch = begin(world, 0)
     world.injection.points = gate = Gate("txn.marker")
     world.end("tx", producer_id, epoch, committed=True)

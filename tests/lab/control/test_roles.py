@@ -1,4 +1,4 @@
-"""Tokens with roles, over HTTP."""
+"""Tokens with roles, over HTTP: the role that each call of the control port needs."""
 
 from __future__ import annotations
 

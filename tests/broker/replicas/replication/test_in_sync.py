@@ -1,5 +1,4 @@
-"""The ISR: replicas leave it after replica.lag.time.max.ms and rejoin with all committed records. Also which replicas may
-become leader."""
+"""The ISR: when replicas leave it (replica.lag.time.max.ms), when they rejoin, and which replicas may become leader."""
 
 from __future__ import annotations
 
