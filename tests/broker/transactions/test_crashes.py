@@ -219,7 +219,7 @@ STRIDES = pytest.mark.parametrize(
 def stories_that_die_at_a_call(
     path: Path, order: str, version: int, *, stride: int, rolls: bool, committed: bool
 ) -> Iterator[Story]:
-    """Yield one story for each system call during the end of a transaction, crashed before that call, and one without a crash.
+    """Yield a story for each system call that the end of a transaction makes, crashed before that call, and one without crash.
 
     A ``stride`` selects only each ``stride``-th call, with a different first call for each kind of story.
     """
