@@ -95,7 +95,9 @@ class Link:
         return future
 
     def tell(self, frame: Frame) -> NoResponse | asyncio.Future[NoResponse]:
-        """Send a request to which the upstream sends no response. Returns a future if the socket cannot take more bytes now.
+        """Send a request to which the upstream sends no response.
+
+        Returns a future if the socket cannot take more bytes now.
         """
         if self._ended is not None:
             raise CloseConnection(self._ended)

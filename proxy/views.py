@@ -51,7 +51,9 @@ UNREACHABLE: Final = "unreachable"
 
 
 class ProxyViews:
-    """The implementation of `lab.views.ports.Views` for the upstream. Nodes and partitions that do not respond are left out.
+    """The implementation of `lab.views.ports.Views` for the upstream.
+
+    Nodes and partitions that do not respond are left out.
     """
 
     def __init__(self, admin: Admin, trace: Trace) -> None:

@@ -407,10 +407,7 @@ class ProducerStateManager:
     # -- expiration and snapshots -------------------------------------------------------------------------------
 
     def expire(self, now_ms: int, expiration_ms: int) -> list[int]:
-        """Remove producers without an open transaction whose last record is too old; returns their ids.
-
-        As in Kafka, the age is computed from the record's timestamp.
-        """
+        """Remove producers without an open transaction whose last record's timestamp is too old; returns their ids."""
         expired = [
             producer_id
             for producer_id, entry in self.entries.items()

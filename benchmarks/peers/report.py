@@ -118,7 +118,9 @@ def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def is_disturbed(row: Mapping[str, Any]) -> bool:
-    """Whether fewer than two rounds were undisturbed. Then all rounds count, and the figure is only an order of magnitude.
+    """Whether fewer than two rounds were undisturbed.
+
+    Then all rounds count, and the figure is only an order of magnitude.
     """
     return bool(row["rounds"] - row["disturbed"] < 2)
 

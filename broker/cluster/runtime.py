@@ -73,7 +73,6 @@ log = get_logger()
 
 
 class NodeState(Enum):
-
     STARTING = "starting"
     RUNNING = "running"
     STOPPING = "stopping"

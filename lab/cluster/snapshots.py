@@ -81,7 +81,8 @@ class Snapshots:
         return found
 
     async def take(self) -> Snapshot:
-        """Take a snapshot. Raises ``SnapshotRefused`` if a node is starting or stopping, or if there are too many snapshots.
+        """Take a snapshot. Raises ``SnapshotRefused`` if a node is starting or stopping, or if there are too many
+        snapshots.
         """
         cluster = self._cluster
         async with cluster.lifecycle.call_on_all_nodes():

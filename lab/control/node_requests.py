@@ -66,7 +66,9 @@ Offsets = Mapping[tuple[str, int], int]
 
 
 async def ask(cluster: Cluster, node: Node, api: own_requests.Api, request: object) -> Any:
-    """The response of ``node`` to ``request``. Raises ``HttpError`` 409 if the node is paused, or does not respond in time.
+    """The response of ``node`` to ``request``.
+
+    Raises ``HttpError`` 409 if the node is paused, or does not respond in time.
     """
     runtime = cluster.nodes[node.node_id]
     if runtime.is_paused:

@@ -34,7 +34,8 @@ _OF_GROUPS: Final = (
 
 
 def coordinator_trouble(at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """The problem that makes the coordinator of a group or a transactional id return no state; None if it returns the state.
+    """The problem that makes the coordinator of a group or a transactional id return no state; None if it returns
+    the state.
     """
     name = f"group {at.group}" if isinstance(at, GroupFacts) else at.transactional_id
     home = at.offsets_partition if isinstance(at, GroupFacts) else at.state_partition
@@ -114,7 +115,8 @@ def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, hea
 
 
 def _no_leader(head: str, home: str, at: PartitionFacts | None, around: ClusterContext) -> tuple[str, ...]:
-    """Sentences about a coordinator's partition without a leader: which nodes do not run, if known, and how to start them.
+    """Sentences about a coordinator's partition without a leader: which nodes do not run, if known, and how to
+    start them.
     """
     if at is not None:
         first, *more = no_leader(at, around).lines

@@ -28,7 +28,8 @@ def member_text(at: MemberFacts) -> str:
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
-    """The problem of a rebalancing group: for how long it has rebalanced, and which members or rule it waits for; else None.
+    """The problem of a rebalancing group: for how long it has rebalanced, and which members or rule it waits for;
+    else None.
     """
     if at.state not in REBALANCING:
         return None

@@ -113,7 +113,8 @@ def _away(around: ClusterContext) -> Iterator[str]:
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
-    """The problem of an open or decided transaction in one of its partitions; ``place`` is None if that could not be read.
+    """The problem of an open or decided transaction in one of its partitions; ``place`` is None if that could not
+    be read.
     """
     if is_decided(at):
         return _decided(at, place, around, prefix)

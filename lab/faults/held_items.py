@@ -139,7 +139,9 @@ class HeldItems:
         )
 
     def of_bytes(self, call: Call, later_matches: int | None = None) -> HeldItem:
-        """A detached request, whose connection is closed. The node that is running when the request is released handles it.
+        """A detached request, whose connection is closed.
+
+        The node that is running when the request is released handles it.
         """
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),

@@ -15,7 +15,9 @@ from lab.trace.timeline_view import state_name
 
 
 class AwaitedStates:
-    """The callers that wait for states, in one broker. A listener is attached to the coordinators only while a caller waits.
+    """The callers that wait for states, in one broker.
+
+    A listener is attached to the coordinators only while a caller waits.
     """
 
     def __init__(

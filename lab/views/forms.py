@@ -43,7 +43,8 @@ class ClusterSummary(Form):
 
 
 class HeldUp(Form):
-    """The part of a partition that an open transaction hides: read_committed readers get nothing from its first offset on.
+    """The part of a partition that an open transaction hides: read_committed readers get nothing from its first
+    offset on.
     """
 
     topic: str

@@ -170,7 +170,8 @@ class Connection:
         return bytes(chunks)
 
     def _hint(self) -> str:
-        """End of an error message: the listener may require TLS if the first request failed, SASL if the second one failed.
+        """End of an error message: the listener may require TLS if the first request failed, SASL if the second
+        one failed.
         """
         wanted = {1: "TLS", 2: "SASL"}.get(self._correlation_id)
         if wanted is None or self._is_secured:

@@ -26,8 +26,7 @@ SHOWN_MAX: Final = 10
 
 @dataclass(frozen=True, slots=True)
 class Hidden:
-    """The number of aborted records that readers of one partition skipped, and the last stable offset at which they stop.
-    """
+    """The number of aborted records that readers of one partition skipped, and the last stable offset at which they stop."""
 
     topic: str
     partition: int

@@ -1,4 +1,5 @@
-"""Collects the context of explanations: states of nodes, rules with the requests and steps that they hold, refused requests.
+"""Collects the context of explanations: states of nodes, rules with the requests and steps that they hold, refused
+requests.
 """
 
 from __future__ import annotations

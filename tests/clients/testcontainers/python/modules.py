@@ -1,6 +1,6 @@
 """Starts the unmodified modules of testcontainers-python and prints the records that each has read.
 
-    python modules.py NAME=IMAGE...
+python modules.py NAME=IMAGE...
 """
 
 import json
