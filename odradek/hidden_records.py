@@ -15,10 +15,10 @@ EXPLAINED_MAX: Final = 3
 
 
 def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_s: float | None) -> list[str]:
-    """Describe the decided records above the last stable offset as lines; empty if there are none.
+    """Lines about the records above the last stable offset that are decided or may be; empty if there are none.
 
-    Decided are records of committed transactions, of transactions in PrepareCommit, and records outside transactions.
-    Perhaps decided are records whose coordinator may be on a node that is not running.
+    A record is decided if it belongs to no transaction, or to one that is committed or in PrepareCommit. It may be decided
+    if its transaction is open and no running coordinator knows the producer, while a node is not running.
     """
     behind = read_behind(client, topic, read.held_from)
     if not behind:

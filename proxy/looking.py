@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from broker.config.settings import ControlPort
     from proxy.proxy import Proxy
 
-ONLY_CALLS: Final = "a proxy sees requests and responses only"
+ONLY_CALLS: Final = "a proxy sees only requests and responses"
 NAMES_PAUSE_MS: Final = 5_000
 """Shortest interval between two requests for the names of topics whose ids have been seen."""
 
@@ -39,7 +39,7 @@ class ProxyFaults(Faults):
             what = rule.on or rule.action.do
             raise FaultError(f"{what}: {ONLY_CALLS}, not what happens inside the nodes")
         if rule.action.do in ("kill", "crash"):
-            raise FaultError(f"{rule.action.do}: {ONLY_CALLS}, and cannot end a node of the upstream")
+            raise FaultError(f"{rule.action.do}: {ONLY_CALLS}; it cannot kill a node of the upstream")
         if rule.match.principal is not None:
             raise FaultError("principal: the nodes of the upstream know who has logged in, a proxy does not")
         if rule.match.mechanism is not None and SASL_AUTHENTICATE in rule.api_keys:

@@ -108,10 +108,10 @@ class Folder:
             self._swap_in(swaps)
 
     def _swap_in(self, swaps: set[int]) -> None:
-        """Replace the segments whose offsets the compacted segments cover.
+        """Finish the replacement of segments by compacted ones (``.swap`` files) during which the last process ended.
 
-        The ``.log`` file is renamed first. As long as it ends in ``.swap``, all files of the replaced segments are removed;
-        afterwards, the files without ``.swap`` belong to the new segment.
+        The ``.log.swap`` file of a compacted segment is renamed first. If it still exists, no file has been renamed: all
+        files of the replaced segments are removed. Otherwise the files without ``.swap`` belong to the compacted segment.
         """
         whole = self.offsets(f"log{SWAP}") & swaps
         if whole:

@@ -27,15 +27,16 @@ FURTHER_CALLS: Final = ("/openapi.json", "/metrics")
 
 
 class Start(NamedTuple):
-    """One start, with or without a control port."""
+    """What was measured at one start of a broker, with or without a control port."""
 
     ms: float
     """Time to the first acknowledged record."""
     cpu_ms: float
     rest_mib: float
     call_ms: float
-    """Time of the first request to the control port. Without a control port, it and ``asked_mib`` are 0."""
+    """Time of the first request to the control port; 0 without a control port."""
     asked_mib: float
+    """Memory after the first requests to the control port. Without a control port, it is read right after ``rest_mib``."""
     other_cpu: float
 
 

@@ -85,8 +85,9 @@ def draw_row(panel: Any, name: str, reports: Sequence[Report]) -> None:
 
 
 def spread(row: Mapping[str, Any], target: str) -> tuple[float, float, float]:
-    """(ratio of the target's median to Kafka's, its distance to the ratio of the target's worst round, and of its best
-    round).
+    """The target's ratio to Kafka, with the lengths of its error bars.
+
+    Returns the ratio of the medians, the length down to the ratio of the worst round, and up to that of the best round.
     """
     figure, middle = row["figures"][target], row["ratios"][target]
     base = row["figures"][BASE]["median"]

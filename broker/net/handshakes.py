@@ -139,7 +139,7 @@ class Handshake:
                     await readable.wait()
             except TimeoutError:
                 raise TimeoutError(
-                    f"the client is taking longer than {HANDSHAKE_S_MAX} seconds to begin"
+                    f"the client sent no byte of the TLS handshake within {HANDSHAKE_S_MAX} seconds"
                 ) from None
             finally:
                 loop.remove_reader(self._accepted.fileno())

@@ -129,11 +129,13 @@ class Faults:
     def release(
         self, rule_id: int, count: int | None = None, only: Match = ANY, to: int | None = None
     ) -> int:
-        """Release the oldest ``count`` held or detached requests and steps of a rule, or all; returns their number.
+        """Release the oldest ``count`` requests and steps that a rule holds, all if it is None. Returns the number released.
 
-        ``only`` restricts them by topic, partition, transactional id, group, client id and node. The rule stays, and holds
-        later requests and steps. ``to`` is a rule that applies to them first, as if they arrived now, but not to detached
-        requests and to steps on a log.
+        Detached requests are released too. ``only`` restricts the release by topic, partition, transactional id, group,
+        client id, sender and node. The rule stays, and holds later requests and steps.
+
+        ``to`` is the id of a rule that is then applied to each released request or step, as if it had just arrived. It is
+        not applied to detached requests, whose connections are closed, nor to steps on a log.
         """
         active = self.get(rule_id)
         other = self.get(to) if to is not None else None

@@ -384,5 +384,5 @@ def _check_when_fits(rule: Rule, place: Place) -> None:
     for name in rule.when.__struct_fields__:
         if name not in _CONDITIONS_OF_A_STATE and getattr(rule.when, name) is not None:
             raise FaultError(
-                f"{rule.action.do} lasts until the rule is removed: it takes only expires, not {name}"
+                f"{rule.action.do} lasts until the rule is removed: it can have the condition 'expires', but not '{name}'"
             )

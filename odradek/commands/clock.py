@@ -75,7 +75,10 @@ def cancel(remote: Remote, as_json: bool) -> None:
 
 @contextmanager
 def _progress(remote: Remote) -> Iterator[None]:
-    """Show the progress of an advance that takes longer: in a status line on a terminal, otherwise in the notices."""
+    """Show the progress of a long advance.
+
+    It is a status line if stderr is a terminal, otherwise a part of the notices that a waiting command prints.
+    """
 
     def progress() -> str | None:
         return _progress_text(remote.client.get("/v1/clock", timeout_s=LOOK_S)["advance"])

@@ -121,7 +121,9 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
         if isinstance(result, ApiError):
             raise ImportRefused(f"{folder.path}: {result.message}")
     elif folder.topic_id not in (None, topic.topic_id):
-        raise ImportRefused(f"{folder.path}: this broker has another topic {folder.topic}. Delete it first.")
+        raise ImportRefused(
+            f"{folder.path}: this broker has a topic {folder.topic} with another topic id. Delete that topic first."
+        )
     elif len(topic.partitions) < count:
         [refused] = await metadata.replication_control.create_partitions(
             [MorePartitions(folder.topic, count)]

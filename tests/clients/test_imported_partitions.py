@@ -147,7 +147,7 @@ def test_a_folder_that_cannot_be_imported_is_refused_with_the_reason(
     broker = start_broker(data_dir=data_dir, topics=["plain:1"])
     assert "is in use by another broker" in import_(data_dir, written.data / "orders-0").stderr
     broker.terminate()
-    assert "this broker has another topic plain" in refused(written.data / "plain-0")
+    assert "this broker has a topic plain with another topic id" in refused(written.data / "plain-0")
     assert main(["--data-dir", str(data_dir), str(written.data / "orders-0")]) == 0
     assert "has records already" in refused(written.data / "orders-0")
     broker.start()

@@ -1,8 +1,9 @@
 """segmentio/kafka-go: it has no transactional producer, so its loop is at-least-once.
 
 Its reader ignores markers and the list of aborted transactions in a Fetch response. With ``ReadCommitted`` it stops at the
-last stable offset, but delivers the records of aborted transactions, and markers as records. The test gets the same four
-values with Apache Kafka 4.3.1.
+last stable offset, but delivers the records of aborted transactions, and markers as records. With Apache Kafka 4.3.1 it
+returns the same four values as in `test_a_committed_reader_stops_at_the_last_stable_offset`: ``committed``, a marker,
+``aborted``, a marker.
 """
 
 from __future__ import annotations

@@ -28,7 +28,10 @@ ATTEMPTS = 3
 def as_recorded(
     entry: Entry, on_kafka: Callable[[Entry, int], runner.Transcript]
 ) -> tuple[runner.Transcript, list[runner.Difference]]:
-    """Our transcript, and the differences of Kafka from the recording. ``on_kafka`` runs one attempt."""
+    """Kafka's transcript of a story, and its differences from the recording. ``on_kafka`` runs one attempt.
+
+    Both are of the first attempt without a difference, or of the last of ``ATTEMPTS``.
+    """
     recorded = runner.recorded(entry)
     assert recorded is not None, f"{entry.id} is not recorded"
     for attempt in range(ATTEMPTS):

@@ -100,7 +100,10 @@ COMMANDS = {
 
 
 def typed(words: list[str], broker: package.Broker) -> Result:
-    """Run a command in this process. `txn` would replace the process by another interpreter, so its group is called."""
+    """Run a command in this process.
+
+    `odradek txn` would replace this process by another interpreter, so the Click group `txn` is invoked directly.
+    """
     command, rest = (txn, words[1:]) if words[0] == "txn" else (main, words)
     return CliRunner().invoke(command, rest, env={"ODRADEK_CONTROL": broker.control_url})
 

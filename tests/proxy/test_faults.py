@@ -153,8 +153,8 @@ async def test_a_delayed_request_gets_there_later(stage: Stage) -> None:
         ("cut 1 2", "not what happens inside the nodes"),
         ("pause node=1", "not what happens inside the nodes"),
         ("slow-disk node=1 delay=1s", "not what happens inside the nodes"),
-        ("Produce -> kill", "cannot end a node of the upstream"),
-        ("Produce -> crash", "cannot end a node of the upstream"),
+        ("Produce -> kill", "cannot kill a node of the upstream"),
+        ("Produce -> crash", "cannot kill a node of the upstream"),
         ("Produce node=3 -> drop", "there is no node 3"),
     ],
 )

@@ -62,5 +62,5 @@ def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -
 
 
 def served(handler: Callable[[Any, Any], object]) -> Callable[[Any, Any], Any]:
-    """Wrap a handler so that a call of it does what `handled` does."""
+    """Return a function that calls ``handler`` as a connection does, see `handled`."""
     return partial(handled, handler)

@@ -70,7 +70,10 @@ class Owners:
 def look(
     asking: Asking, wanted: Collection[Where], ages: Ages, tails: bool = True
 ) -> dict[Where, PartitionFacts]:
-    """The facts about these partitions, without those that the metadata does not contain."""
+    """Query the facts about the partitions ``wanted``. Partitions that the metadata does not contain are left out.
+
+    ``tails``: also describe the ends of the logs that readers can read to the end, of at most `TAILS_MAX`.
+    """
     placed = _placed(asking, wanted)
     logs = before = _logs(asking, placed)
     owners = Owners({}, frozenset(), False)

@@ -184,7 +184,7 @@ class Retention(PartitionListener["Partition"]):
         self._schedule(partition, NOW)
 
     def appended(self, partition: Partition) -> None:
-        """Schedule a log that has a size limit, or that is in no queue because it had no records."""
+        """Schedule the log for the next check if it has a size limit, or is in no queue because it had no records."""
         queue = self._queue_of(partition)
         if partition.log.config.retention_bytes >= 0 or partition not in queue:
             queue.put(partition, NOW)

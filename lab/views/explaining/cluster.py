@@ -122,7 +122,10 @@ class Suspect(NamedTuple):
 
 
 def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
-    """Each partition that may have a problem, and None for each other one."""
+    """Yield a `Suspect` for each partition that may have a problem.
+
+    A check without a finding yields None, so that `in_turns` counts it too.
+    """
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):
             place = (topic.name, state.index)
@@ -150,7 +153,10 @@ def _suspect(partition: Partition) -> Suspect | None:
 
 
 def _groups(cluster: Cluster) -> Iterator[str | None]:
-    """Each group that rebalances, or has a member without heartbeats; None for each other one."""
+    """Yield the id of each group that rebalances, or has a member without heartbeats.
+
+    Each other group yields None, so that `in_turns` counts it too.
+    """
     for node in cluster.running_nodes():
         for group, _ in node.groups.known():
             yield group.group_id if _waits(group_facts(cluster, None, {}, group.group_id)) else None

@@ -40,7 +40,7 @@ class MomentClass:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """The ``ordinal``-th request of the job that matches, counted from 1; or the ``ordinal``-th step of the broker."""
+    """A request of the job or a step of the broker: the ``ordinal``-th, from 1, that matches ``on`` and ``matchers``."""
 
     on: str
     matchers: tuple[tuple[str, str], ...]

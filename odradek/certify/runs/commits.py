@@ -18,7 +18,7 @@ PER_SECOND: Final = 20
 
 
 class Commits:
-    """The follower of a broker's trace, from `follow` until the broker ends."""
+    """Finds the time of the job's last offset commit in the broker's trace, from `follow` until the broker ends."""
 
     def __init__(self, trace: Trace, now_s: Callable[[], float] = time.monotonic) -> None:
         self._trace, self._now_s = trace, now_s

@@ -63,7 +63,7 @@ class Run:
     until: Until = field(default_factory=Until)
     """The condition that the run waited for; for the first run without faults and ``auto``, the selected one."""
     settled_s: float = 0.0
-    """How long the outputs were still written to after the end, in seconds."""
+    """How long the job still wrote to the outputs after the end of its work, in seconds."""
     last_request: int = 0
     """Trace number of the last request before instances were started again after the end; 0 for the last one in the trace.
     """
@@ -134,11 +134,11 @@ class Stage:
         ``patience_s`` is how long the job may go without a request that changes something; if it is None, only the deadline
         counts.
 
-        After its end a job may still write. ``settle_s`` is how long it wrote without faults (`Run.settled_s`). The outputs
-        must be unchanged for that long if ``is_right`` accepts them, otherwise longer; if ``is_right`` is None, for
-        `settling.REFERENCE_S`. ``on_hold`` is called at each fault, and holds the run until it returns. ``tell`` is called
-        with lines about the progress. ``may_repeat`` means that a client may send the hit request again outside any
-        transaction, so that correct outputs may become wrong later.
+        A job may still write after the end of its work. ``settle_s`` is how long it did so without faults
+        (`Run.settled_s`). The outputs must be unchanged for that long if ``is_right`` accepts them, otherwise longer; if
+        ``is_right`` is None, for `settling.REFERENCE_S`. ``on_hold`` is called at each fault, and holds the run until it
+        returns. ``tell`` is called with lines about the progress. ``may_repeat`` means that a client may send the hit
+        request again outside any transaction, so that correct outputs may become wrong later.
         """
         self.cluster.restore()
         self._runs += 1
@@ -159,7 +159,7 @@ class Stage:
         return run
 
     def add_evidence(self, run: Run) -> Run:
-        """Add the trace and the timelines of the latest run to ``run``, and return it.
+        """Add the broker's trace and timelines to ``run``, which must be this stage's last run. Returns ``run``.
 
         The queries take longer than the run itself, and most runs need no evidence.
         """
@@ -332,9 +332,10 @@ class _RunInProgress:
         return self._judged_by is None or self._judged_by(outputs) is True
 
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
-        """Start all instances again, as a supervisor might, and return the first outputs with their ending.
+        """Start all instances again, as a supervisor might, to tell lost records from records not written yet.
 
-        If the restarted instances complete the outputs, the run is unfinished, and no record is lost.
+        Returns ``first``, as `Ending.UNFINISHED` if the restarted instances write the missing records: the job ended too
+        early, and no record is lost.
         """
         self._last_request = self._observation.newest()
         for number in range(1, self._workload.instances + 1):

@@ -1,4 +1,4 @@
-"""Wait for records that a job writes after its end: its outputs must be unchanged for a while before they are judged."""
+"""Wait for late records of a job: its outputs must be unchanged for a while before they are judged."""
 
 from __future__ import annotations
 
@@ -23,13 +23,15 @@ LONGEST_S: Final = stretched(20.0)
 COMES_S: Final = stretched(15.0)
 """How long an instance that was started again may take to send its first request, in seconds."""
 FACTOR: Final = 3.0
-"""Factor on the time of a run without faults, for outputs that are not correct."""
+"""Factor on ``settle_s`` in `stillness_s`, for outputs that are not correct."""
 AT_ONCE_S: Final = 0.05
 """A job whose last record follows its last commit within these seconds is considered not to write after its end."""
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:
-    """Time in seconds for which outputs must be unchanged. After its end, a run without faults wrote for ``settle_s``.
+    """Seconds for which the outputs must be unchanged until a run counts as settled.
+
+    ``settle_s`` is how long the job still wrote after the end of its work in a run without faults.
 
     >>> stillness_s(0.02, is_right=True), stillness_s(0.4, is_right=True), stillness_s(0.4, is_right=False)
     (0.0, 0.4, 1.2000000000000002)

@@ -1,4 +1,4 @@
-"""Inject the faults of one plan while the job runs: each has a rule at the broker, and an act that follows its hit."""
+"""Inject the faults of one plan while the job runs: each has a rule at the broker, and an action that follows its hit."""
 
 from __future__ import annotations
 
@@ -25,9 +25,10 @@ HIT_PAUSE_S: Final = 0.2
 
 
 class Staging:
-    """The rules and acts of one run.
+    """Injects the faults of a plan into one run: adds their rules to the broker, and performs the actions (`Act`).
 
-    With ``holds``, each moment is first held and returned by `next_held`. The fault is injected when its `go_on` is called.
+    With ``holds``, the broker first holds the request or step at which a fault is due, and `next_held` returns it. The fault
+    is injected when `go_on` of that `HeldMoment` is called.
     """
 
     def __init__(
@@ -65,14 +66,14 @@ class Staging:
                 self._acting.append((rule, thread))
 
     def next_held(self) -> HeldMoment | None:
-        """A moment at which the run is held, if there is one."""
+        """The next request or step that is held before its fault; None if there is none now."""
         with contextlib.suppress(queue.Empty):
             return self._held.get_nowait()
         return None
 
     @property
     def is_over(self) -> bool:
-        """Whether no act is in progress: each has ended, or its rule has not been hit."""
+        """Whether no action is in progress: each has ended, or its rule has not been hit."""
         return not any(thread.is_alive() and rule.hits for rule, thread in self._acting)
 
     def hits(self) -> list[int]:
@@ -109,7 +110,10 @@ class Staging:
         return False
 
     def _stand_still(self, injection: Injection, at: int) -> bool:
-        """Hold the run at the moment, then inject the fault. Returns False if the run or connection ended before."""
+        """Wait for `go_on` of the held moment, then inject the fault.
+
+        Returns False if the run or the connection ended before.
+        """
         holding = self._rules[at]
         held = self._seen(injection)
         self._held.put(held)

@@ -98,7 +98,11 @@ class FlightProducer:
         say("done", row)
 
     def transact(self, departures: Sequence[Departure], row: int, upto: int, commit: bool) -> None:
-        """Write one transaction: flights ``row`` to ``upto``, closing records after the last one, and the position."""
+        """Write the flights ``row`` to ``upto`` (exclusive) in one transaction, which is aborted if ``commit`` is False.
+
+        After the last flight, each partition gets a closing record. The transaction that is committed also contains the
+        number of the next flight, as the group's offset (`position`).
+        """
         say("begin", row)
         self.producer.begin_transaction()
         for each in departures[row:upto]:

@@ -102,7 +102,7 @@ class Checkpoint:
             return None
 
     def leave_mark(self, mark: SinkPlace) -> None:
-        """Record the sink for later calls of `mark`. Best effort: a checkpoint that is not writable has no mark."""
+        """Write the sink's name and decision topic to the checkpoint, where `mark` reads them. A failure is only logged."""
         directory = self._readable()
         if directory is None:
             return

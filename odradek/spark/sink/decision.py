@@ -36,8 +36,9 @@ Transactions = Sequence[tuple[str, ProducerId]]
 def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> SinkState | None:
     """Decide the batch and commit its transactions. Return the written record, None if the batch was decided before.
 
-    Raises ``NotDecided`` if the batch will be replayed, ``OutcomeUnknown`` if only the next plan can find out, and
-    ``MayBeLost`` if the batch is decided but not all of its transactions could be committed."""
+    Raises ``NotDecided`` if the batch will be replayed, ``OutcomeUnknown`` if a restart of the query has to find out whether
+    the batch is decided or to commit its transactions, and ``MayBeLost`` if the batch is decided but rows of it may be lost.
+    """
     plan, batch = _common(reports)
     reached("commit.started", batch)
     if all(report.skipped for report in reports):

@@ -18,8 +18,11 @@ class NotDecided(SinkError):
 
 
 class OutcomeUnknown(SinkError):
-    """It is unknown whether the batch is decided; a restart of the query finds out."""
+    """A restart of the query has to find out whether the batch is decided, or to commit the transactions of a decided batch.
+
+    It is also raised if the responses to InitProducerId were lost repeatedly, so that epochs are unknown.
+    """
 
 
 class MayBeLost(SinkError):
-    """A decided batch has transactions that could not be committed."""
+    """Rows of a decided batch may be lost: transactions were not committed, or a topic was deleted or created again."""

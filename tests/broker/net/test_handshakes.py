@@ -374,7 +374,7 @@ def test_a_handshake_times_out_after_a_minute(
                     await client.end()
                 await until(lambda: len(lines) == 3)
         assert {line["reason"] for line in lines} == {"TLS handshake failed"}
-        assert all("taking longer than 0.05 seconds" in line["error"] for line in lines)
+        assert all("0.05 seconds" in line["error"] for line in lines)
 
     run(scenario)
 

@@ -22,6 +22,6 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
 
 @pytest.fixture(scope="class")
 def outcomes(request: pytest.FixtureRequest, world: World) -> Outcomes:
-    """Outcomes of all cells that end by themselves, from one run of a client."""
+    """The outcomes of one run of a client, for all cells (``cells.py``) except those that stay connected."""
     found: Outcomes = request.cls.outcomes_in(world)
     return found

@@ -364,7 +364,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("cut 1 1", "two different nodes"),
         ("cut 1 two", "'two' is not a whole number"),
         ("cut 1 2 3", "cut takes no '3'"),
-        ("cut 1 2 nth=3", "it takes only expires, not nth"),
+        ("cut 1 2 nth=3", "it can have the condition 'expires', but not 'nth'"),
         ("slow-link 1 2", "slow-link needs a delay"),
         ("pause", "pause needs a node"),
         ("pause node=1 topic=a*", "pause takes one topic"),

@@ -27,7 +27,7 @@ class Producer:
         self.s.normal.symbol("pid", self.pid)
 
     def moves_to(self, node_id: int) -> None:
-        """Note that another node is the coordinator now."""
+        """Wait until ``node_id`` is the producer's coordinator, and send the next requests to it."""
         self.at = node_id
         self.s.await_coordinator(self.tx, 1, node_id)
 
