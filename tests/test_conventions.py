@@ -480,6 +480,14 @@ def test_the_licence_is_apache_2_and_ships():
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
 
 
+def test_every_code_block_of_a_page_is_closed():
+    pages = [path for path in texts() if path.suffix == ".md"]
+    fences = {
+        name_of(path): len(re.findall(r"^ *```", path.read_text("utf-8"), re.MULTILINE)) for path in pages
+    }
+    assert [name for name, count in fences.items() if count % 2] == []
+
+
 def test_the_navigation_of_the_site_has_every_page():
     """The site's navigation has every page. `make site` also fails if a page is missing."""
     navigation = (ROOT / "mkdocs.yml").read_text("utf-8").partition("\nnav:")[2]
