@@ -123,6 +123,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Ge
     return (yield)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Close a session broker before a test with other options: pytest itself would reuse the first one."""
     fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
