@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -31,6 +32,7 @@ _APIS = {each.name: each for each in (SASL_HANDSHAKE, SASL_AUTHENTICATE)}
 _SOFTWARE = "odradek-spark"
 
 
+@cache
 def _software_version() -> str:
     """Version of the installed package; "unknown" in an executor that has the modules without their distribution."""
     try:
