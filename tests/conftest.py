@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import structlog
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 from compiled.finder import use_python
 from tests.support.children import reset_signals
@@ -31,7 +31,13 @@ os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache"
 os.environ["PYTEST_TIMEOUT"] = str(TEST_S)
 
 # By default Hypothesis fails an example that takes 200 ms, and a test that takes a second to generate its data.
-settings.register_profile("odradek", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Without the explain phase: it traces every line while a failure is shrunk, and a failing state machine takes an hour with it.
+settings.register_profile(
+    "odradek",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    phases=[phase for phase in Phase if phase is not Phase.explain],
+)
 settings.load_profile("odradek")
 
 reset_signals()
