@@ -18,7 +18,7 @@ from protocol.compression import CompressionError, decompress
 from storage.salvage import Damaged
 
 NAMED_MAX: Final = 100
-"""Maximum number of affected names in a log line."""
+"""Maximum number of transactional ids or group ids in a log line."""
 LINES_MAX: Final = 10
 """Maximum number of log lines for one partition; further damaged ranges are counted."""
 DAMAGED_RECORDS_MAX: Final = 1_000_000
@@ -29,7 +29,7 @@ _LENGTH_MAX: Final = 2**15 - 1
 NameOf = Callable[[bytes], str | None]
 """Record key -> transactional id or group id; None if the key has neither."""
 Known = Callable[[], Iterable[str]]
-"""Returns the transactional ids or group ids for which the records read so far have a state."""
+"""Returns the transactional ids or group ids that have a state after the records read so far."""
 
 log_events = get_logger()
 

@@ -1,6 +1,6 @@
-"""The base class of a coordinator's shards. A shard is one partition of the coordinator's topic: its memory and its appends.
+"""The base class of a coordinator's shards. A shard is one partition of the coordinator's topic, with its state.
 
-The counterpart of Kafka's ``CoordinatorShard`` within ``CoordinatorRuntime``. The memory is built by reading the log.
+The counterpart of Kafka's ``CoordinatorShard`` within ``CoordinatorRuntime``. The state is built by reading the log.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class CoordinatorShard:
     def verdict_at_append(
         self, point: str, *, transactional_id: str | None = None, group_id: str | None = None
     ) -> Waiter[ErrorCode]:
-        """Pass an injection point before an append; see `verdict_at` for the result."""
+        """Apply the fault rules of an injection point before an append. Returns what `verdict_at` returns."""
         partition = self.partition
         at = InjectionPoint(
             point,
@@ -125,7 +125,10 @@ class CoordinatorShard:
 
 
 def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:
-    """Pass an injection point. The waiter gets NONE, at once or after a rule's release, or the error of a rule."""
+    """Apply the fault rules of an injection point.
+
+    The waiter gets NONE at once, or when the rule that holds the caller is released, or the error that a rule injects.
+    """
     verdict: Waiter[ErrorCode] = Waiter()
     injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)
     return verdict

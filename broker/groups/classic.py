@@ -109,7 +109,8 @@ def heartbeat(
 ) -> tuple[ErrorCode, list[Effect]]:
     """Process a Heartbeat: check the member and restart its session.
 
-    Returns REBALANCE_IN_PROGRESS only in PreparingRebalance, not in CompletingRebalance: clients send heartbeats there, too.
+    Returns (error, effects). The error is REBALANCE_IN_PROGRESS in PreparingRebalance, but NONE in CompletingRebalance,
+    in which clients already send heartbeats while they wait for the SyncGroup response.
     """
     error = _check_member(group, member_id, instance_id, generation)
     if error is not NONE:
@@ -122,7 +123,10 @@ def heartbeat(
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
-    """Process a LeaveGroup of members or an administrator. If the group becomes empty, the response waits for the commit."""
+    """Process a LeaveGroup of members or an administrator.
+
+    If the group becomes empty, the response is sent once the record of the empty group is committed.
+    """
     if group.state is ClassicGroupState.DEAD:
         return [Answer(token, LeaveGroupResponse(error_code=ErrorCode.coordinator_not_available))]
     out: Out = []
@@ -146,7 +150,7 @@ def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object,
 def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> ErrorCode:
     member_id = identity.member_id
     if not member_id and identity.group_instance_id is not None:
-        # An administrator gives only the instance id.
+        # A request of an administrator has only the instance id.
         member_id = group.members.static_id(identity.group_instance_id) or NO_MEMBER_ID
     if member_id in group.pending_joins:
         group.remove(member_id)

@@ -190,7 +190,7 @@ async def fetch(
 ) -> OffsetFetchResponseGroup:
     """Handle OffsetFetch for one group.
 
-    The response has only committed offsets. With ``require_stable``, wait until all records in memory are committed.
+    The response has only committed offsets. With ``require_stable``, first wait until all appended records are committed.
     """
     shard.state.offsets.note_high_watermark(shard.partition.high_watermark)
     if require_stable:
@@ -316,7 +316,7 @@ async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
 
-    # Kafka first looks for a share group of this name. While that read waits, nothing is deleted; so it is here.
+    # Kafka first reads from the shard whether this is a share group, and deletes nothing before that read has ended.
     error = await shard.read()
     return await shard.write_tombstones(find) if error is NONE else error
 

@@ -70,7 +70,7 @@ class GroupCoordinator(MetadataListener):
         life: NodeLife | None = None,
         partitions: int | None = None,
     ) -> None:
-        """``new_uuid`` returns the unique part of member ids; without it that part comes from ``random``.
+        """``new_uuid`` returns the unique part of member ids; if it is None, ``random`` generates that part.
 
         When the node's ``life`` ends, the coroutines that wait in the coordinator are closed, before `abandon` is called.
         ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
@@ -362,7 +362,7 @@ class GroupCoordinator(MetadataListener):
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
-        """Apply a marker below the high watermark to the offsets. A shard that loads later reads it from its log."""
+        """Apply a marker below the high watermark to the offsets. Without a shard, a later load reads the marker."""
         shard = self._runtime.get(partition_index)
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)

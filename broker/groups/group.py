@@ -73,7 +73,7 @@ class ClassicGroup:
     """Member ids that clients got with MEMBER_ID_REQUIRED but have not joined with yet, oldest first."""
     pending_syncs: set[str] = field(default_factory=set)
     assigned_generation: int = -1
-    """The generation whose assignments are in the log or being appended, since only the leader's first SyncGroup counts."""
+    """Last generation whose assignments are in the log or being appended. A second SyncGroup cannot change them."""
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0
@@ -240,7 +240,7 @@ class ClassicGroup:
 
 
 def _topics_of(subscription: bytes) -> Sequence[str]:
-    """Return the topics of a subscription. They are in the fields of version 0, with which every version begins."""
+    """Return the topics of a subscription. Every version begins with the fields of version 0, which contain them."""
     if record_version(subscription) < 0:
         raise MalformedRecord("a subscription of a negative version")
     return Subscription.decode_body(subscription, 0, 2)[0].topics

@@ -145,7 +145,7 @@ class Members:
         return before
 
     def support_any(self, names: Iterable[str]) -> bool:
-        """Whether every member supports one of these protocols."""
+        """Whether at least one of these protocols is supported by every member."""
         return any(self._support.get(name, 0) == len(self._by_id) for name in names)
 
     def select_protocol(self) -> str:

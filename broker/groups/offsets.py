@@ -135,7 +135,10 @@ class GroupOffsets:
             self._settle(producer_id, group_id, spot)
 
     def end_transaction(self, producer_id: int, committed: bool, marker_offset: int) -> None:
-        """Apply a marker: commit or drop the producer's pending offsets. A committed offset with a later record stays."""
+        """Apply a marker: commit or drop the producer's pending offsets.
+
+        A pending offset does not replace a committed offset whose record is later in the log.
+        """
         pending = self._pending.get(producer_id, {})
         for (group_id, spot), offset in tuple(pending.items()):
             if offset.record_offset > marker_offset:
@@ -173,7 +176,10 @@ class GroupOffsets:
     def find(
         self, group_id: str, topic: str, partition: int, *, require_stable: bool, topic_id: UUID | None = None
     ) -> Found:
-        """Return the offset, even from a record above the high watermark; `UNSTABLE` if a transaction is open (KIP-447)."""
+        """Return the committed offset, even if its record is above the high watermark.
+
+        With ``require_stable``, return `UNSTABLE` if an open transaction has an offset for the partition (KIP-447).
+        """
         spot = (topic, partition)
         if require_stable and self.is_unstable(group_id, spot):
             return UNSTABLE
@@ -329,6 +335,6 @@ def _wait_ms(
         and group.state is ClassicGroupState.EMPTY
         and group.state_since_ms != NO_TIMESTAMP
     ):
-        # KIP-211: retention starts when the last member leaves. Old records do not have that timestamp.
+        # KIP-211: retention starts when the last member leaves. Old group records lack the time at which it left.
         since_ms = group.state_since_ms
     return retention_ms - (now_for(since_ms) - since_ms)

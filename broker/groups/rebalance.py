@@ -2,7 +2,7 @@
 
 Each function changes the group and adds effects to ``out``. The steps of one rebalance:
 
-    prepare -> (all joined, or the time is over) -> complete_join -> SyncGroup of the leader -> Append -> Stable
+    prepare -> (all joined, or the timeout has passed) -> complete_join -> SyncGroup of the leader -> Append -> Stable
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""One partition of ``__consumer_offsets`` that this node leads: its memory, its log, its timers.
+"""One partition of ``__consumer_offsets`` that this node leads: its state in memory, its log and its timers.
 
-The state machines decide, and this module carries out their decisions. A record is in memory as soon as it is appended, so
-that the next request sees it; the response is sent once the record is committed. If the record is never committed, the node
-no longer leads the partition, and the memory is dropped with the shard.
+The state machines decide, and this module carries out their decisions. A record changes the state as soon as it is
+appended, so that the next request sees the change; the response is sent once the record is committed. If the record is
+never committed, the node no longer leads the partition, and the state is dropped with the shard.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COORDINATOR_SEQUENCE: Final = 0
 RECORD_OVERHEAD_BYTES: Final = 32
 """Maximum size of a record beyond its key and value: lengths and deltas, without headers."""
 LOAD_TURN_RECORDS: Final = 500
-"""Records that are replayed in one turn of the event loop."""
+"""Number of records after which a load yields to the event loop."""
 
 log = get_logger()
 
@@ -203,15 +203,15 @@ class GroupShard(CoordinatorShard):
     # -- writing ------------------------------------------------------------------------------------------------
 
     async def write(self, records: Sequence[LogRecord], producer: Producer = NO_PRODUCER) -> ErrorCode:
-        """Append one batch and apply it to memory. Returns NONE once it is committed, otherwise an error for clients."""
+        """Append one batch and apply its records. Returns NONE once the batch is committed, or an error for clients."""
         error, end_offset = self.append_records(records, producer)
         return await self.committed(end_offset) if error is NONE else self.client_error(error)
 
     async def may_append(self, group_id: str | None) -> ErrorCode:
-        """Wait while a fault rule holds the append (`broker.injection.points`). Returns NONE or an error for the client.
+        """Wait while a fault rule delays the append (`broker.injection.points`); return NONE or the client's error.
 
-        Records that a rule holds are not in memory yet, and their request fails when the leadership ends. The caller must
-        decide again after this wait: a member may be gone by then, and its partition may belong to another member.
+        Records that a rule delays are not applied yet, and their request fails when the leadership ends. The caller
+        must decide again after this wait: a member may have left by then, or lost a partition to another member.
         """
         verdict = self.verdict_at_append("group.append", group_id=group_id)
         return self.client_error(await self._await_verdict(verdict))
@@ -223,7 +223,7 @@ class GroupShard(CoordinatorShard):
         *,
         deleted: ErrorCode = ErrorCode.unknown_member_id,
     ) -> tuple[ErrorCode, int]:
-        """Append one batch and apply it to memory, as all writes do. Returns (error, offset after the last record).
+        """Append one batch and apply its records, as all writes do. Returns (error, offset after the last record).
 
         ``deleted`` is the error for members that wait in a classic group that the records delete.
         """
@@ -269,7 +269,7 @@ class GroupShard(CoordinatorShard):
     async def write_tombstones(self, find: Callable[[], Sequence[Key] | ErrorCode]) -> ErrorCode:
         """Write tombstones for the keys that ``find`` returns, in batches. Returns NONE once all are committed, or an error.
 
-        If a fault rule has held the append, ``find`` is called again, since some of the keys may be in use again by then.
+        If a fault rule delays the append, ``find`` is called again afterwards, since some keys may be in use again.
         """
         doomed = find()
         if self.is_intercepted and not isinstance(doomed, ErrorCode) and doomed:
@@ -313,11 +313,11 @@ class GroupShard(CoordinatorShard):
         return self.client_error(await self._committed_in_time(end_offset))
 
     async def read(self) -> ErrorCode:
-        """Wait until all records in memory are committed, so that no client sees records that a truncation could remove."""
+        """Wait until all appended records are committed, so that no client sees records that could be truncated."""
         return await self.committed(self.partition.log_end_offset)
 
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """Like `committed`, but returns REQUEST_TIMED_OUT after a timeout: timer and high watermark wake one waiter."""
+        """Wait as `committed` does, but return the append's error, such as REQUEST_TIMED_OUT, not the client's."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         timer = self.clock.call_later_ms(
@@ -337,7 +337,7 @@ class GroupShard(CoordinatorShard):
         return await self._await_verdict(verdict)
 
     async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """Wait for ``verdict`` and return its value, which is an error if `unload` wakes all waiters."""
+        """Wait for ``verdict`` and return its error code. `unload` wakes all waiters with an error."""
         self._waiting[verdict] = None
         try:
             return await verdict
@@ -350,9 +350,9 @@ class GroupShard(CoordinatorShard):
         """Carry out the effects of one event of a group, in order.
 
         An event (a timer, a member that leaves, the end of a leadership) may respond to requests of several members and set
-        several timers; the state machine determines the order. An `Answer` wakes the request that waits
-        for it. An `Append` is a barrier and is awaited in a coroutine of its own, since another event may respond to the
-        request in the meantime.
+        several timers; the state machine determines the order. An `Answer` wakes the request that has its token. An
+        `Append` delays the responses after it until the commit, and is awaited in a coroutine of its own, since another
+        event may respond to the request in the meantime.
         """
         append: Append | None = None
         behind: list[Answer] = []
@@ -425,7 +425,7 @@ class GroupShard(CoordinatorShard):
         return (group_id, timer) in self._timers
 
     def armed_for_ms(self, group_id: str, timer: Timer) -> int | None:
-        """Time in milliseconds since a timer was started, None if it does not run; for a session, since the last request."""
+        """Milliseconds since a timer was last started; None if it is not running. Requests restart a session timer."""
         armed = self._timers.get((group_id, timer))
         return None if armed is None else self.clock.now_ms(Domain.GROUPS) - armed[1]
 
@@ -455,7 +455,7 @@ class GroupShard(CoordinatorShard):
 
 
 def _waiter(token: object) -> Waiter[Response]:
-    """Return the waiter of a request, which is the request's token. The state machine does not know that type."""
+    """Return the waiter of a request: the request's token, which the state machine does not use except to return it."""
     return cast("Waiter[Response]", token)
 
 

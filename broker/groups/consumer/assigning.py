@@ -19,7 +19,10 @@ from broker.groups.consumer.subscribing import subscribed_topic_ids
 def assign(
     context: Context, group: ConsumerGroup, name: str, new: ConsumerGroupMember, *, homogeneous: bool
 ) -> Mapping[str, TargetAssignment]:
-    """Return the target assignment of every member, with ``new`` as a member. Members without partitions are included."""
+    """Compute the target assignment of every member by the assignor ``name``. Members without partitions are included.
+
+    ``new`` is a joining or changed member. ``homogeneous``: all members subscribe to the same topics.
+    """
     spec = GroupSpec.of(
         _member_specs(context, group, new), context.topics.partition_count, homogeneous=homogeneous
     )

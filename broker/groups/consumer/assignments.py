@@ -18,7 +18,7 @@ NO_PARTITIONS: Final[AssignedPartitions] = {}
 
 
 class TopicPartitions(Protocol):
-    """Partitions of one topic, in any of the messages and records that have these two fields."""
+    """Partitions of one topic: the interface of all messages and records that have a topic id and its partitions."""
 
     @property
     def topic_id(self) -> UUID | None: ...

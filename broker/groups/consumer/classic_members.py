@@ -247,7 +247,7 @@ def heartbeat(
 def leave(
     context: Context, group: ConsumerGroup, config: ClassicGroupConfig, leaving: Sequence[MemberIdentity]
 ) -> Decision[LeaveGroupResponse]:
-    """Process a LeaveGroup. It may remove members of both protocols, as it may come from an administrator."""
+    """Process a LeaveGroup. The request of an administrator may remove members of both protocols."""
     results: list[MemberResponse] = []
     gone: dict[str, ConsumerGroupMember] = {}
     for identity in leaving:

@@ -1,7 +1,8 @@
 """Input and output of decisions about a consumer group. Pure.
 
-A decision lists the records to append, the timers to start or cancel, and the response. Only records change the group. So a
-decision that is not carried out has no effect, and a decision that had to wait for its append is made again.
+A decision lists the records to append, the timers to start or cancel, and the response. Only records change the group,
+so a decision that is not carried out has no effect. If a fault rule delays the append, the decision is made again
+after the delay.
 """
 
 from __future__ import annotations
@@ -90,7 +91,7 @@ class Client:
 
 @slotted
 class Decision(Generic[R]):
-    """The decision on a request or timer: append ``records``, carry out the other fields, respond after the commit."""
+    """The decision on a request or timer: the records to append, the timers to set, the response after the commit."""
 
     response: R
     records: list[LogRecord] = field(default_factory=list)
@@ -100,7 +101,7 @@ class Decision(Generic[R]):
     regexes: frozenset[str] = frozenset()
     """Regular expressions to resolve in another turn of the event loop."""
     may_describe: MayDescribe | None = None
-    """Limits the topics of ``regexes`` to those that the requesting client may describe. None: no limit."""
+    """Whether the requesting client may describe a topic: ``regexes`` match no other topics. None: they match all."""
     becomes: ClassicGroup | None = None
     """The classic group into which this decision downgrades the group; None without a downgrade."""
     rebalances: bool = False

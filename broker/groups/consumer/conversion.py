@@ -141,7 +141,7 @@ def _adopt(context: Context, group: ConsumerGroup, member: Member, protocol: str
 def is_downgraded_without(
     context: Context, group: ConsumerGroup, leaving: Collection[ConsumerGroupMember]
 ) -> bool:
-    """Whether only classic members would remain after ``leaving`` have left, and the group may then be downgraded."""
+    """Whether only classic members remain when ``leaving`` leave, and the settings allow a downgrade."""
     left = len(group.members) - len(leaving)
     classic = group.classic_members - sum(member.uses_classic_protocol for member in leaving)
     settings = context.settings
@@ -156,7 +156,10 @@ def is_downgraded_without(
 def is_downgraded_by_replacing(
     context: Context, group: ConsumerGroup, replaced: ConsumerGroupMember | None
 ) -> bool:
-    """Whether a downgrade is possible when a static classic member replaces ``replaced``, the last other member."""
+    """Whether the group can be downgraded when a static classic member replaces ``replaced``.
+
+    True if ``replaced`` is the only member of the consumer protocol, and the settings allow a downgrade.
+    """
     settings = context.settings
     return (
         replaced is not None
@@ -177,7 +180,7 @@ def downgrade(
     joining: ConsumerGroupMember | None = None,
     rebalance: bool,
 ) -> None:
-    """Add the downgrade of the group, without ``leaving``, to the decision.
+    """Add to ``decision`` the conversion into a classic group without the members ``leaving``.
 
     ``joining`` is the new incarnation of a static member, and replaces the old one.
     """

@@ -58,7 +58,10 @@ def check_commit(
 
 
 def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partition: int) -> int | None:
-    """Epoch since which the member has the partition, assigned or pending revocation; None if it is not the member's."""
+    """Epoch at which the partition was assigned to the member; None if the member does not have the partition.
+
+    The member also has partitions that it must revoke and has not reported as revoked yet.
+    """
     if topic_id is None:
         return None
     since = member.assigned.get(topic_id, {}).get(partition)
@@ -75,5 +78,5 @@ def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> Erro
 
 
 def _stale(member: ConsumerGroupMember) -> ErrorCode:
-    """Return the error for a wrong epoch, which for a member of the classic protocol is a wrong generation."""
+    """Return the error for a wrong epoch: ILLEGAL_GENERATION for a classic member, otherwise STALE_MEMBER_EPOCH."""
     return ErrorCode.illegal_generation if member.uses_classic_protocol else ErrorCode.stale_member_epoch

@@ -30,7 +30,7 @@ def member_of(group: ConsumerGroup, member_id: str) -> ConsumerGroupMember:
 
 
 def static_member_of(group: ConsumerGroup, instance_id: str, member_id: str) -> ConsumerGroupMember:
-    """Return the current member of ``instance_id`` if its id is ``member_id``; otherwise raise `Refused`."""
+    """Return the current static member of ``instance_id``; raise `Refused` if its member id is not ``member_id``."""
     member = group.static_member(instance_id)
     if member is None:
         raise refused(ErrorCode.unknown_member_id, f"Instance id {instance_id} is unknown.")

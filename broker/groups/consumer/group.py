@@ -48,9 +48,9 @@ class ConsumerGroup:
         self.subscriptions = Subscriptions()
         self.classic_members = 0
         self.has_obsolete_metadata = False
-        """The log has a record of the obsolete type 4. The group writes a tombstone for it with its next epoch record."""
+        """Whether the log has partition metadata (obsolete record type 4). A tombstone is written with the next epoch."""
         self.compared_at = -1
-        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log: a load repeats it."""
+        """``TopicsImage.changes`` at the last comparison of the metadata hash. Not in the log, so a load resets it."""
         self._owner_epochs: dict[UUID, dict[int, int]] = {}
         self._assignors: dict[str, int] = {}
         self._classic_protocols: dict[str, int] = {}
@@ -107,7 +107,7 @@ class ConsumerGroup:
                 of_topic[partition] = epoch
 
     def _disown(self, assigned: AssignedPartitions, epoch: int) -> None:
-        """Remove the owner epoch of each partition if it equals ``epoch``; otherwise a new owner has set its own already."""
+        """Remove the owner epoch of each partition, unless it differs from ``epoch`` because a new owner has set it."""
         for topic_id, partitions in assigned.items():
             of_topic = self._owner_epochs.get(topic_id, {})
             for partition in partitions:

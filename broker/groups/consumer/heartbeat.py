@@ -98,7 +98,7 @@ def heartbeat(
     *,
     resolving: bool,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Return the decision for a request with a member id; the caller has set a new id if needed. Raises `Refused`."""
+    """Return the decision on a request. If the client sent no member id, the caller has set one. Raises `Refused`."""
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(context, live_group(found, request.group_id), config, request)
     decision = Decision(ConsumerGroupHeartbeatResponse())
@@ -189,7 +189,7 @@ def step(
     *,
     subscription_changed: bool,
 ) -> ConsumerGroupMember:
-    """Reconcile a member with its target assignment; a timer limits the time in which it must revoke partitions.
+    """Reconcile a member with its target assignment; a timer limits the time that the member has to revoke partitions.
 
     Adds records and timers to the decision and returns the changed member.
     """
@@ -219,7 +219,7 @@ def _response(
     new: ConsumerGroupMember,
     request: ConsumerGroupHeartbeatRequest,
 ) -> ConsumerGroupHeartbeatResponse:
-    """Build the response, with the assignment if this has changed, the member joins, or the request sets all fields."""
+    """Build the response, with the assignment if it has changed, the member joins, or the request sets all fields."""
     is_full = (
         request.rebalance_timeout_ms != NO_REBALANCE_TIMEOUT
         and (request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None)

@@ -49,9 +49,10 @@ def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Iterable[TopicPartitions] | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH if ``epoch`` is not the member's epoch.
+    """Raise FENCED_MEMBER_EPOCH if ``epoch`` is neither 0 (a join) nor the member's epoch.
 
-    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: the last response was lost then.
+    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: in this case the member did
+    not receive the last response, and sends its request again.
     """
     if epoch == 0 or epoch == member.member_epoch:
         return

@@ -26,7 +26,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class Goal(NamedTuple):
-    """The input of a reconciliation: target assignment, subscription, partition owners, and the partitions reported."""
+    """The input of a reconciliation: target, subscription, partition owners, and partitions reported by the member."""
 
     epoch: int
     target: TargetAssignment
@@ -85,7 +85,10 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
 
 
 class _Difference(NamedTuple):
-    """The difference between current and target assignment. ``has_unreleased``: another member still has a new partition."""
+    """The difference between the current and the target assignment of a member.
+
+    ``has_unreleased``: another member has not released a partition of the target assignment yet.
+    """
 
     kept: dict[UUID, dict[int, int]]
     revoked: AssignedPartitions

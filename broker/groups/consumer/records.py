@@ -246,7 +246,7 @@ def _apply_current(group: ConsumerGroup, member_id: str, value: Value | None) ->
 
 
 def _assigned_of(topics: Iterable[CurrentTopicPartitions], member_epoch: int) -> AssignedPartitions:
-    """Return the assigned partitions in a record. Records before 4.3 have no epochs: then the member's epoch is used."""
+    """Return the assigned partitions of a record, with the member's epoch if the record is older than Kafka 4.3."""
     assigned: dict[UUID, dict[int, int]] = {}
     for topic in topics:
         epochs: Sequence[int] = topic.assignment_epochs or ()

@@ -1,7 +1,7 @@
 """Effects of a changed subscription on the group epoch, and resolution of regular expressions. Pure.
 
-The broker resolves regular expressions in a later turn of the event loop (KIP-848), so a new one has no effect before the
-next group epoch. All regular expressions are resolved again after a topic was created, and after
+The broker resolves regular expressions in a later turn of the event loop (KIP-848), so a new regular expression has no
+effect before the next group epoch. All regular expressions are resolved again after a topic was created, and after
 ``group.consumer.regex.refresh.interval.ms``.
 """
 
@@ -62,7 +62,10 @@ def update_regex(
     resolving: bool,
     out: list[LogRecord],
 ) -> RegexUpdate:
-    """Compare the regular expressions of ``old`` and ``new``. ``resolving``: whether a resolution is already scheduled."""
+    """Compare the regular expressions of ``old`` and ``new``: return the effect, and the expressions to resolve.
+
+    ``resolving``: whether a resolution is already scheduled.
+    """
     status, is_new = RegexStatus.UNCHANGED, False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
         status = RegexStatus.UPDATED
@@ -161,7 +164,7 @@ def update_epoch(
     bump: bool,
     out: list[LogRecord],
 ) -> Epoch:
-    """Return the group epoch after ``new`` has replaced ``old``: a new one if ``bump`` or the topics' hash differs."""
+    """Return the group epoch with ``new`` in place of ``old``, incremented if ``bump`` or if the topic hash changes."""
     if not bump and group.compared_at == context.topics.changes:
         return Epoch(group.epoch, group.subscriptions.are_homogeneous(len(group.members)))
     after = group.subscriptions.changed(old, new, group.resolved)

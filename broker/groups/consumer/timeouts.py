@@ -31,7 +31,7 @@ def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
 
 
 def revoke_by(member: ConsumerGroupMember) -> Arm:
-    """Return the timer at whose end the member must have revoked its partitions."""
+    """Return the timer that removes the member if it has not revoked its partitions in time."""
     return Arm(
         rebalance_timer(member.member_id), member.rebalance_timeout_ms, member_epoch=member.member_epoch
     )

@@ -126,9 +126,9 @@ class _Balancing:
 class _Ranges:
     """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
 
-    The members with the fewest partitions form a range at the left end. After each of them got one partition, the range
-    grows by the members that have as many partitions as the members in the range have then. The range at the right end
-    consists of the members with the most partitions, and each of them loses one partition before the range grows.
+    The members with the fewest partitions form a range at the left end. Each of them gets one partition. Then the
+    members with equally many partitions outside of the range join the range, and the next pass begins. The members with
+    the most partitions form a range at the right end. Each of them loses one partition before further members join.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:
@@ -178,7 +178,7 @@ class _Ranges:
         return member
 
     def exclude_most_loaded(self) -> None:
-        """Exclude the member that `next_most_loaded` has just returned, as it has no partition of this topic to move."""
+        """Exclude the member just returned by `next_most_loaded`: it has no partition of this topic left to move."""
         at, last = self._next_most + 1, self._most_end - 1
         self._members[at], self._members[last] = self._members[last], self._members[at]
         self._most_end -= 1

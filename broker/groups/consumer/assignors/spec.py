@@ -28,7 +28,10 @@ class MemberSpec:
 
 @slotted(frozen=True)
 class GroupSpec:
-    """The group as input of an assignor. Its members are in the order of Kafka's hash map, so that the results are equal."""
+    """The group as input of an assignor.
+
+    The members are in the order of Kafka's hash map, so that the assignments equal Kafka's.
+    """
 
     members: tuple[MemberSpec, ...]
     partition_count: Callable[[UUID], int]
