@@ -103,7 +103,7 @@ def _refused(keys: Sequence[TopicPartition], context: RequestContext) -> Errors:
     """Return the errors of partitions that do not exist, or that the client may not add. Empty if there are none.
 
     A client needs WRITE on the topic, and may not add a partition of an internal topic: AddOffsetsToTxn adds those of
-    __consumer_offsets. Requests of brokers are not checked for either.
+    __consumer_offsets. Requests of brokers are exempt from these two checks.
     """
     refused: Errors = {}
     from_client = context.api_version < FIRST_BROKER_VERSION

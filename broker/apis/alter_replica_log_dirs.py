@@ -20,7 +20,7 @@ from protocol.messages.alter_replica_log_dirs import (
 
 FUTURE_NAME_MAX: Final = 255
 FUTURE_SUFFIX_CHARACTERS: Final = len(".") + 32 + len("-future")
-"""Length of what Kafka appends to the directory name of a partition that is being moved: a unique id and ``-future``."""
+"""Length of the suffix that Kafka appends to the directory name of a moving partition: a unique id and ``-future``."""
 
 
 @api(key=34, versions=range(1, 3))

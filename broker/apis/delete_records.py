@@ -1,5 +1,5 @@
-"""DeleteRecords: advance the log start offset of partitions. The response is sent when all live replicas have done so
-(KIP-107).
+"""DeleteRecords: advance the log start offset of partitions. The response is sent when all live replicas have
+advanced it (KIP-107).
 
 v1 differs only in how quotas apply to it; v2 is flexible.
 """
@@ -87,7 +87,7 @@ def _delete(context: RequestContext, name: str, index: int, offset: int) -> _Del
 
 
 def _look_again(context: RequestContext, deletion: _Deletion) -> None:
-    """Update the error and low watermark of a deletion from the leader. Deleting the same records again has no effect."""
+    """Update the error and low watermark of a deletion by repeating it on the leader. This deletes nothing more."""
     partition = context.node.replicas.leader(deletion.topic, deletion.index)
     if isinstance(partition, ErrorCode):
         deletion.error, deletion.low_watermark = partition, NO_LOW_WATERMARK

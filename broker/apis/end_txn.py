@@ -32,5 +32,5 @@ async def end_txn(request: EndTxnRequest, context: RequestContext) -> EndTxnResp
         bumps_epoch=version >= FIRST_VERSION_THAT_BUMPS,
     )
     error = fenced_error_for(outcome.error, version, FIRST_VERSION_WITH_PRODUCER_FENCED)
-    # The encoder omits the producer fields below version 5, which has them first.
+    # The encoder omits the producer fields in versions before 5.
     return EndTxnResponse(error_code=error, producer_id=outcome.producer_id, producer_epoch=outcome.epoch)

@@ -127,7 +127,7 @@ class ConsumerGroups:
         try:
             return await self._carry_out_request(shard, group.group_id, decide)
         except Refused as refusal:
-            # Without a member id, as Kafka's; in a classic group the response has the id of the request.
+            # As in Kafka, the response has no member id; for a classic group it has the request's member id.
             return JoinGroupResponse(error_code=refusal.error)
 
     async def sync(
@@ -276,7 +276,9 @@ class ConsumerGroups:
         try:
             await self.carry_out(shard, group_id, decide)
         except Refused as refusal:
-            log.debug("group not changed", group=group_id, error=refusal.error.name, reason=refusal.message)
+            log.debug(
+                "group not changed by timer", group=group_id, error=refusal.error.name, reason=refusal.message
+            )
 
 
 def _check(error: ErrorCode) -> None:

@@ -36,7 +36,7 @@ class Timed(Enum):
 
 @slotted(frozen=True)
 class Timer:
-    """Identity of a timer within its group; arming a timer again reschedules it."""
+    """Identity of a timer within its group; starting a timer again reschedules it."""
 
     what: Timed
     member_id: str = ""

@@ -196,7 +196,7 @@ def _update_member(group: ClassicGroup, member: Member, joiner: Joiner, token: o
     group.members.update(member, joiner.protocols, joiner.rebalance_timeout_ms, joiner.session_timeout_ms)
     superseded = group.members.await_join(member, token)
     if superseded is not None:
-        # The client has closed that connection. Kafka never responds to the request.
+        # The client has closed the connection of the earlier request, to which Kafka never responds.
         out.append(Answer(superseded, join_error(member.member_id, ErrorCode.rebalance_in_progress)))
 
 

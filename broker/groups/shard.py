@@ -64,7 +64,7 @@ log = get_logger()
 
 
 class Producer(NamedTuple):
-    """The transactional producer that commits offsets, with its verification (see ``Partition.append_internal``)."""
+    """The transactional producer that commits offsets, and the proof of its verification (KIP-890)."""
 
     producer_id: int = NO_PRODUCER_ID
     producer_epoch: int = NO_PRODUCER_EPOCH
@@ -106,7 +106,7 @@ class GroupShard(CoordinatorShard):
         self.life = life
         self.state = GroupCoordinatorState(self._classic_group_config())
         self._timers: dict[tuple[str, Timer], tuple[ClockTimer, int]] = {}
-        """(group id, timer) -> the clock's timer, and the time in the domain GROUPS when it was started."""
+        """(group id, timer) -> the clock's timer, and its start time in the clock domain GROUPS."""
         self._waiting: dict[Waiter[ErrorCode], None] = {}
         """The waiters for a commit or for a fault rule, in the order in which the waits began."""
         self._load_began_ms = 0
@@ -194,7 +194,7 @@ class GroupShard(CoordinatorShard):
         super().unload(error)
 
     def abandon(self) -> None:
-        """Cancel the timers, because the node was killed. Waiting coroutines are closed with the node's life."""
+        """Cancel the timers, because the node was killed. Waiting coroutines are closed at the end of ``life``."""
         super().abandon()
         self.refusal = ErrorCode.not_coordinator
         for key in tuple(self._timers):

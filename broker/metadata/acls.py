@@ -17,9 +17,9 @@ from protocol.named_tuple import NamedTuple
 from protocol.records import cluster_metadata as schema
 
 UNKNOWN: Final = 0
-"""UNKNOWN in all four enums, as which Kafka decodes every unknown code."""
+"""UNKNOWN in all four enums. Kafka decodes every undefined code as UNKNOWN."""
 ANY: Final = 1
-"""ANY in all four enums. It is only valid in a filter."""
+"""ANY in all four enums. ANY is only valid in a filter."""
 
 CLUSTER: Final = 4
 RESOURCE_TYPES: Final[Mapping[int, str]] = {
@@ -31,7 +31,7 @@ RESOURCE_TYPES: Final[Mapping[int, str]] = {
     7: "USER",
 }
 MATCH: Final = 2
-"""Pattern type of a filter that finds every pattern (literal or prefixed) that matches its resource name."""
+"""Pattern type of a filter that finds the literal and prefixed patterns that match the filter's resource name."""
 LITERAL: Final = 3
 PREFIXED: Final = 4
 PATTERN_TYPES: Final[Mapping[int, str]] = {LITERAL: "LITERAL", PREFIXED: "PREFIXED"}

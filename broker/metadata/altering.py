@@ -92,7 +92,10 @@ def replaced(
 def _differing(
     resource: Resource, wanted: Mapping[str, str | None], current: Mapping[str, str]
 ) -> ConfigChanges:
-    """The settings whose value differs. For a broker all settings: a record makes it reload key stores (KAFKA-14136)."""
+    """Return the settings whose value differs from the current value.
+
+    For a broker, return all settings: even a record with an equal value makes it reload its key stores (KAFKA-14136).
+    """
     return {
         name: value
         for name, value in wanted.items()

@@ -22,7 +22,7 @@ log = get_logger()
 
 
 class AutoTopicCreationManager:
-    """Creates topics for Metadata requests in the background, and the topics of coordinators once for all callers."""
+    """Creates topics for Metadata requests in the background, and a coordinator's topic when a request needs it."""
 
     def __init__(self, image: Image, config: BrokerConfig, creator: ReplicationControlManager) -> None:
         self._image = image
@@ -44,7 +44,7 @@ class AutoTopicCreationManager:
             await asyncio.wait(self._background)
 
     async def ensure_internal_topic(self, name: str) -> Topic:
-        """Return the topic of a coordinator. If it does not exist, create it, once for all callers.
+        """Return the topic of a coordinator; create it if it does not exist. Concurrent callers share one creation.
 
         Raises ApiError in cases in which Kafka would respond with COORDINATOR_NOT_AVAILABLE indefinitely.
         """
@@ -79,4 +79,6 @@ class AutoTopicCreationManager:
             return topic  # created here, or by a client at the same time
         if isinstance(result, ApiError):
             raise result
-        raise ApiError(ErrorCode.unknown_topic_or_partition, f"{name} was deleted right after its creation")
+        raise ApiError(
+            ErrorCode.unknown_topic_or_partition, f"topic {name} was deleted right after its creation"
+        )

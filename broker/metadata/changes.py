@@ -19,7 +19,7 @@ Assignment = Sequence[Sequence[int]]
 """The replicas of each partition, the preferred leader first."""
 
 Directories = Mapping[int, uuid.UUID]
-"""Broker id -> log directory (KIP-858)."""
+"""Broker id -> id of the broker's log directory (KIP-858)."""
 
 
 def records_for_new_topic(
@@ -128,7 +128,7 @@ def record_for_registration(broker: BrokerRegistration) -> MetadataRecord:
 
 
 def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
-    """Return the record that begins the controlled shutdown of a broker, which then gets no partitions and leads none."""
+    """Return the record that begins the controlled shutdown of a broker: it gets no new replicas or leadership."""
     return schema.BrokerRegistrationChangeRecord(
         broker_id=broker.node_id, broker_epoch=broker.epoch, in_controlled_shutdown=1
     )

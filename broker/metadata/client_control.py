@@ -1,4 +1,4 @@
-"""The controller's handling of client quotas and user credentials. Also saves and restores both, with tokens and ACLs."""
+"""The controller's handling of client quotas and SCRAM credentials. Saves and restores them with tokens and ACLs."""
 
 from __future__ import annotations
 

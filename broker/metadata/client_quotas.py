@@ -48,7 +48,7 @@ class Operation(NamedTuple):
 
 
 class Alteration(NamedTuple):
-    """The requested changes for one entity. They are not checked: the entity may have several parts of the same type."""
+    """The requested changes for one entity, not checked yet: the entity may have several parts of the same type."""
 
     entity: QuotaEntity
     operations: Sequence[Operation]

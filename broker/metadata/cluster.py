@@ -208,7 +208,7 @@ class ClusterMetadata:
     async def change_config(
         self, resource_type: int, resource_name: str, values: Mapping[str, str | None]
     ) -> None:
-        """Set settings of one resource, or remove those whose value is None. The caller has checked them."""
+        """Set settings of one resource, or remove those whose value is None. The caller has checked the values."""
         await self._writer.commit(
             records_of_changes.records_for_config_change(resource_type, resource_name, values)
         )
@@ -218,7 +218,7 @@ class ClusterMetadata:
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the fsync, until `sync_deferred` is called. No client may be served before."""
+        """Apply changes without waiting for the fsync. Serve no client before `sync_deferred` has returned."""
         self._writer.defer_syncs()
 
     async def sync_deferred(self) -> None:

@@ -46,5 +46,5 @@ class ConfigurationControlManager:
 
 
 def _settled_name(resource: Resource) -> str:
-    """Return the name by which changes of a resource wait for each other: the topic, or a name that no topic can have."""
+    """Return the name by which changes of a resource are serialised: the topic's, or a name that no topic can have."""
     return resource.name if resource.kind == TOPIC_RESOURCE else f"/{resource.kind}/{resource.name}"

@@ -77,7 +77,7 @@ class Setting(NamedTuple):
 
 
 class Settings:
-    """All effective settings as one broker has them: its static configuration, overridden by the metadata."""
+    """All effective settings of one broker: the static configuration, overridden by settings in the metadata."""
 
     def __init__(self, image: Image, static: BrokerConfig) -> None:
         self._image = image
@@ -135,9 +135,9 @@ class Settings:
                 yield Setting(name, to_text(getattr(defaults, key.attribute)), self._source_of_default(key))
 
     def of_broker(self) -> Iterator[Setting]:
-        """Yield each setting of this broker that is in Kafka's table, and others that were set statically or dynamically.
+        """Yield every broker setting that Kafka defines, and other settings that were set statically or dynamically.
 
-        An internal setting is included only if the static configuration sets it, with the text of its value there.
+        An internal setting is included only if the static configuration sets it, with the configured text as its value.
         """
         current, layers = self.current, self.layers
         known = kafka_configs()
@@ -260,7 +260,10 @@ def _setting(key: TopicConfigKey, value: str | None, synonyms: tuple[Synonym, ..
 
 
 def _other_setting(name: str, synonyms: tuple[Synonym, ...]) -> Setting:
-    """Build a setting that Kafka's table lacks: a listener's, a dynamic one, or a plug-in's, whose value may be a secret."""
+    """Build a setting whose name Kafka does not define: with a listener prefix, or of a plug-in.
+
+    The value of an unknown setting is hidden, as it may be a secret.
+    """
     key = broker_key(name)
     if key is not None and name == key.name:
         return _broker_setting(key, synonyms[0].value, synonyms)

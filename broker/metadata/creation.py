@@ -1,6 +1,6 @@
 """The controller's checks of new topics and new partitions (``ReplicationControlManager``). Pure.
 
-The order of the checks and the messages are Kafka's, so that a request with two mistakes gets the same error.
+The order of the checks and the messages are Kafka's, so that a request with two mistakes gets the error of Kafka.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class MorePartitions:
 
 @slotted(frozen=True)
 class TopicDefaults:
-    """The values that a new topic gets where its request sets none."""
+    """The values of a new topic for fields that the request does not set."""
 
     partitions: int
     replication_factor: int
@@ -102,7 +102,7 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
 def check_more_partitions(
     image: Image, more: MorePartitions, room: int, random: Shuffling
 ) -> tuple[Topic, Assignment]:
-    """Return the topic and the replicas of its new partitions; at most ``room`` partitions are allowed. Raises ApiError."""
+    """Return (topic, replicas of each new partition); ``room``: maximum number of new partitions. Raises ApiError."""
     topic = image.topics.get(more.name)
     if topic is None:
         raise ApiError(ErrorCode.unknown_topic_or_partition)

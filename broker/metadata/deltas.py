@@ -26,7 +26,7 @@ from broker.metadata.values import (
 from protocol.records import cluster_metadata as schema
 
 KRAFT_VERSION: Final = "kraft.version"
-"""Feature that a control record sets. Kafka skips its FeatureLevelRecords, which some releases wrote (KAFKA-18979)."""
+"""Feature that a control record sets. Its FeatureLevelRecords, which some releases wrote, are skipped (KAFKA-18979)."""
 
 
 def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:

@@ -100,7 +100,10 @@ def _change_without(
 def records_for_returned_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Yield records that elect leaders for the broker's leaderless partitions, and bump the epoch of those that it leads."""
+    """Yield the records for a broker that has returned.
+
+    Leaders are elected for the leaderless partitions of the broker; partitions that the broker leads get a new epoch.
+    """
     live = image.live_brokers | {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -160,14 +163,14 @@ def record_for_election(image: Image, topic: Topic, state: PartitionState, kind:
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
-    """Return the record that makes ``node_id`` the leader; None if it leads already. Raises ApiError if it cannot lead."""
+    """Return the record that makes ``node_id`` the leader; None if it is already. Raises ApiError if it cannot lead."""
     name = f"{topic.name}-{state.index}"
     if node_id == state.leader:
         return None
     if node_id not in state.replicas:
         raise ApiError(
             ErrorCode.invalid_replica_assignment,
-            f"node {node_id} has no replica of {name}, only {_listed(state.replicas)}",
+            f"node {node_id} has no replica of {name}; the replicas are on {_listed(state.replicas)}",
         )
     if node_id not in image.live_brokers:
         raise ApiError(ErrorCode.broker_not_available, f"node {node_id} is not running")
@@ -262,9 +265,9 @@ def record_for_reassignment(
 ) -> MetadataRecord | None:
     """Return the record that moves a partition to ``target``, or with None cancels its reassignment.
 
-    It is None if the partition has these replicas already. New replicas are added to the old ones until all of them are in
-    sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
-    although no original replica is in sync.
+    The result is None if the partition has these replicas already. New replicas are added to the old ones until all of
+    them are in sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``:
+    allow a cancellation although no original replica is in sync.
     """
     if target is None:
         return _cancelled(image, topic, state, unclean=unclean)
@@ -318,8 +321,8 @@ def _completed(
 ) -> MetadataRecord | None:
     """Return the record that completes a reassignment if all its new replicas are in sync, otherwise None.
 
-    If the reassignment reduces the number of replicas, all remaining ones must be in sync, so that the ISR does not shrink
-    needlessly.
+    If the reassignment reduces the number of replicas, all remaining replicas must be in sync, so that the ISR does not
+    shrink needlessly.
     """
     adding, removing = state.adding_replicas, state.removing_replicas
     if not adding and not removing:
@@ -346,7 +349,7 @@ def _moved(
 ) -> MetadataRecord:
     """Return the record that ends a reassignment.
 
-    If replicas were removed, a new leader epoch begins, even with the same leader. It fences the removed replicas.
+    If replicas were removed, a new leader epoch begins, even with the same leader, to fence the removed replicas.
     """
     leader: int | None = state.leader
     if state.leader not in isr:

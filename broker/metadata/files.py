@@ -60,7 +60,7 @@ def identify(
         if logs:
             raise WrongDirectory(
                 f"No `{META_PROPERTIES}` found in {directory}, which contains logs ({logs[0]} and {len(logs) - 1} more): "
-                "it names the cluster and the node that they belong to; restore it from a copy, or from another node's "
+                "this file names the cluster and the node of the logs; restore it from a copy, or from another node's "
                 "directory with this node's node.id and without directory.id"
             )
         identity = DirectoryIdentity(cluster_id or uuid_text(new_id()), node_id, new_id())

@@ -23,14 +23,14 @@ from protocol.slotted import slotted
 # Kafka's reader of the metadata log refuses batches above 8 MiB (`KafkaRaftClient.MAX_BATCH_SIZE_BYTES`).
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
 BATCH_RECORDS_MAX: Final = 10_000
-"""Maximum records in a batch of a snapshot or of a start."""
+"""Maximum number of records in a batch of a snapshot, or in a batch that is written at the start."""
 
 
 @slotted
 class Quorum:
     """The quorum's control records in the log (KIP-853). They are preserved for Kafka, which reads its voters from them.
 
-    Directories whose voters are in the settings have no such records, nor have the directories that this broker formats.
+    The log has none if the voters are in the settings (``controller.quorum.voters``), or if this broker formatted it.
     """
 
     version: kraft.KRaftVersionRecord | None = None
@@ -61,12 +61,14 @@ def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_m
     values = [(now_ms, None, encode_metadata_record(record)) for record in records]
     batch = build_batch(values, base_offset=offset, leader_epoch=epoch)
     if len(batch) > BATCH_BYTES_MAX:
-        raise ValueError(f"a metadata change of {len(batch)} bytes is larger than {BATCH_BYTES_MAX}")
+        raise ValueError(
+            f"a metadata change of {len(batch)} bytes exceeds the limit of {BATCH_BYTES_MAX} bytes"
+        )
     return batch
 
 
 def leader_change(node_id: int, offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode the control batch with which a node, as the only voter, begins a leader epoch."""
+    """Encode the LeaderChangeMessage batch that begins a leader epoch of the node, the only voter."""
     voters = (kraft.QuorumVoter(node_id),)
     return _control(kraft.LeaderChangeMessage(node_id, voters, voters), offset, epoch, now_ms)
 
@@ -136,7 +138,7 @@ def _good_batch(data: bytes, position: int) -> RecordBatch | None:
 
 
 def _good_batch_after(data: bytes, position: int) -> bool:
-    """Whether a valid batch follows an invalid one, at the position that the invalid one's length field gives."""
+    """Whether a valid batch follows an invalid batch, at the end that the length field of the invalid batch states."""
     try:
         size = RecordBatch.parse(data, position).size
     except CorruptBatch as error:

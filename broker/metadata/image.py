@@ -48,7 +48,7 @@ class Image:
     acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
-    """Records that are only preserved, by their key. A later record with the same key replaces an earlier one."""
+    """Records that this broker does not use but preserves, by key. A record replaces an earlier one with its key."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Unified name -> topics with a '.' or '_' in their name; see `unified_name`."""
 
@@ -67,7 +67,7 @@ class Image:
 
     @property
     def cluster_configs(self) -> dict[str, str]:
-        """Dynamic settings of all brokers."""
+        """Dynamic settings that apply to all brokers (the cluster-wide default)."""
         return self.configs.get((BROKER_RESOURCE, CLUSTER_DEFAULT), {})
 
     def colliding(self, unified: str) -> str | None:

@@ -32,7 +32,7 @@ def startup_topic(spec: TopicSpec, config: BrokerConfig) -> NewTopic:
 
 
 def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
-    """Return ``new``; an internal topic gets the values of `internal_topic` for what ``new`` does not set."""
+    """Return ``new``; for an internal topic, fields that are not set get the values of `internal_topic`."""
     if not is_internal(new.name):
         return new
     own = internal_topic(new.name, config)
@@ -48,12 +48,15 @@ def creatable_topic(new: NewTopic, config: BrokerConfig) -> NewTopic:
 
 
 def default_partitions(name: str, config: BrokerConfig) -> int:
-    """Return the number of partitions of a topic for which a client gives no number."""
+    """Return the number of partitions of a topic that is created without a number of partitions."""
     return internal_topic(name, config).partitions if is_internal(name) else config.num_partitions
 
 
 def coordinator_partitions(name: str, find: Callable[[str], Topic | None], config: BrokerConfig) -> int:
-    """Return the partition count by which a coordinator that starts now maps its keys: the topic's, else the setting's."""
+    """Return the partition count with which a coordinator maps its keys to partitions until the next start.
+
+    This is the count of the topic, or if the topic does not exist, of the setting.
+    """
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)

@@ -23,7 +23,7 @@ class MetadataListener:
         """Called after a topic was created, with all its partitions and settings."""
 
     def on_partitions_added(self, topic: Topic, first_new: int) -> None:
-        """Called after partitions were added to a topic: ``first_new`` and all after it."""
+        """Called after partitions were added to a topic: those with index ``first_new`` and above."""
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Called after a topic was deleted; ``topic`` is its last state."""

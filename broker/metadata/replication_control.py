@@ -66,8 +66,8 @@ class ReplicationControlManager:
     ) -> list[CreatedTopic | ApiError]:
         """Create topics. Returns for each, in order, the topic or the error. Raises ApiError to refuse the whole request.
 
-        All topics are in one commit: after a crash all of them exist or none. In this method and those below, ``take`` is
-        called for each topic with its number of partitions (KIP-599).
+        All topics are in one commit: after a crash all of them exist or none. ``take`` is called for each topic with
+        its number of partitions (KIP-599), as in `delete_topics` and `create_partitions`.
         """
         defaults = self.topic_defaults
         check_total(wanted, defaults)
@@ -100,7 +100,7 @@ class ReplicationControlManager:
     async def delete_topics(
         self, topic_ids: Sequence[uuid.UUID], *, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Delete topics. Returns for each None or the error."""
+        """Delete topics. Returns for each topic, in order, None or the error."""
         await self._writer.settled(
             topic.name for topic in map(self._image.topics_by_id.get, topic_ids) if topic is not None
         )

@@ -61,7 +61,7 @@ def _can_be_restored(topic: Topic, saved: Image) -> bool:
 
 
 def records_for_restoring(image: Image, saved: Image, epochs: Epochs) -> Iterator[MetadataRecord]:
-    """Yield the records that restore features, topics, settings, clients and ACLs, after `records_for_removal` was applied.
+    """Yield the records that restore the saved image, after the records of `records_for_removal` were applied.
 
     ``epochs`` are the epochs before the removal. The new epochs are higher, so that clients do not reject the metadata as
     outdated.

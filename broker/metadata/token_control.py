@@ -50,7 +50,7 @@ class TokenCredential(NamedTuple):
     owner: str
     """Principal of the login: `User:alice`."""
     expires_ms: int
-    """Expiration time of the token in the domain CONNECTIONS. It may be in the past until the expired token is removed."""
+    """Expiration time in the clock domain CONNECTIONS. In the past if the token has expired but is not removed yet."""
 
     def __repr__(self) -> str:
         return f"TokenCredential([hidden], owner={self.owner!r}, expires_ms={self.expires_ms})"

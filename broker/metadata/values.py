@@ -100,7 +100,7 @@ class BrokerRegistration:
 
 @slotted
 class MetadataDelta:
-    """The changes of a commit, for the listeners. A topic that was created is only in ``created``."""
+    """The changes of a commit, for the listeners. Other fields do not list changes of the topics in ``created``."""
 
     created: dict[uuid.UUID, Topic] = field(default_factory=dict)
     deleted: dict[uuid.UUID, Topic] = field(default_factory=dict)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class CloseConnection(Exception):
     """Raised by a handler to close the connection, after sending the response ``answer`` if there is one.
 
-    The message is logged as the reason. Values that the client controls belong into ``facts``, because the log's rate limits
+    The message is logged as the reason. Values that the client controls belong in ``facts``, because the log's rate limits
     count lines by their message (`broker.logging.limits`).
     """
 
@@ -90,7 +90,7 @@ def api(
 
     def register(handler: H) -> H:
         name = handler.__module__.rpartition(".")[2]
-        # The decorator's arguments win over `served`, which may be out of date in a checkout.
+        # The decorator's arguments take precedence over `served`, which may be out of date in a checkout.
         known = APIS.setdefault(key, Api(key, name, versions, announced or versions))
         known.register(handler)
         known.name, known.versions, known.announced = name, versions, announced or versions

@@ -13,7 +13,7 @@ from storage.steps import Steps
 
 
 class DescribedGroup(Protocol):
-    """A group of either response: the fields that both responses have."""
+    """A group in the response of DescribeGroups or ConsumerGroupDescribe: the fields that both have."""
 
     error_code: int
     authorized_operations: int

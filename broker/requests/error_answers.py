@@ -1,8 +1,8 @@
 """Builds an error response for any API and version, as Kafka's ``getErrorResponse`` does.
 
-The response has the code at the top level, if the version has a field for it there, and in an entry for each entry of the
-request: each partition of a Produce, each key of a FindCoordinator. The entries of request and response are matched by the
-shapes of the two messages. Tables below list the APIs for which Kafka differs.
+The response has the error code at the top level, if the version has a top-level error field, and in one entry for each
+entry of the request: each partition of a Produce, each key of a FindCoordinator. The entries of request and response are
+matched by the shapes of the two messages. Tables below list the APIs for which Kafka differs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _NAMES: Final = ("topic_name", "user")
 """Response fields whose counterpart in the request is called ``name``."""
 _PARTITION_NUMBERS: Final = ("partition", "partition_id", "partition_index", "index")
 
-# Field values beside an error, where Kafka's differ from the schema's defaults.
+# Field values of error responses in which Kafka's differ from the schema's defaults.
 _NOTHING: Final[dict[str, dict[str, Any]]] = {
     "create_delegation_token": {
         "principal_type": "User",
@@ -114,9 +114,7 @@ def error_answer(api_key: int, version: int, request: Any, code: ErrorCode) -> A
 
 
 def _asked_about(api: str, request: Any, asked: WireField) -> tuple[WireField, Iterable[Any]]:
-    """(field, entries): the entries of the request for which the response has one entry each, and the field of the request
-    that has them.
-    """
+    """Return (array field of the request, its entries). The response has one entry for each of these entries."""
     entries = getattr(request, asked.name) or ()
     if api == "alter_replica_log_dirs":
         inner = _entries_of(asked.nested)
@@ -136,7 +134,7 @@ def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool
 
 
 def _nothing(api: str, struct: Any) -> dict[str, Any]:
-    """Values for fields whose default is wrong beside an error, or cannot be encoded in this version."""
+    """Values for fields whose default is wrong in an error response, or cannot be encoded in this version."""
     said = _NOTHING.get(api, {})
     values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
     for wire in struct.__wire__:

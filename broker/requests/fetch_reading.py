@@ -31,7 +31,7 @@ from protocol.named_tuple import NamedTuple
 READ_COMMITTED: Final = 1
 STORAGE_ERROR_SINCE: Final = 6
 RACKS_SINCE: Final = 11
-"""From this version on a consumer sends its rack, and may be sent to a follower and read from it (KIP-392)."""
+"""First version in which a consumer sends its rack, and may be redirected to a follower and read from it (KIP-392)."""
 TOPIC_IDS_SINCE: Final = 13
 LEADER_HINTS_SINCE: Final = 16
 NOT_A_LEADER_HERE: Final = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
@@ -81,7 +81,7 @@ class FetchReading:
         self._bytes_max = int(min(request.max_bytes, context.node.config.fetch_max_bytes, bytes_max))
         self.min_bytes = min(request.min_bytes, self._bytes_max)
         self.readable: list[tuple[CachedPartition, Partition]] = []
-        """Partitions that the last `read` read without an error. The request watches them while it waits."""
+        """Partitions without an error in the last `read`. The request watches them while it waits."""
         self._interesting: list[CachedPartition] = []
         self.refused: Answers = []
         # Followers need CLUSTER_ACTION on the cluster, and no operation on the topic.

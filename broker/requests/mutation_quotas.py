@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def mutation_quota(context: RequestContext, *, strict_since: int) -> MutationQuota:
-    """The quota of the requesting client. It is strict from version ``strict_since`` on, where clients know its error."""
+    """The quota of the requesting client: strict from version ``strict_since`` on, which knows the quota error."""
     user = context.principal.partition(":")[2]
     strict = context.api_version >= strict_since
     return context.node.quotas.mutations(user, context.client_id or "", strict=strict)

@@ -1,4 +1,4 @@
-"""Requests that the broker sends to a node of its own, without a connection: interceptors, quotas and ACLs do not apply.
+"""Requests that the broker sends to its own nodes, without a connection: interceptors, quotas and ACLs do not apply.
 
 Produce and the transactional APIs are used in their last version that has topic names instead of ids, and in which the
 client adds partitions to its transaction explicitly.
@@ -51,7 +51,7 @@ def handle(node: Node, listener: Listener, api: Api, request: object, client_id:
 
 
 def init_producer_id(transactional_id: str, timeout_ms: int) -> InitProducerIdRequest:
-    """The request of a producer that starts, without a producer id."""
+    """InitProducerId request of a new producer, which has no producer id yet."""
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -63,7 +63,7 @@ def init_producer_id(transactional_id: str, timeout_ms: int) -> InitProducerIdRe
 def add_partitions(
     transactional_id: str, producer: Producer, partitions: Mapping[str, Sequence[int]]
 ) -> AddPartitionsToTxnRequest:
-    """A request that adds ``partitions``, by topic, to the transaction."""
+    """AddPartitionsToTxn request that adds ``partitions`` (topic -> partition indexes) to the transaction."""
     return AddPartitionsToTxnRequest(
         v3_and_below_transactional_id=transactional_id,
         v3_and_below_producer_id=producer[0],
@@ -86,7 +86,7 @@ def end_txn(transactional_id: str, producer: Producer, *, committed: bool) -> En
 def produce(
     topic: str, index: int, batch: bytes, transactional_id: str | None, timeout_ms: int
 ) -> ProduceRequest:
-    """A request with one batch for one partition, with acks=all."""
+    """Produce request with one batch for one partition, with acks=all."""
     data = PartitionProduceData(index=index, records=batch)
     return ProduceRequest(
         transactional_id=transactional_id,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ParkedHere(Waiter[bool]):
-    """The waiter of a parked request. The connection finds it by `Suspended.waits_at`."""
+    """The waiter of a parked (delayed) request. The connection finds the waiter in `Suspended.waits_at`."""
 
     __slots__ = ("_gives_way",)
 
