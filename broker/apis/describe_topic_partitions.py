@@ -50,8 +50,9 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
 ) -> DescribeTopicPartitionsResponse:
-    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page; it is None on the
-    last page.
+    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page, None on the last.
+
+    ``first``: topic -> first partition of this page. ``asked``: the client named the topics; missing ones get an error.
     """
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     live = live_brokers(context)

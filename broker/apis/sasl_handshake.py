@@ -1,4 +1,4 @@
-"""SaslHandshake: the client selects a SASL mechanism. After version 0, tokens follow without request headers (KIP-43)."""
+"""SaslHandshake: the client selects a SASL mechanism (KIP-43). After v0, SASL tokens follow without request headers."""
 
 from __future__ import annotations
 

@@ -209,7 +209,7 @@ def _replace_static(
     now_ms: int,
     out: Out,
 ) -> None:
-    """Give a static member that has restarted a new member id, and fence the old one (KIP-345)."""
+    """Assign a new member id to a static member that has restarted, and fence the old member id (KIP-345)."""
     old = group.members[old_id]
     old_leader = group.leader
     _fence(group, old, out)

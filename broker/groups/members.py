@@ -26,7 +26,7 @@ def protocols_of(offered: Sequence[JoinGroupRequestProtocol]) -> Protocols:
 
 @slotted(kw_only=True)
 class Member:
-    """One member of a classic group. ``joining`` and ``syncing``: tokens of its waiting JoinGroup and SyncGroup, or None."""
+    """One member of a classic group. ``joining``, ``syncing``: tokens that identify its waiting requests, or None."""
 
     member_id: str
     group_instance_id: str | None

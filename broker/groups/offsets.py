@@ -90,7 +90,7 @@ class GroupOffsets:
     # -- applying the log ---------------------------------------------------------------------------------------
 
     def note_high_watermark(self, high_watermark: int) -> None:
-        """Forget each `Change` whose record is now below the high watermark."""
+        """Discard each `Change` whose record is now below the high watermark."""
         if high_watermark == self._high_watermark:
             return
         self._high_watermark = high_watermark

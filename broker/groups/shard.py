@@ -331,7 +331,7 @@ class GroupShard(CoordinatorShard):
             timer.cancel()
 
     async def _committed_eventually(self, end_offset: int) -> ErrorCode:
-        """Like `_committed_in_time`, but without a timeout."""
+        """Wait as `_committed_in_time` does, but without a timeout."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         return await self._await_verdict(verdict)

@@ -121,7 +121,7 @@ class Settings:
             yield _setting(key, value, synonyms)
 
     def of_new_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """Yield the settings for a CreateTopics response: the values in ``own``, the defaults with their source.
+        """Yield the settings for a CreateTopics response: the values in ``own``, for others the default and its source.
 
         The CreateTopics response counts log.retention.hours as a source of retention.ms; DescribeConfigs does not
         (``KafkaConfigSchema``).

@@ -263,7 +263,7 @@ def record_for_reassignment(
     keeps_factor: bool = False,
     unclean: bool = False,
 ) -> MetadataRecord | None:
-    """Return the record that moves a partition to ``target``, or with None cancels its reassignment.
+    """Return the record that moves a partition to ``target``, or if ``target`` is None, cancels the reassignment.
 
     The result is None if the partition has these replicas already. New replicas are added to the old ones until all of
     them are in sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``:

@@ -117,7 +117,9 @@ def _read_identity(
         try:
             return DirectoryIdentity(properties["cluster.id"], node_id, parse_uuid(written))
         except ValueError as error:
-            raise WrongDirectory(f"{path} has an invalid directory.id: {written!r}") from error
+            raise WrongDirectory(
+                f"{path} has an invalid directory.id: {written!r}; without this line, a new id is created"
+            ) from error
     # A directory that was formatted before Kafka 3.7 gets an id now, as in Kafka.
     identity = DirectoryIdentity(properties["cluster.id"], node_id, new_id())
     replace_file(path, _properties_text(identity, now_ms))
@@ -163,7 +165,7 @@ def write_leader_epochs(directory: Path, epochs: Iterable[tuple[int, int]]) -> N
 
 
 def voted_epoch(directory: Path) -> int:
-    """Highest epoch in which a vote was written; 0 if there was none."""
+    """Leader epoch in the file ``quorum-state``; 0 if the file does not exist."""
     path = directory / QUORUM_STATE
     if not path.exists():
         return 0
@@ -174,7 +176,7 @@ def voted_epoch(directory: Path) -> int:
 
 
 def write_quorum_state(directory: Path, node_id: int, epoch: int) -> None:
-    """Write the vote of this node for itself, the only member of the quorum."""
+    """Write the file ``quorum-state``: this node, the only voter of the quorum, leads in ``epoch``."""
     state = {
         "clusterId": "",
         "leaderId": node_id,

@@ -50,7 +50,7 @@ class Image:
     kept: Kept = field(default_factory=dict)
     """Records that this broker does not use but preserves, by key. A record replaces an earlier one with its key."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
-    """Unified name -> topics with a '.' or '_' in their name; see `unified_name`."""
+    """Name with '_' in place of '.' (`unified_name`) -> topics whose name contains '.' or '_'."""
 
     @property
     def live_brokers(self) -> set[int]:
@@ -71,7 +71,7 @@ class Image:
         return self.configs.get((BROKER_RESOURCE, CLUSTER_DEFAULT), {})
 
     def colliding(self, unified: str) -> str | None:
-        """Name of a topic with this unified name; None if there is none."""
+        """Name of a topic with this unified name ('_' in place of '.'); None if there is none."""
         return next(iter(self.names_by_unified.get(unified, ())), None)
 
 

@@ -78,6 +78,6 @@ def _discard(unused: Awaitable[int]) -> None:
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Ignore the error of a claim for which no caller waits. The next caller without an id claims a block again."""
+    """Ignore the error of a claim for which no caller waits. The next caller that finds no id claims a block again."""
     if not task.cancelled():
         task.exception()

@@ -153,7 +153,7 @@ class ReplicationControlManager:
         return results
 
     async def begin_leader_epoch(self, name: str, index: int, epoch: int) -> None:
-        """Raise the leader epoch of a partition to ``epoch`` if that is later, for a log imported from another cluster."""
+        """Raise the leader epoch of a partition to at least ``epoch``, for a log imported from another cluster."""
         topic = self._image.topics[name]
         state = topic.partitions[index]
         if epoch > state.leader_epoch:
@@ -203,7 +203,7 @@ class ReplicationControlManager:
     async def reassign(
         self, wanted: Sequence[tuple[PartitionKey, Sequence[int] | None]], *, keeps_factor: bool = False
     ) -> list[ApiError | None]:
-        """Start moving partitions to these brokers, or with None cancel a reassignment. Returns for each None or the error.
+        """Start moving partitions to these brokers (None: cancel the reassignment). Returns for each None or the error.
 
         A reassignment ends when its last new replica is in sync. ``keeps_factor``: refuse changes of the replication factor.
         """

@@ -28,7 +28,7 @@ _TOP_LEVEL_ONLY: Final = {
     ("list_partition_reassignments", 0),
     ("update_features", 0),
 }
-"""(API, first version) in which the response has no entries, if the version has a top-level field for the code."""
+"""(API, first version) of error responses without entries, if the version has a top-level error field."""
 
 _NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
 """APIs whose response does not name the requested entries. Versions without a top-level code cannot report an error."""
