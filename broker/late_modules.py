@@ -85,7 +85,7 @@ def install_functions(functions: Mapping[str, Collection[str]]) -> None:
 
 
 def _stand_in(asked: Mapping[str, Mapping[str, Any]]) -> None:
-    """Put placeholders into ``sys.modules``.
+    """Put a placeholder into ``sys.modules`` for each module that is not imported yet.
 
     ``asked`` maps each module name to the attributes that the placeholder has before the module is loaded.
     """
@@ -174,8 +174,8 @@ _TAKEN_BY_UVLOOP: Final = {
 
 
 def import_without_tls(name: str) -> ModuleType:
-    """Import uvloop (``name``) without `ssl`, for a process whose event loop never uses TLS. This uvloop rejects every
-    SSLContext.
+    """Import uvloop (``name``) without `ssl`, for a process whose event loop never uses TLS. A uvloop imported in this
+    way rejects every SSLContext.
 
     If `ssl` is loaded already, uvloop is imported normally, and TLS works.
     """

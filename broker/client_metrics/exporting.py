@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 POINTS_MAX: Final = 1_000
-"""Maximum number of metrics of one push in a log line; ``more_metrics`` is the number of those that are left out."""
+"""Maximum number of metrics of one push in a log line. The line's field ``more_metrics`` counts the omitted metrics."""
 
 log = get_logger()
 
 
 class MissingPackage(Exception):
-    """A package that the configured exporter needs is not installed."""
+    """A Python package that the configured exporter needs is not installed. The text is for the user."""
 
 
 def check_exporter(config: BrokerConfig) -> None:
@@ -80,7 +80,7 @@ def _label(value: Any) -> str:
 
 
 def _value(kind: str, point: Any) -> float:
-    """Value of a data point; the sum for a distribution."""
+    """Value of an OTLP data point; for a histogram or summary, the sum of its measurements."""
     if kind in ("gauge", "sum"):
         return float(point.as_int if point.WhichOneof("value") == "as_int" else point.as_double)
     return float(point.sum)

@@ -13,13 +13,13 @@ from protocol.errors import NONE, ErrorCode
 from protocol.slotted import slotted
 
 COMPRESSION_TYPES: Final = (4, 3, 1, 2)
-"""Ids of zstd, lz4, gzip and snappy: the compression types for clients, in the order of preference."""
+"""Ids of zstd, lz4, gzip and snappy: the compression types that clients may use for a push, the preferred one first."""
 UNCOMPRESSED: Final = 0
 _ASKED_ANEW_AFTER: Final = (ErrorCode.unknown_subscription_id, ErrorCode.unsupported_compression_type)
 
 
 class Expiry(Protocol):
-    """The timer after which the client is forgotten."""
+    """The pending timer that removes a client from its `ClientMetricsManager`."""
 
     def cancel(self) -> None: ...
 
@@ -53,11 +53,11 @@ class Push:
     is_terminating: bool
     compression_type: int
     size: int
-    """Number of bytes of the metrics, as sent."""
+    """Number of bytes of the metrics as the client sent them, before decompression."""
 
 
 def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
-    """Check whether the client may request its subscription now, and note the time: NONE or the error."""
+    """Return NONE if the client may request its subscription now, and record the time; else return the error code."""
     times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
     if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
         instance.last_get_ms = now_ms
@@ -68,7 +68,7 @@ def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
 
 
 def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: float) -> ErrorCode:
-    """Check whether the client may push these metrics now: NONE or the error."""
+    """Return NONE if the client may push these metrics now, else the error code for its response."""
     if instance.is_terminating:
         return ErrorCode.invalid_request
     if not _is_due(instance, now_ms) and not push.is_terminating:

@@ -20,17 +20,18 @@ from protocol.errors import NONE, ErrorCode
 from protocol.uuids import uuid_text
 
 INSTANCES_MAX: Final = 16_384
-"""Maximum number of clients of a node. Above it the least recent client must request its subscription again."""
+"""Maximum number of clients of a node. If there are more, the client with the oldest request is removed, and has to
+request its subscription again."""
 EXPIRY_MS_MIN: Final = 60_000
 EXPIRY_INTERVALS: Final = 3
-"""Number of push intervals without a request after which a client is forgotten."""
+"""Number of push intervals without a request after which a client is removed."""
 RESERVED_IDS: Final = (UUID(int=0), UUID(int=1))
 
 log = get_logger()
 
 
 class Exporter(Protocol):
-    """The destination of the metrics."""
+    """The destination of the metrics that clients push, for example the broker's log."""
 
     def export(
         self, instance_id: UUID, parameters: Mapping[str, str], push: Push, metrics: bytes, bytes_max: int
@@ -66,7 +67,7 @@ class ClientMetricsManager(MetadataListener):
 
     @property
     def is_announced(self) -> bool:
-        """Whether ApiVersions lists the two APIs: only with an exporter."""
+        """Whether ApiVersions lists GetTelemetrySubscriptions and PushTelemetry: only if there is an exporter."""
         return self._exporter is not None
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
@@ -74,7 +75,7 @@ class ClientMetricsManager(MetadataListener):
             self._version += 1
 
     def on_disconnected(self, connection_id: int) -> None:
-        """Forget the client of a closed connection."""
+        """Remove the client of a closed connection, if that client has pushed metrics or requested a subscription."""
         instance_id = self._of_connection.pop(connection_id, None)
         if instance_id is not None:
             self._forget(instance_id)
@@ -98,7 +99,7 @@ class ClientMetricsManager(MetadataListener):
         push: Push,
         metrics: bytes,
     ) -> ErrorCode:
-        """Check a push and export its metrics: NONE or the error."""
+        """Check a push and export its metrics. Returns NONE, or the error code for the response."""
         if instance_id is None or instance_id in RESERVED_IDS:
             return ErrorCode.invalid_request
         instance = self._instance(instance_id, connection_id, parameters)
@@ -120,7 +121,9 @@ class ClientMetricsManager(MetadataListener):
         try:
             exporter.export(instance_id, parameters, push, metrics, self.bytes_max)
         except Exception as error:  # the client may send any bytes
-            log.error("client metrics not read", client_instance_id=uuid_text(instance_id), reason=str(error))
+            log.error(
+                "client metrics not decoded", client_instance_id=uuid_text(instance_id), reason=str(error)
+            )
             return ErrorCode.invalid_record
         return NONE
 

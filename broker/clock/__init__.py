@@ -1,4 +1,4 @@
-"""Clocks: the interface, the system clock, one that can be advanced, one whose timers end with their node."""
+"""Clocks: the interface, the system clock, a clock that can be advanced, and a clock whose timers end with a node."""
 
 from broker.clock.clock import (
     MONOTONIC,

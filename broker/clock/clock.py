@@ -30,11 +30,12 @@ class Domain(Enum):
 
 
 MONOTONIC: Final = frozenset({Domain.CONNECTIONS, Domain.REQUESTS, Domain.REPLICATION})
-"""Domains whose times are only compared with each other. Kafka reads them from the monotonic clock."""
+"""Domains whose times are only compared with other times of the same domain, not with record timestamps. Kafka reads
+these times from the monotonic clock."""
 
 
 NOTHING_DONE: Final = object()
-"""Result of a timer's callback that had nothing to do. An advancing clock then need not wait for anything."""
+"""A timer's callback returns this if it had nothing to do. An advancing clock then need not wait for consequences."""
 
 
 class Timer(Protocol):
@@ -58,12 +59,12 @@ class Clock(Protocol):
         """Milliseconds since the epoch: the time for new records, or the time of one domain.
 
         Without a domain, the result is at least the time of every domain, and never goes back. A timeout that starts at the
-        timestamp of a record must be compared with the time of its own domain (`now_for`).
+        timestamp of a record must be compared with the time of the timeout's domain (`now_for`).
         """
         ...
 
     def cluster_ms(self) -> int:
-        """``now_ms()`` without a node's skew: all times shown to users come from one clock."""
+        """``now_ms()`` without a node's skew. Times shown to users are read here, so all are of one clock."""
         ...
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:
@@ -71,14 +72,15 @@ class Clock(Protocol):
         ...
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
-        """The time to compare with a record timestamp: ``written_ms`` plus the time of ``domain`` that has passed since.
+        """The time to compare with the record timestamp ``written_ms``: the timestamp plus the time of ``domain`` that
+        has passed since the record was written.
 
         May differ from ``now_ms(domain)``, since records have the time of the domain that is furthest ahead.
         """
         ...
 
     def wait_for(self, work: Awaitable[object]) -> None:
-        """Register work that runs in a thread: an advance of the clock waits for its end."""
+        """Register work that runs in a thread: an advance of the clock waits until the work has ended."""
         ...
 
 

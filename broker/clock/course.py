@@ -9,8 +9,10 @@ from typing import Final, Protocol
 from broker.clock import MONOTONIC, Domain, Periodic, periodic_of
 
 PROMPT_TIMERS_MAX: Final = 200
-"""Maximum number of timers of `MONOTONIC` domains, set during an advance, for which the clock stops. Retries inside the
-broker need few. Clients run in real time and could set any number: Fetch after Fetch would stop the clock every half second.
+"""Maximum number of times that an advancing clock stops for a timer of a `MONOTONIC` domain set during the advance.
+
+Retries inside the broker set few such timers. Clients run in real time, and their requests could set any number: the
+consecutive Fetch requests of one consumer would stop the clock every half second.
 """
 
 
@@ -34,12 +36,13 @@ class Advanced(Protocol):
 
 
 class Course:
-    """An advance in progress: the timers of the advancing domains, by the real time at which they would fire without it."""
+    """An advance in progress: the timers of the advancing domains, by the real time of each without the advance."""
 
     def __init__(
         self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]
     ) -> None:
-        """``offsets`` are the offsets of the advancing domains. ``timers`` has the timers of all domains."""
+        """``offsets``: milliseconds by which each advancing domain is ahead of real time at the beginning. ``timers``
+        has the timers of all domains."""
         self.by_ms = by_ms
         self.moved_ms = 0
         self.offsets = offsets
@@ -49,7 +52,7 @@ class Course:
         self._prompt_left = PROMPT_TIMERS_MAX
         self._repeating: dict[Advanced, Domain] = {}
         self._ran: set[Periodic] = set()
-        """Work with ``once_per_advance`` that has run."""
+        """Periodic work with ``once_per_advance`` that has run in this advance, and so must not run in it again."""
         for domain in offsets:
             for timer in timers[domain]:
                 self._add(self._heap, domain, timer)
@@ -61,7 +64,7 @@ class Course:
             heappush(heap, (timer.due_ms - self.offsets[domain], timer.arrival, timer))
 
     def add(self, domain: Domain, timer: Advanced, *, at_once: bool) -> None:
-        """Add a timer that was set during the advance."""
+        """Add a timer that was set during the advance; ``at_once`` if it was set without a delay."""
         heap = self._heap
         if domain in MONOTONIC and not at_once:
             if not self._prompt_left:

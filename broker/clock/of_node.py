@@ -10,9 +10,9 @@ from broker.loop.life import NodeLife
 
 
 class NodeClock:
-    """The clock of one node. Timers of a dead node do nothing when they fire, as if its process were gone.
+    """The clock of one node. Timers of a dead node do nothing when they fire, as if the node's process had ended.
 
-    The skew applies to times that Kafka reads from the wall clock. Timers and the domains in `MONOTONIC` have none.
+    The skew applies to times that Kafka reads from the wall clock, not to timers and the domains in `MONOTONIC`.
     """
 
     __slots__ = ("_clock", "cluster_ms", "life", "now_for", "now_ms", "skew_ms", "wait_for")
@@ -52,7 +52,7 @@ class NodeClock:
 
 
 class _OfNode(Guarded):
-    """The callback of a node's timer. It is deferred while the node is paused."""
+    """The callback of a node's timer. If the timer fires while the node is paused, the callback runs at `resume`."""
 
     __slots__ = ()
 

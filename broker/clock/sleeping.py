@@ -19,7 +19,8 @@ async def sleep_ms(clock: Clock, delay_ms: float, domain: Domain) -> None:
 
 
 class Sleep(Waiter[None]):
-    """A delay that one coroutine awaits. `cut` ends it early; call `cut` in any case, as it breaks a reference cycle."""
+    """A delay that one coroutine awaits. `cut` ends the delay early. Call `cut` also after the delay, as this breaks a
+    reference cycle."""
 
     __slots__ = ("_timer",)
 

@@ -48,12 +48,12 @@ ALL_DOMAINS: Final = frozenset(Domain)
 DEFAULT_DOMAINS: Final = frozenset({Domain.TRANSACTIONS, Domain.IDS})
 
 DRAIN_TURNS: Final = 10
-"""Turns of the loop in a drain. The longest chain of steps, each of which runs in the turn after the last, has about six."""
+"""Turns of the event loop in a drain. The longest chain of callbacks that schedule each other has about six."""
 DRAIN_S_MAX: Final = 30.0
 """Seconds after which an advance no longer waits for a piece of work in a thread, for example on a slow disk."""
 DRAIN_ROUNDS_MAX: Final = 20
 """Maximum number of waits for threads in a drain. An instant causes about six pieces of work in threads, one after the
-other. If there are many more, clients cause them: with ``flush.messages=1`` each of their batches needs one.
+other. If there are many more, clients cause them: with ``flush.messages=1`` each batch of a producer needs an fsync.
 """
 ADVANCES_REMEMBERED: Final = 1000
 
@@ -65,7 +65,7 @@ class AdvanceCancelled(Exception):
 
 
 class UnknownDomain(ValueError):
-    """There is no such domain. The text is an error message for the user."""
+    """The clock has no domain of the requested name. The text is an error message for the user."""
 
 
 def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
@@ -76,16 +76,18 @@ def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
             found |= ALL_DOMAINS if name == ALL else {Domain(name)}
         except ValueError:
             known = ", ".join([*(domain.value for domain in Domain), ALL])
-            raise UnknownDomain(f"{name!r} is not a domain: use some of {known}") from None
+            raise UnknownDomain(
+                f"{name!r} is not a domain of the clock: use one or more of {known}"
+            ) from None
     return frozenset(found) or DEFAULT_DOMAINS
 
 
 def _over() -> None:
-    """Callback of a timer that has fired or was cancelled."""
+    """Do nothing: replaces the callback of a timer that has fired or was cancelled."""
 
 
 class VirtualTimer:
-    """A timer of a `VirtualClock`. The clock below calls the timer when it is due in real time."""
+    """A timer of a `VirtualClock`. The real clock below the virtual one calls the timer when it is due in real time."""
 
     __slots__ = ("_pending", "arrival", "base", "callback", "due_ms")
 
@@ -112,7 +114,8 @@ class VirtualTimer:
     def cancel(self) -> None:
         if self in self._pending:
             del self._pending[self]
-        # Both may refer to this timer, as a request that keeps its timer does. Break the cycle, so that it is freed at once.
+        # The callback may refer to this timer (a request keeps its timer), and ``base`` does. Clearing both breaks the
+        # reference cycles, so that the timer is freed at once.
         self.callback = _over
         if self.base is not None:
             self.base.cancel()
@@ -180,7 +183,7 @@ class VirtualTimer:
 
 
 class _Advance(NamedTuple):
-    """A past advance: the record time, and the time of each domain, at its begin and its end."""
+    """A past advance: the time for new records, and the time of each domain, when it began and ended."""
 
     began_written_ms: int
     ended_written_ms: int
@@ -199,7 +202,7 @@ class Progress(NamedTuple):
 
 
 class SavedTime(NamedTuple):
-    """Offsets of the domains and of the record time to real time, and the past advances."""
+    """Milliseconds by which each domain and the time for new records are ahead of real time; past advances."""
 
     offsets_ms: dict[Domain, int]
     written_offset_ms: int
@@ -207,7 +210,7 @@ class SavedTime(NamedTuple):
 
 
 class VirtualClock:
-    """A `broker.clock.Clock` that can be advanced. One serves all nodes of a broker."""
+    """A `broker.clock.Clock` that can be advanced. One instance serves all nodes of a broker."""
 
     skew_ms: Final = 0
 
@@ -259,7 +262,7 @@ class VirtualClock:
         return written_ms + self.now_ms(domain) - self._seen(written_ms, domain)
 
     def _seen(self, written_ms: int, domain: Domain) -> int:
-        """Time of a domain when the record time was ``written_ms``."""
+        """Time of a domain at the instant when the clock's time for new records was ``written_ms``."""
         # A timestamp in the millisecond in which an advance began belongs to the time before it.
         index = bisect_left(self._advances, written_ms, key=lambda advance: advance.began_written_ms) - 1
         if index < 0:
@@ -288,7 +291,7 @@ class VirtualClock:
         return list(self._timers[domain])
 
     def offsets(self) -> dict[str, int]:
-        """Domain -> milliseconds by which it is ahead of real time."""
+        """Domain -> milliseconds by which the domain is ahead of real time."""
         return {domain.value: offset_ms for domain, offset_ms in self._offsets_ms.items()}
 
     def pending(self) -> dict[str, int | None]:
@@ -387,8 +390,8 @@ class VirtualClock:
             self._advances = list(saved.advances)
 
     async def _pass(self, course: Course) -> None:
-        """Run the advance, and record the times at its begin and end. The drains before and after it are not part of it,
-        since real time passes in them."""
+        """Run the advance, and record the times when it begins and ends. The recorded period excludes the drains before
+        and after the advance, since real time passes in them."""
         began_written_ms, began_ms = self._nows()
         self._separate(course)
         try:
@@ -399,7 +402,7 @@ class VirtualClock:
             del self._advances[:-ADVANCES_REMEMBERED]
 
     def _nows(self) -> tuple[int, dict[Domain, int]]:
-        """(record time, time of each domain)."""
+        """Return (time for new records, time of each domain)."""
         return self.now_ms(), {domain: self.now_ms(domain) for domain in Domain}
 
     def _separate(self, course: Course) -> None:

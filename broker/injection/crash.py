@@ -17,9 +17,9 @@ from typing import Any, Final, NoReturn
 
 from storage import files
 
-# "before" and "after" refer to writing the record after which the point is named. "file.write" is reached before every write
-# system call on a log file, "file.change" before every other system call that changes a file (create, write a small file,
-# sync, truncate, rename, remove): together they cover every single change on disk.
+# "before" and "after" refer to writing the record that the point is named after. "file.write" is reached before every
+# write system call on a log file, "file.change" before every other system call that changes a file (create, write a
+# small file, sync, truncate, rename, remove): together they cover every single change on disk.
 CRASH_POINTS: Final = frozenset(
     {
         "file.change",
@@ -47,7 +47,7 @@ class UnknownCrashPoint(ValueError):
 
 
 def crash_point(name: str) -> None:
-    """Reach the crash point ``name``. Does not return if the process is to be killed here."""
+    """Mark the crash point ``name`` in the code. Does not return if the process is to be killed at this passage."""
     if _watcher is not None:
         _watcher(name)
 
@@ -61,16 +61,18 @@ def kill_this_process(_: str) -> NoReturn:
 
 
 def parse_crash_points(text: str) -> dict[str, int]:
-    """Parse ``name[:n],...``. Returns for each point the number of passages until the kill; without n it is 1."""
+    """Parse ``name[:n],...``. Returns crash point -> n: the n-th passage of the point kills the process (default 1)."""
     points: dict[str, int] = {}
     for part in filter(None, (piece.strip() for piece in text.split(","))):
         name, _, count = part.partition(":")
         if name not in CRASH_POINTS:
             raise UnknownCrashPoint(
-                f"no crash point is called {name!r}; there are {', '.join(sorted(CRASH_POINTS))}"
+                f"no crash point is called {name!r} (known: {', '.join(sorted(CRASH_POINTS))})"
             )
         if count and not (count.isascii() and count.isdigit() and int(count) > 0):
-            raise UnknownCrashPoint(f"crash point {name}: {count!r} is not a number of passages (1, 2, ...)")
+            raise UnknownCrashPoint(
+                f"crash point {name}: {count!r} is not the number of the passage that kills the process (1, 2, ...)"
+            )
         points[name] = int(count or 1)
     return points
 

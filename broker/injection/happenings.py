@@ -25,7 +25,8 @@ class Happening:
     transactional_ids: frozenset[str] = frozenset()
     partitions: frozenset[TopicPartition] = frozenset()
     at: str = ""
-    """API or injection point that was intercepted; empty for nodes and elections."""
+    """API or injection point at which a rule intercepted the request or step; empty for events of nodes and
+    elections."""
 
     def concerns(self, transactional_id: str, partitions: frozenset[TopicPartition]) -> bool:
         """Whether the event belongs to the timeline of a transactional id with these partitions."""

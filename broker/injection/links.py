@@ -1,7 +1,7 @@
 """State of the links between the nodes of a cluster (up, slow or cut), and of followers whose fetching is paused.
 
-A link has a direction, from ``sender`` to ``receiver``. Replication and the channels between nodes check it before they
-transfer anything, and listen for changes. This module transfers no data.
+A link has a direction, from ``sender`` to ``receiver``. Replication and the channels between nodes check the link
+before they transfer anything, and subscribe to changes. This module transfers no data.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Links:
         self._changed()
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call ``listener`` after every change. The listener must check itself what has changed."""
+        """Call ``listener`` without arguments after every change of a link or pause."""
         self._listeners.append(listener)
 
     def unsubscribe(self, listener: Callable[[], None]) -> None:

@@ -25,7 +25,7 @@ class Loss:
     """Consecutive batches of one producer that some replicas had, and the leader does not have."""
 
     time_ms: int
-    """When the first of these replicas removed the batches."""
+    """Time at which the first replica removed the batches."""
     topic: str
     partition: int
     first_offset: int

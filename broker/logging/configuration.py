@@ -128,7 +128,7 @@ _log: Final = _Log()
 
 
 def forget() -> None:
-    """Undo ``configure``."""
+    """Undo ``configure``: write the queued lines, and pass later lines to structlog."""
     close()
     _log.__init__()  # type: ignore[misc]
 
@@ -157,7 +157,7 @@ def _encoded(line: str) -> bytes:
 
 
 def _sink(stream: TextIO) -> Callable[[bytes], int]:
-    """Return the function that writes: to the stream's file descriptor, or to the stream if it has none."""
+    """Return the function that writes log lines to the stream's file descriptor, or to the stream if it has none."""
     stream.flush()
     try:
         return Descriptor(stream.fileno())
@@ -166,7 +166,7 @@ def _sink(stream: TextIO) -> Callable[[bytes], int]:
 
 
 def _saying(render: Render) -> Callable[[str, dict[str, object]], bytes]:
-    """Return a function that renders the writer's own lines."""
+    """Return a function that renders the lines that `LogWriter` adds itself, such as the number of dropped lines."""
 
     def say(event: str, fields: dict[str, object]) -> bytes:
         return _encoded(render("warning", {"event": event, **fields}))
@@ -207,7 +207,7 @@ def _timestamp() -> str:
 
 
 def _traceback_of(failure: object) -> str:
-    """Traceback of the exception, or of the one that is being handled."""
+    """Traceback of ``failure`` if it is an exception, else of the exception that is being handled."""
     import traceback
 
     error = failure if isinstance(failure, BaseException) else sys.exc_info()[1]

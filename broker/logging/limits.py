@@ -44,7 +44,7 @@ class _Bucket:
 
 
 class RateLimit:
-    """The rate limits of a process."""
+    """The rate limits for all log lines of a process. Called with each line before it is logged."""
 
     def __init__(self, monotonic_s: Callable[[], float] = time.monotonic) -> None:
         self._monotonic_s = monotonic_s
@@ -72,7 +72,7 @@ class RateLimit:
         return False
 
     def take(self) -> list[tuple[str, dict[str, object]]]:
-        """Return a line (event, fields) for each kind of which suppressed lines were not reported yet."""
+        """Return a line (event, fields) for each kind of lines that has suppressed lines not reported yet."""
         found: list[tuple[str, dict[str, object]]] = []
         with self._lock:
             self._is_told = False

@@ -123,7 +123,8 @@ class LogWriter:
                 self._write_lines([self._say(event, fields) for event, fields in self._suppressed()])
 
     def _take(self) -> tuple[list[bytes], _Mark | None]:
-        """Take lines of up to ``WRITE_BYTES``, and the mark after them. Blocks until there is something to do."""
+        """Remove lines of up to ``WRITE_BYTES`` from the queue, and the `_Mark` that follows them. Returns both, or
+        None if no mark follows. Blocks until the queue has an entry, or a report of suppressed lines is due."""
         lines: list[bytes] = []
         size = 0
         wait_s = None
@@ -157,14 +158,14 @@ class LogWriter:
 
 
 class Descriptor:
-    """Writes with ``os.write``, since ``sys.stdout`` has a lock for which the exit of the interpreter would wait."""
+    """Writes with ``os.write``, since ``sys.stdout`` has a lock for which the interpreter would wait at its exit."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._line_is_cut = False
 
     def __call__(self, data: bytes) -> int:
-        """Write (see ``Write``). After a line that was written in part, the next one starts on a new line."""
+        """Write as described for ``Write``. If the last call wrote only a part of a line, begin with a line break."""
         begin = b"\n" if self._line_is_cut else b""
         view = memoryview(begin + data)
         try:

@@ -163,7 +163,7 @@ def test_invalid_metrics_are_rejected_and_logged(compression: int, lines: list[d
     _, _, requested = manager.get(one, 1, ETL)
     push = Push(requested.subscription_id, False, compression, 4)
     assert manager.push(one, 1, ETL, push, b"\xff\xff\xff\xff") == ErrorCode.invalid_record
-    assert [line["event"] for line in lines] == ["client metrics not read"]
+    assert [line["event"] for line in lines] == ["client metrics not decoded"]
 
 
 def test_a_start_without_the_exporter_s_packages_fails_with_their_names(monkeypatch: pytest.MonkeyPatch):

@@ -70,7 +70,10 @@ def test_domains_are_named(names, expected):
 
 
 def test_a_domain_that_is_not_there_is_named_with_those_that_are():
-    with pytest.raises(UnknownDomain, match=r"'sessions' is not a domain: use some of transactions, .*all"):
+    with pytest.raises(
+        UnknownDomain,
+        match=r"'sessions' is not a domain of the clock: use one or more of transactions, .*all",
+    ):
         parse_domains(["groups", "sessions"])
 
 
