@@ -26,7 +26,7 @@ class Started:
     data_dir: Path
     is_temporary: bool
     topics: tuple[str, ...]
-    """Topics of the command line, as ``name:partitions``."""
+    """Topics of the options --topic and --seed, as ``name:partitions``."""
     control_url: str | None
     authority: Path | None
     """Directory of the certificates that --tls has created."""
@@ -122,7 +122,7 @@ def _log_started(started: Started) -> None:
 
 
 def _log_for_wait_strategies(node_ids: tuple[int, ...]) -> None:
-    """Log the lines by which tools see that Kafka's images are ready. They come last, and not on a terminal."""
+    """Log the lines for which tools such as Testcontainers wait until a container of Kafka or Redpanda is ready."""
     log = get_unfiltered_logger()
     for node_id in node_ids:
         for line in (

@@ -106,7 +106,7 @@ class Cluster:
     # -- lookup -------------------------------------------------------------------------------------------------
 
     def running(self, node_id: int) -> Node | None:
-        """The node if it is running; None if it is stopped, killed or unknown."""
+        """The node with this id if it is running; None if it is in another state or unknown."""
         runtime = self.nodes.get(node_id)
         return runtime.node if runtime is not None and runtime.state is NodeState.RUNNING else None
 
@@ -377,12 +377,12 @@ class Cluster:
         await self.enable_request_processing(runtime)
 
     async def enable_request_processing(self, runtime: NodeRuntime) -> None:
-        """Serve clients, the last step of a node's restart."""
+        """Start serving clients, which is the last step of a node's restart, and record that the node has started."""
         await runtime.enable_request_processing()
         self._happened(runtime.node_id, "started")
 
     def _happened(self, node_id: int, what: str) -> None:
-        """Record an event, such as "killed", for the timeline of the cluster."""
+        """Record a change of a node's state (``what``, such as "killed") as an event for timelines."""
         self.injection.happenings.note(
             Happening(self.clock.now_ms(), "node", node_id, f"node {node_id} is {what}")
         )

@@ -47,8 +47,8 @@ def start_refusal(error: Exception) -> str:
     """Error message for a failed start. For a file without write permission, the message also says what to do."""
     if isinstance(error, DirectoryInUse) and _is_in_a_pod():
         return (
-            f"{error}. A Deployment with a claim needs strategy: Recreate: with the default its new pod starts "
-            "while the old one runs"
+            f"{error}. A Deployment with a PersistentVolumeClaim needs `strategy: Recreate`: with the default "
+            "strategy, the new pod starts while the old pod still runs"
         )
     cause = error.__cause__ if isinstance(error, StorageError) else error
     if not isinstance(cause, OSError) or not isinstance(cause.filename, str):
@@ -61,7 +61,10 @@ def start_refusal(error: Exception) -> str:
     there = next(each for each in (path, *path.parents) if os.path.lexists(each))
     owner, ours = there.lstat(), f"{os.geteuid()}:{os.getegid()}"
     if owner.st_uid == os.geteuid():
-        return f"{path}: permission denied, and {there} is the broker's own: its mode is {owner.st_mode & 0o7777:o}"
+        return (
+            f"{path}: permission denied, although {there} belongs to the broker's user: "
+            f"its mode is {owner.st_mode & 0o7777:o}"
+        )
     whose = f"{there} belongs to user {owner.st_uid}:{owner.st_gid}, and the broker runs as {ours}"
     folder = path.parent if there == path and not path.is_dir() else path
     cure = _volume(path) if _is_the_system_s(there) else _rights(owner, folder if folder.is_dir() else there)
@@ -74,7 +77,7 @@ def _is_the_system_s(folder: Path) -> bool:
 
 
 def _rights(owner: os.stat_result, folder: Path) -> str:
-    """Advice for an error message about a directory that belongs to another user than the broker's."""
+    """Advice for an error message about a directory that does not belong to the user as which the broker runs."""
     if _is_in_a_pod():
         group = owner.st_gid or os.getegid() or os.geteuid()
         return (

@@ -92,7 +92,7 @@ class LateCoordinator(MetadataListener):
         return partition_for(key, self._partitions)
 
     def known(self) -> Iterable[Any]:
-        """The groups or transactional ids of the coordinator; none while it does not exist."""
+        """The groups or transactional ids of the coordinator; empty while the coordinator does not exist."""
         return () if self._made is None else self._made.known()
 
     def start(self) -> None:

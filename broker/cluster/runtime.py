@@ -87,9 +87,9 @@ class NodeRuntime:
     """One life of a node, with its sockets and files. The cluster passes the objects that all its nodes share."""
 
     node: Node
-    """Set by `start_log_manager`."""
+    """The parts of the running node. This attribute does not exist before `start_log_manager`."""
     connections: Connections
-    """Set by `enable_request_processing`."""
+    """The node's client connections. This attribute does not exist before `enable_request_processing`."""
     _authorizer: StandardAuthorizer | None = None
 
     def __init__(
@@ -110,7 +110,7 @@ class NodeRuntime:
         skew_ms: int = 0,
         has_peers: bool = False,
     ) -> None:
-        """``listeners`` are those of the node's previous life, until this one has bound its own.
+        """``listeners`` are the listeners of the node's previous life. `lock_and_bind` replaces them.
 
         ``synced`` and ``skew_ms`` also come from the previous life. The skew belongs to the clock of a machine, which
         outlives the process.
@@ -153,7 +153,7 @@ class NodeRuntime:
         return self._clock.skew_ms
 
     def skew(self, skew_ms: int) -> None:
-        """Set the skew of the node's clock, in any state of the node. Its next life starts with the same skew."""
+        """Set the skew of the node's clock, in any state of the node. The skew is kept for the next life."""
         self._clock.skew(skew_ms)
 
     # -- the steps of a start, in order; each raises `LifeOver` if the node was killed meanwhile -----------------
@@ -346,7 +346,7 @@ class NodeRuntime:
         return groups, late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
 
     def _on_configured(self) -> None:
-        """Apply settings changed at run time to parts that keep copies. All other parts read settings when needed."""
+        """Pass settings that were changed at run time to the parts of the node that keep copies of settings."""
         if hasattr(self, "node"):
             self.node.replicas.reconfigure()
         if hasattr(self, "connections"):
@@ -419,7 +419,7 @@ class NodeRuntime:
         try:
             self._directory.close(clean=clean, broker_epoch=epoch)
         except StorageError as error:
-            log.error("writing the clean shutdown mark failed", file=error.path, reason=str(error))
+            log.error("writing the clean shutdown file failed", file=error.path, reason=str(error))
         log.info("stopped", node_id=self.node_id)
 
     def kill(self) -> None:

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 SNAPSHOTS: Final = ".snapshots"
-"""Directory in the broker's data directory. It cannot be the name of a partition's directory."""
+"""Directory for snapshots in the broker's data directory. No partition's directory can have this name."""
 _CHECKPOINTS: Final = (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS, CLEANER_OFFSETS)
 _GROWING: Final = (".log", ".index", ".timeindex", ".txnindex")
 """Suffixes of segment files, which grow by appends."""

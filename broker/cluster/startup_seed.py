@@ -85,7 +85,7 @@ class _Seed:
     def partitions(self, topic: str) -> int:
         found = self._cluster.metadata.topic(topic)
         if found is None:
-            raise StartError(f"--seed: there is no topic {topic}")
+            raise StartError(f"--seed: the topic {topic} does not exist")
         return len(found.partitions)
 
     async def init(self) -> None:
@@ -157,7 +157,7 @@ class _Seed:
             if error is NONE:
                 return found
             if error not in _RETRIABLE or clock.now_ms(Domain.REQUESTS) > deadline_ms:
-                raise StartError(f"--seed: {error.name.upper()}")
+                raise StartError(f"--seed: the records could not be written: {error.name.upper()}")
             again = asyncio.get_running_loop().create_future()
             clock.call_later_ms(PAUSE_MS, partial(again.set_result, None), Domain.REQUESTS)
             await again

@@ -241,7 +241,7 @@ class BrokerConfig:
         return tuple(dropwhile(lambda synonym: synonym.name != name, self.group_of(name)))
 
     def group_of(self, name: str) -> tuple[ConfigSynonym, ...]:
-        """The sources of a broker setting's value, including those before its own name, which `synonyms` drops."""
+        """The sources of a broker setting's value, including synonyms of higher precedence, which `synonyms` omits."""
         group, keys = synonyms_of(name), broker_configs()
         return (
             *(

@@ -311,7 +311,8 @@ def _documentation() -> Mapping[str, str]:
 
 
 def documentation_of(name: str) -> str:
-    """Return the one-sentence description of a broker setting of Kafka; empty for an unknown name. Loaded on first use."""
+    """Return the one-sentence description of a broker setting of Kafka; empty for an unknown name. The first call loads
+    all descriptions from a file."""
     for ours in (RUN_TIME_CONFIGS, AUTHORIZER_CONFIGS):
         if name in ours:
             return ours[name].documentation

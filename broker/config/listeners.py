@@ -31,7 +31,7 @@ def check_principal_builder(values: Mapping[str, Value]) -> None:
     known = kafka_configs()[PRINCIPAL_BUILDER].default
     if values[PRINCIPAL_BUILDER] != known:
         raise ConfigError.of(
-            PRINCIPAL_BUILDER, values[PRINCIPAL_BUILDER], f"Odradek builds principals as {known} does"
+            PRINCIPAL_BUILDER, values[PRINCIPAL_BUILDER], f"Odradek builds all principals as {known} does"
         )
 
 
@@ -73,7 +73,7 @@ def listens_where_it_advertises(listening: Setting | None, advertising: Setting 
 
 
 def default_inter_broker_listener(names: Sequence[str]) -> str:
-    """Return the name of the inter-broker listener if no setting has one."""
+    """Return the name of the inter-broker listener for a configuration in which no setting selects one."""
     return "PLAINTEXT" if "PLAINTEXT" in names else names[0]
 
 

@@ -19,7 +19,10 @@ _NUMBERED: Final = re.compile(r"(.*\D)(\d+)")
 
 
 def check_quorum(values: Mapping[str, Value], node_ids: Collection[int], hosts: Collection[str]) -> None:
-    """Raise `ConfigError` for a quorum with a node outside ``node_ids``, or at a host that is a sibling of ``hosts``."""
+    """Raise `ConfigError` for a controller quorum with a node that this process does not run.
+
+    Such a node has an id outside of ``node_ids``, or its host differs from one of ``hosts`` only in a number (kafka-1).
+    """
     voters = [str(each).strip() for each in values[VOTERS] or ()]
     for voter in voters:
         number = voter.partition("@")[0]

@@ -44,8 +44,8 @@ class SaslPreset:
             usable = tuple(each for each in usable if each in _mechanisms(enabled))
             if not usable:
                 wanted = user.mechanism or f"none of {', '.join(MECHANISMS)}"
-                without = "without " if user.mechanism else "with "
-                raise ConfigError(f"{user.where} {user.name}: {shown(enabled)} is {without}{wanted}")
+                without = "does not enable " if user.mechanism else "enables "
+                raise ConfigError(f"{user.where} {user.name}: {shown(enabled)} {without}{wanted}")
         return usable
 
     def _enabled(self, listener: str) -> Setting | None:
@@ -92,7 +92,7 @@ class SaslPreset:
                     found[name] = self._login_module(mechanism)
                 elif mechanism == PLAIN:
                     raise ConfigError(
-                        f"{OPTION}: {shown(self._settings[name])} has users already. Use only one of them"
+                        f"{OPTION}: {shown(self._settings[name])} defines users as well. Use only one of the two"
                     )
         return found
 

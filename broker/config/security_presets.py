@@ -166,7 +166,7 @@ def _has_key_store(asked: Asked, settings: Settings) -> bool:
     store = _given(settings, *_KEY_STORES)
     if store is not None and asked.tls_directory_given:
         raise ConfigError(
-            f"{TLS_DIRECTORY_OPTION}: {shown(store)} has a key store already. Use only one of them"
+            f"{TLS_DIRECTORY_OPTION}: {shown(store)} sets a key store as well. Use only one of the two"
         )
     part = _given(settings, "ssl.keystore.type", "ssl.keystore.password", "ssl.key.password")
     if store is None and part is not None:

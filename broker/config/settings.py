@@ -71,5 +71,5 @@ class Settings:
 
     @property
     def data_dir(self) -> Path | None:
-        """The log directory; None for a temporary directory that is removed at the end."""
+        """The log directory; None for a temporary directory that is removed when the process ends."""
         return self.config.log_dir

@@ -16,7 +16,7 @@ from storage.config_def import ConfigError
 class Rank(IntEnum):
     DEFAULT = 0
     START = 1
-    """``--default``, which an image uses for its own defaults: any source of the user overrides it."""
+    """``--default``, by which a container image passes its own defaults. The user's sources override them."""
     FILE = 2
     ENVIRONMENT = 3
     COMMAND_LINE = 4

@@ -29,7 +29,7 @@ ELEMENTS_PER_SLICE: Final = 100
 
 
 def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, None, list[R]]:
-    """Call ``answer`` for each element of a request and collect the results. Yields after each slice of elements."""
+    """Call ``answer`` for each element of a request and return the results. Yields after each slice of elements."""
     answers: list[R] = []
     for number, element in enumerate(elements, 1):
         answers.append(answer(element))
@@ -84,7 +84,8 @@ class Slices:
         self._armed = False
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run the steps and return their result. The first slice runs now, so a job of one slice never suspends."""
+        """Run ``steps``, a generator that yields after each slice, and return its result. The first slice runs at once,
+        so a job of one slice never suspends."""
         thread: _Thread | None = None
         try:
             work = next(steps)

@@ -11,9 +11,11 @@ import asyncio
 from typing import Final, Protocol
 
 AT_ONCE: Final = 64
-"""Number of responses that are written at once after a turn with one connection, before connections are counted again."""
+"""Number of responses that are written at once after a turn in which only one connection had responses. After them, the
+connections with responses are counted again."""
 TOGETHER: Final = 8
-"""Number of connections that are written together. Their client processes the responses while the broker serves others."""
+"""Number of connections with unwritten responses at which all are written, even before the turn ends: the client
+process handles these responses while the broker serves other connections."""
 
 
 class Writer(Protocol):

@@ -91,7 +91,7 @@ class Call:
     outcome: object = None
     """The handler's result after the hooks, before it is encoded."""
     watchers: tuple[Watcher, ...] = ()
-    """Called with each event of the call."""
+    """Functions that are called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
     """Functions that an interceptor adds on arrival. Each returns whether the response may be sent."""
     outcome_hooks: list[OutcomeHook] | None = None
@@ -186,7 +186,7 @@ class Call:
     def _handled_alone(self, outcome: object) -> None:
         self.hooked(outcome)
         if isinstance(outcome, Exception):
-            log.info("request handled without a client failed", api=self.route.api.name, error=repr(outcome))
+            log.info("request that no client waits for failed", api=self.route.api.name, error=repr(outcome))
 
 
 class CallInterceptor(Protocol):

@@ -1,10 +1,10 @@
 """One client's connection: splits the stream into frames, and handles one request at a time, in order.
 
 As in Kafka (``SocketServer.scala``, muting of ``SocketChannel``), later requests of the client wait until the response of
-the current one is sent. A connection is a state machine that serves the next frame unless there is a reason to hold it back.
-There are six: a request in progress, a client that does not read its responses, the end of the connection's turn, a fault
-rule, a paused node, and closing. Up to ``BACKLOG_BYTES_MAX`` of further bytes are buffered; then the connection stops
-reading.
+the current request is sent. A connection is a state machine that serves the next frame unless there is a reason to
+wait. There are seven reasons: a request in progress, a long message that is decoded or encoded in slices, a client that
+does not read its responses, the end of the connection's turn, a fault rule, a paused node, and closing. Up to
+``BACKLOG_BYTES_MAX`` of further bytes are buffered; then the connection stops reading.
 """
 
 from __future__ import annotations
@@ -187,7 +187,7 @@ class Connection:
         self.hang_up()
 
     def hang_up(self) -> None:
-        """Close the connection once pending responses are written. A second call aborts it."""
+        """Close the connection once pending responses are written. A second call aborts the connection."""
         if self._transport is None:
             return
         if self._holds & CLOSED:
@@ -253,7 +253,7 @@ class Connection:
         call_soon(partial(call_soon, lift) if is_large else lift)
 
     def _lift(self, hold: int) -> None:
-        """Clear a hold bit and serve buffered frames."""
+        """Clear one reason to wait (a bit of `broker.net.holds`). Serve buffered frames if no reason remains."""
         self._holds &= ~hold
         kept, self._kept = self._kept, b""
         self._cut(memoryview(kept))
@@ -311,7 +311,7 @@ class Connection:
 
     def _begin_context(self, header: RequestHeader, identity: int) -> RequestContext:
         """Return a context for this request. Once the client is authenticated, the context is cached for requests with the
-        same API, version and client id, unless there is an interceptor, which may change it.
+        same API, version and client id, unless there is an interceptor, which may change the context.
         """
         shared = self._shared
         key, version, client_id = header.api_key, header.api_version, header.client_id
@@ -349,7 +349,7 @@ class Connection:
             self._lift(0)
 
     async def _in_slices(self, steps: Steps[Any]) -> Any:
-        """Run the steps in slices and return their result. The connection handles no other request before their end."""
+        """Run the steps in slices and return their result. The connection handles no other request before they end."""
         self._holds |= SLICED
         try:
             return await self._shared.node.slices.run(steps)

@@ -110,7 +110,7 @@ class Connections:
         self.frame_buffers = FrameBuffers()
         self.answers = Answers(loop)
         self.large_tokens = TurnsApart()
-        """Lets clients with large SASL tokens take turns."""
+        """Spreads the evaluation of large SASL tokens: at most one of them in each turn of the event loop."""
         self.tick = 0
         self.requests = 0
         self.accepted = 0
@@ -222,7 +222,8 @@ class Connections:
         return max(IDLE_TICK_MS_MIN, self.quotas.idle_ms_max / IDLE_TICKS)
 
     def _idle_until_ms(self) -> float | None:
-        """Time in ms at which the first connection will have been idle for too long; None if no connection is idle."""
+        """Time in ms at which the first connection will have been idle for too long; None if every connection has a
+        request in progress."""
         ticks = (each.last_active_tick for each in self._open if not each.in_progress)
         first = min(ticks, default=None)
         if first is None:

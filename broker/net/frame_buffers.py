@@ -42,7 +42,7 @@ class FrameBuffers:
 
 
 TOKEN_BUFFERS: Final = FrameBuffers(TOKEN_BUFFER_START_BYTES)
-"""Buffers for clients that are not authenticated."""
+"""Buffers for frames of clients that are not authenticated yet; shared by all nodes of the process."""
 
 
 class PartialFrame:

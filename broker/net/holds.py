@@ -1,4 +1,4 @@
-"""Reasons for which a connection does not handle its next request, as bits."""
+"""Bits of a connection, each of which is a reason for not handling the connection's next request yet."""
 
 from typing import Final
 

@@ -14,7 +14,7 @@ MS_PER_SECOND: Final = 1_000
 
 
 class Window(NamedTuple):
-    """Number and length of samples, such as ``quota.window.num`` and ``quota.window.size.seconds``."""
+    """Number and length of a rate's samples, as set by ``quota.window.num`` and ``quota.window.size.seconds``."""
 
     samples: int = 11
     sample_ms: int = 1_000

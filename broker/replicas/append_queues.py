@@ -60,7 +60,8 @@ class AppendQueues:
     async def turn(
         self, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> Checked | Invalid:
-        """Run the steps, wait until all earlier batches of the partition are appended, and return the result of the steps.
+        """Read the batch's records if ``checked`` is a generator that does so, wait until all earlier batches of the
+        partition are appended or refused, and return the result of the check.
 
         The caller then appends without suspending, and calls `leave`.
         """

@@ -67,7 +67,7 @@ def options() -> list[click.Parameter]:
 
 
 def protocol_of(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Security protocol that the options select for a listener of which only an address is given."""
+    """Security protocol that the options select for a listener that is given as an address without a protocol."""
     return _asked(options, environ, Path()).protocol
 
 
@@ -80,7 +80,8 @@ def secure(
     nodes: int,
     defaults: Mapping[str, str],
 ) -> tuple[dict[str, str], Preset]:
-    """Combine the settings of the command line with those that the options stand for. Raises `ConfigError` on conflicts."""
+    """Combine the settings of the command line with the settings that `--tls` and `--sasl` stand for. Raises
+    `ConfigError` on conflicts."""
     given = given_settings(properties_file, environ, overrides, defaults)
     settings = strongest(for_node(given, 1))
     asked = _asked(options, environ, _folder(options, settings))

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
 CLIENT: Final = "client"
-"""Common name of the client certificate."""
+"""Common name of the client certificate that `--tls` creates."""
 _LAST: Final = "client.jks"
 """The file that is written last: the directory is complete if it exists."""
 _LOCK: Final = ".lock"

@@ -30,7 +30,7 @@ class ListenerConfigs:
         return f"listener.name.{self.listener.lower()}."
 
     def value(self, name: str, mechanism: str | None = None) -> Value:
-        """Value of a setting: the listener's for the mechanism, else the listener's, else the broker's."""
+        """Value of a setting: as set for this listener and mechanism, else for this listener, else for the broker."""
         values, prefix = self._values, self.prefix
         if mechanism is not None and (of_mechanism := f"{prefix}{mechanism.lower()}.{name}") in values:
             return values[of_mechanism]

@@ -27,7 +27,7 @@ log_events = get_logger()
 
 
 def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaManager) -> list[LostDecision]:
-    """Return the transactions that markers in this node's partitions have ended, but no record of the coordinator."""
+    """Return the transactions that have markers in this node's partitions, but no decision in the coordinator's log."""
     entries: dict[int, list[tuple[TopicPartition, ProducerStateEntry]]] = defaultdict(list)
     for partition in replicas.opened():
         for producer_id, entry in partition.log.producers.entries.items():
@@ -38,7 +38,9 @@ def find_lost_decisions(transactions: Iterable[Transaction], replicas: ReplicaMa
         try:
             return None if partition is None else first_marker(_batches(partition, since_ms(txn)), key, txn)
         except StorageError as error:
-            log_events.warning("marker not found", topic=key[0], partition=key[1], reason=str(error))
+            log_events.warning(
+                "search for a marker failed", topic=key[0], partition=key[1], reason=str(error)
+            )
             return None
 
     return lost_decisions(transactions, entries, find_marker)

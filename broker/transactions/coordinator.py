@@ -77,7 +77,7 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` the node sends no markers: a marker for a partition of another node waits until this node leads.
+        """Without ``peers`` the node sends no markers: a marker waits until this node leads the marker's partition.
 
         ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
         from the metadata.

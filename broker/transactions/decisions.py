@@ -102,7 +102,7 @@ def init_producer_id(
 
 
 def _may_continue(txn: Transaction, producer_id: int, epoch: int) -> bool:
-    """Whether the request has the present producer id, or the previous one right after its epochs were exhausted."""
+    """Whether the request has the current producer id, or the previous producer id right after that id's last epoch."""
     return (
         txn.epoch == NO_EPOCH
         or producer_id == txn.producer_id

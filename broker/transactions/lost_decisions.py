@@ -151,7 +151,7 @@ def knows_an_end(txn: Transaction, entry: ProducerStateEntry) -> bool:
 
 
 def first_marker(batches: Iterable[RecordBatch], key: TopicPartition, txn: Transaction) -> Marker | None:
-    """Return the first marker without a decision of the coordinator, or None. ``batches`` start at ``since_ms``."""
+    """Return the first marker whose decision the coordinator has lost, or None. ``batches`` start at `since_ms`."""
     for batch in batches:
         if not batch.is_control or batch.producer_id != txn.producer_id or not _is_unknown(txn, batch):
             continue

@@ -31,9 +31,10 @@ _INT64_TAG: Final = Struct(">BBq")
 _INT16_TAG: Final = Struct(">BBh")
 _LENGTH: Final = Struct(">h")
 _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
-"""The last fields in the usual case: both timestamps, then the tagged fields `previous` and `client version`."""
+"""The last fields of the value in the usual case: the timestamps of the last update and of the transaction's start,
+then the tagged fields for the previous producer id and the client's transaction version."""
 _OLD_CLIENTS: Final = Struct(">qqBBBq")
-"""The last fields for a client of the old protocol, whose client version 0 is not written."""
+"""The last fields of the value for a client of the old protocol, whose transaction version 0 is not written."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512

@@ -21,8 +21,9 @@ InBackground = Callable[[Callable[[], None]], "asyncio.Future[None]"]
 
 
 class Checkpoints:
-    """The contents of the three files: read at start, and then updated for the next write. One thread at a time writes
-    files.
+    """The contents of the checkpoint files for recovery points, log start offsets and high watermarks.
+
+    They are read at start, and then updated in memory for the next write. One thread at a time writes files.
     """
 
     def __init__(self, directory: LogDirectory, in_background: InBackground) -> None:
@@ -53,7 +54,7 @@ class Checkpoints:
     # -- values to write ----------------------------------------------------------------------------------------
 
     def note(self, partition: Partition) -> None:
-        """Update the partition's values for all three files. They are written with the next write of each file."""
+        """Update the partition's values for all three checkpoint files. The next write of each file contains them."""
         key = (partition.topic, partition.index)
         self._files[RECOVERY_POINTS].set(key, partition.log.recovery_point)
         self._files[HIGH_WATERMARKS].set(key, partition.high_watermark)
@@ -91,12 +92,12 @@ class Checkpoints:
 
     @property
     def is_changed(self) -> bool:
-        """Whether a value differs from its file."""
+        """Whether a value in memory differs from the one in its checkpoint file."""
         return any(checkpoint.changed for checkpoint in self._files.values())
 
     @property
     def is_behind(self) -> bool:
-        """Whether a value differs from its file, or a high watermark has moved since its file was written."""
+        """Whether a value in memory differs from its file, or a high watermark has moved since the last write."""
         return bool(self._high_watermarks_moved) or self.is_changed
 
     def write(self, names: Iterable[str], then: Callable[[], None]) -> None:
@@ -137,7 +138,7 @@ class Checkpoints:
         self.write(tuple(self._files), then)
 
     def write_at_the_end(self) -> None:
-        """Write all three files in the caller's thread, after a clean stop."""
+        """Write all three checkpoint files in the caller's thread, after a clean stop."""
         self._write_rows({name: checkpoint.rows() for name, checkpoint in self._files.items()})
 
     def close(self) -> None:

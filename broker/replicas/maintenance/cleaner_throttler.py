@@ -11,7 +11,8 @@ STRETCH_S: Final = 0.0005
 Python's own switch interval would delay the event loop by 5 ms each time.
 """
 REST_S: Final = 0.00005
-"""Seconds of sleep. A mere yield would take the GIL back before the loop's thread has woken up."""
+"""Seconds of sleep. After a mere yield, the compacting thread would take the GIL back before the event loop's thread
+has woken up."""
 SLEEP_S_MAX: Final = 0.02
 """Longest sleep in seconds, so that an abandoned pass ends soon even if the I/O rate is low."""
 

@@ -1,7 +1,8 @@
 """Background fsync of logs, and the recovery point checkpoints: they limit how much a crash leaves to recover.
 
 A partition is synced for one of four reasons: a segment was sealed (as in Kafka), ``flush.messages``, ``flush.ms``, and
-every ``odradek.background.flush.interval.ms`` if records were written since. In Kafka the operating system does the last.
+every ``odradek.background.flush.interval.ms`` if records were written since. Kafka leaves the periodic write-back to
+the operating system.
 Kafka checks ``flush.ms`` only every ``log.flush.scheduler.interval.ms``, by default never, so that a topic's setting has no
 effect unless the broker's setting allows it. Here ``flush.ms`` always has an effect: a timer starts at the first record that
 is not synced.

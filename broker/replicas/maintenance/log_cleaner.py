@@ -59,7 +59,8 @@ class LogCleaner(PartitionListener["Partition"]):
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work: Partition | None = None
         self._oldest: Segment | None = None
-        """First of the segments that the running pass still needs."""
+        """The oldest segment that the running pass still needs. If the log lost this segment, a failed
+        pass does not make the log uncleanable."""
         self._work_is_gone = False
         """Whether the partition of the running pass was deleted or went offline. The pass then removes its files."""
         self._task: asyncio.Task[None] | None = None

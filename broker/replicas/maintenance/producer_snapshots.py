@@ -21,7 +21,7 @@ SNAPSHOTS_KEPT: Final = 2
 
 
 class ProducerSnapshots:
-    """The snapshots of all partitions: the segment and position of the last one, and the offsets of those that are kept."""
+    """The snapshots of all partitions: segment and position of the last snapshot, and the offsets of kept snapshots."""
 
     def __init__(self) -> None:
         self._last: dict[Partition, tuple[Segment, int]] = {}

@@ -123,10 +123,10 @@ class Retention(PartitionListener["Partition"]):
         self._turn_timer: Timer | None = None
         self._numbers = count()
         self._waiting: dict[int, Timer] = {}
-        """Timers of one-time work, by number."""
+        """Sequence number -> timer of work that runs once, such as the deletion of files after a delay."""
         self._checks: list[Timer] = []
         self._rounds: Periodic | None = None
-        """Checks of compacted logs. In Kafka the cleaner's thread does them."""
+        """Periodic checks of compacted logs, which Kafka makes in the cleaner's thread. None without a cleaner."""
 
     def start(self) -> None:
         """Start the checks. The first one runs after ``log.initial.task.delay.ms``, as in Kafka."""

@@ -320,7 +320,7 @@ class Partition:
     def append_replicated(self, records: bytes) -> ErrorCode:
         """Append the leader's batches unchanged.
 
-        Returns CORRUPT_MESSAGE at a damaged batch; those before it are appended.
+        Returns CORRUPT_MESSAGE at a damaged batch; the batches before the damaged one are appended.
         """
         if self.offline is not None:
             return ErrorCode.kafka_storage_error
@@ -595,7 +595,7 @@ class Partition:
         )
 
     def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
-        """(bytes between ``offset`` and the reader's end offset, whether the two are in different segments)."""
+        """(bytes from ``offset`` to the reader's end offset, whether these offsets are in different segments)."""
         end_offset = self._read_end(read_committed=read_committed)
         try:
             available = self.log.bytes_between(offset, end_offset)
@@ -624,7 +624,7 @@ class Partition:
         self, last_fetched_epoch: int, fetch_offset: int
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
         """(error, None) if there is an error or the logs agree; (NONE, (epoch, end offset) up to which they agree) if the
-        reader's has diverged.
+        reader's log has diverged.
         """
         if last_fetched_epoch < 0:
             return NONE, None
@@ -636,7 +636,7 @@ class Partition:
         return NONE, None
 
     def latest(self, *, read_committed: bool) -> TimestampOffset:
-        """ListOffsets -1: the end offset for readers of this isolation level."""
+        """Result of ListOffsets for the timestamp -1 (latest): the end offset for readers of this isolation level."""
         if self._is_behind_its_epoch:
             return TimestampOffset(ErrorCode.offset_not_available)
         return TimestampOffset(NONE, self._read_end(read_committed=read_committed), -1, self.leader_epoch)
@@ -648,12 +648,12 @@ class Partition:
         return self.leading is not None and self.high_watermark < self.leading.epoch_start_offset
 
     def earliest(self) -> TimestampOffset:
-        """ListOffsets -2 (and -4, since there is no tiered storage)."""
+        """Result of ListOffsets for the timestamps -2 (earliest) and -4 (earliest local: no tiered storage)."""
         start = self.log.log_start_offset
         return TimestampOffset(NONE, start, -1, self.log.epochs.epoch_for_offset(start))
 
     def max_timestamp(self, *, read_committed: bool) -> Steps[TimestampOffset]:
-        """ListOffsets -3: the record with the largest timestamp, markers included."""
+        """Result of ListOffsets for the timestamp -3: the record with the largest timestamp, markers included."""
         return self._found(self.log.max_timestamp_search(), read_committed=read_committed)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> Steps[TimestampOffset]:

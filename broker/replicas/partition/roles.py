@@ -29,7 +29,7 @@ class LeaderRole(Protocol):
         ...
 
     def wake(self) -> None:
-        """Respond to the followers whose Fetch waits here."""
+        """Respond to the followers whose Fetch waits at this leader."""
         ...
 
 

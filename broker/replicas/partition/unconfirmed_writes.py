@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeldWrite:
-    """One append at the injection point ``log.write``: released, refused, or held until one of the two is decided."""
+    """One append at the injection point ``log.write``: released, refused, or held until a rule decides which."""
 
     __slots__ = ("_later", "refused", "released")
 
@@ -30,7 +30,7 @@ class HeldWrite:
 
     @property
     def reason(self) -> str:
-        """Why the append was refused; empty if it was not."""
+        """Why the append was refused; empty if it was not refused."""
         return "" if self.refused is None else f"refused with {self.refused.name.upper()}"
 
     def when_decided(self, callback: Callable[[], None]) -> None:

@@ -32,9 +32,9 @@ class Truncation(NamedTuple):
 
 
 Peers = Callable[[int], PeerReplicas | None]
-"""Returns the replicas of a node by its id; None while it does not run."""
+"""Function that returns the replicas of the node with this id; None while that node does not run."""
 AlterIsr = Callable[[str, int, int, Sequence[int]], Awaitable[None]]
-"""AlterPartition with topic, partition, leader epoch and new ISR. Raises if the controller refuses."""
+"""Function that sends AlterPartition: topic, partition, leader epoch, new ISR. Raises if the controller refuses."""
 
 
 @slotted(frozen=True, eq=False)

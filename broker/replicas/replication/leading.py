@@ -66,7 +66,7 @@ class Leading:
         """Log end at the start of this leader's epoch: a follower below it may lack committed records."""
         self.followers: dict[int, Progress] = {}
         self._waiting: dict[int, Callable[[], None]] = {}
-        """Callbacks of caught-up followers, whose fetches wait here until there is something new."""
+        """Callbacks of caught-up followers, whose fetches wait at this leader until there is something new to send."""
         self._proposed: tuple[int, ...] | None = None
         """ISR in the pending AlterPartition request, None if there is none. One request is sent at a time (KIP-497)."""
         self._feeding = False
@@ -115,8 +115,8 @@ class Leading:
     # -- fetches of followers -----------------------------------------------------------------------------------
 
     def fetch(self, asked: FollowerFetch, wake: Callable[[], None]) -> LeaderResponse | None:
-        """Handle a follower's Fetch. If there is nothing new for the follower, returns None, and calls ``wake`` once there
-        is.
+        """Handle a follower's Fetch. If there is nothing new for the follower, returns None, and calls ``wake`` once
+        there is something new.
         """
         partition, progress = self._partition, self.followers.get(asked.follower)
         self._waiting.pop(asked.follower, None)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.replicas.replication.context import ReplicationContext
 
 BATCHES_MAX: Final = 1000
-"""Batches of one truncation that are recorded; later ones are not."""
+"""Maximum number of batches of one truncation that are recorded; later batches are not."""
 
 
 def note_truncated(partition: Partition, offset: int, context: ReplicationContext) -> None:

@@ -46,7 +46,7 @@ class ReplicaFetcher:
         self.leader_epoch = leader_epoch
         self._ended = False
         self._busy = False
-        """Whether a request or response is in transit, or a response is held. There is at most one."""
+        """Whether a fetch is in progress: its request or response is in transit, or the response is held by a rule."""
         self._again = False
         self._share = 0
         """Bytes that may still be appended in this turn."""
@@ -76,7 +76,7 @@ class ReplicaFetcher:
     # -- fetching -----------------------------------------------------------------------------------------------
 
     def pull(self) -> None:
-        """Fetch now, or again after the response to the current fetch: the leader may have more, or a link be up again."""
+        """Fetch now, or after the current response: the leader may have more records, or a link may be up again."""
         if self._ended or self._partition.offline is not None:
             return
         if self._busy:
@@ -145,8 +145,8 @@ class ReplicaFetcher:
     def _fetch(self) -> LeaderResponse | None:
         """Send a fetch and return the leader's response.
 
-        None if the leader is not reachable or the disk is behind, or if there is nothing new. In the last case the fetch
-        waits at the leader, which calls `_woken`.
+        None if the leader is not reachable, the disk has not confirmed all appends yet, or there is nothing new. In the
+        last case the fetch waits at the leader, which calls `_woken`.
         """
         partition, context = self._partition, self._context
         log = partition.log

@@ -31,7 +31,7 @@ class Entry(NamedTuple):
 
 
 Entries = dict[str, set[Entry]]
-"""Entries by principal, never empty."""
+"""Principal -> the ACL entries of that principal. Neither the dictionary nor a set in it is ever empty."""
 
 
 class AclIndex:

@@ -73,7 +73,7 @@ class Evaluated(NamedTuple):
 
 
 GONE: Final = Evaluated(b"")
-"""Result for a connection that has closed."""
+"""Result of `SaslServerAuthenticator.evaluate` if the connection has closed in the meantime."""
 
 
 class FailureDelay(Protocol):

@@ -62,7 +62,7 @@ def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
     """
     mechanism = configs.value(INTER_BROKER)
     if mechanism not in LOGIN_MODULES:
-        raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")
+        raise ConfigError.of(INTER_BROKER, mechanism, f"Odradek supports {', '.join(LOGIN_MODULES)}")
     context, module = server_context(configs, mechanism, jvm), LOGIN_MODULES[mechanism]
     options = next((each.options for each in context.modules if each.name == module), None)
     if options is None:

@@ -1,4 +1,4 @@
-"""Failures of an exchange, with the messages that Kafka's ``SaslServerAuthenticator`` sends to the client."""
+"""Failures of a SASL exchange, with the messages that Kafka's ``SaslServerAuthenticator`` sends to the client."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class InvalidCredentials(AuthenticationFailed):
 
 
 class Unanswered(InvalidCredentials):
-    """A failure for which Kafka's server throws any other exception: the connection closes without a response."""
+    """A failure for which Kafka throws another exception than ``SaslException``: the connection closes silently."""
 
 
 def invalid_credentials(mechanism: str, during: str = "authentication") -> str:

@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 AUTHENTICATION_FAILED: Final = "authentication failed"
 NOT_AUTHENTICATED: Final = "not authenticated"
-"""Reasons in the log for closing a connection."""
+"""Reason in the log for closing a connection, like ``AUTHENTICATION_FAILED``."""
 
 
 class AuthenticationFailed(Exception):

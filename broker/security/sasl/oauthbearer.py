@@ -55,7 +55,7 @@ class _Refusal(NamedTuple):
 
 
 class MalformedToken(Exception):
-    """A token for which Kafka's server throws another exception: the connection closes without a response."""
+    """A token that makes Kafka's server throw an unexpected exception: the connection closes without a response."""
 
 
 Validate = Callable[[str], Awaitable[Token]]

@@ -98,7 +98,7 @@ class _ClientFirst(NamedTuple):
     nonce: str
     authorization_id: str
     bare: str
-    """The message without its GS2 header, which is the part that is signed."""
+    """The message without its GS2 header. Only this part of the message is signed."""
     by_token: bool
 
 
@@ -106,7 +106,7 @@ class _Challenge(NamedTuple):
     credential: ScramCredential
     nonce: str
     signed: str
-    """The part of the signed text before the client's final message."""
+    """The beginning of the signed AuthMessage (RFC 5802): all of it except the client's final message."""
 
 
 class ScramServer:

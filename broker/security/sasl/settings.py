@@ -132,7 +132,7 @@ def _check_known(configs: ListenerConfigs, mechanism: str) -> None:
             f"Kerberos. Set {configs.prefix}{ENABLED} to some of {', '.join(LOGIN_MODULES)}"
         )
     if mechanism not in LOGIN_MODULES:
-        raise ConfigError.of(ENABLED, mechanism, f"Odradek has {', '.join(LOGIN_MODULES)}")
+        raise ConfigError.of(ENABLED, mechanism, f"Odradek supports {', '.join(LOGIN_MODULES)}")
 
 
 def _mechanism(configs: ListenerConfigs, mechanism: str, jvm: Jvm) -> MechanismSettings:
@@ -162,7 +162,8 @@ def _check_modules(context: JaasContext, mechanism: str, jvm: Jvm) -> None:
         if name not in LOGIN_MODULES.values():
             known = ", ".join(dict.fromkeys(LOGIN_MODULES.values()))
             raise ConfigError(
-                f"The JAAS context {context.name} has the login module {jaas.shown_name(name)}: Odradek has {known}"
+                f"The JAAS context {context.name} has the login module {jaas.shown_name(name)}: "
+                f"Odradek supports {known}"
             )
     if needed not in names:
         shown = ", ".join(names)

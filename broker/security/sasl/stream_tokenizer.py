@@ -24,7 +24,7 @@ _ESCAPE: Final = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|[\s\S]?)")
 
 class Token(NamedTuple):
     kind: str
-    """One of the constants above, or a single character such as `=` or `;`."""
+    """`END`, `WORD`, `QUOTED` or `NUMBER`, or for another token its single character, such as `=` or `;`."""
     text: str | None
     """Text of a word or quoted string, None for other tokens (``StreamTokenizer.sval``)."""
     line: int

@@ -1,4 +1,4 @@
-"""Certificate expiry with an advanced broker clock, for a listener's own certificate and those of its clients.
+"""Certificate expiry with an advanced broker clock, for the certificates of a listener and of its clients.
 
     security.tls = AgeingContext(current, clock)
     security.tls()                           # the context for the next connection
@@ -93,7 +93,7 @@ class AgeingContext:
 
 
 def issuer_beside(settings: TlsSettings) -> Issuer | None:
-    """The authority whose key and certificate are in the directory of the key store; None if there is no usable one."""
+    """The authority whose key and certificate are beside the key store; None if there is no usable authority."""
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey

@@ -116,8 +116,8 @@ def _set_protocols(context: ssl.SSLContext, settings: TlsSettings) -> None:
     versions = [_VERSIONS[each] for each in protocols if (of_tls13 if each == "TLSv1.3" else of_tls12)]
     if not versions:
         raise TlsConfigError(
-            "No appropriate protocol (protocol is disabled or cipher suites are inappropriate): of "
-            "ssl.enabled.protocols, TLSv1.2 and TLSv1.3 can be used, with suites of theirs in ssl.cipher.suites"
+            "No appropriate protocol (protocol is disabled or cipher suites are inappropriate): ssl.enabled.protocols "
+            "must contain TLSv1.2 or TLSv1.3, and ssl.cipher.suites must contain a suite of that version"
         )
     context.minimum_version, context.maximum_version = min(versions), max(versions)
     if ssl.TLSVersion.TLSv1_2 in versions:

@@ -28,7 +28,7 @@ def members(data: bytes, least: int = 0) -> list[Value]:
     """Members of the single sequence in ``data``. Raises `NotDer` if there are fewer than ``least``."""
     found = values(data)
     if len(found) != 1 or found[0].tag != SEQUENCE:
-        raise NotDer("not a sequence")
+        raise NotDer("the bytes are not a DER sequence")
     inner = values(found[0].content)
     if len(inner) < least:
         raise NotDer("a sequence has too few members")
@@ -59,7 +59,7 @@ def _length(data: bytes, at: int) -> tuple[int, int]:
         return data[at], at + 1
     end = at + 1 + (data[at] & 0x7F)
     if data[at] == 0x80 or end > len(data):
-        raise NotDer("a length has no bytes or too few")
+        raise NotDer("a length field is empty or truncated")
     return int.from_bytes(data[at + 1 : end], "big"), end
 
 
@@ -89,6 +89,6 @@ def dotted(identifier: bytes) -> str:
             arcs.append(arc)
             arc = 0
     if not arcs or identifier[-1] & 0x80:
-        raise NotDer("not an object identifier")
+        raise NotDer("the bytes are not an object identifier")
     first = min(arcs[0] // 40, 2)
     return ".".join(map(str, (first, arcs[0] - 40 * first, *arcs[1:])))

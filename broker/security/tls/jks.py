@@ -88,7 +88,7 @@ def read(content: bytes, password: str | None) -> JavaKeyStore:
             raise InvalidKeyStore(f"unknown kind of entry: {kind}")
     body = content[: reader.at]
     if password is not None and not compare_digest(_digest(body, password), reader.take(_DIGEST_BYTES)):
-        raise InvalidKeyStore("it was tampered with, or the password is wrong")
+        raise InvalidKeyStore("the key store was tampered with, or the password is wrong")
     return JavaKeyStore(tuple(keys), tuple(certificates))
 
 

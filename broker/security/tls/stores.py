@@ -80,7 +80,7 @@ def key_store(store: StoreSettings, content: bytes | None) -> tuple[PrivateKey, 
     try:
         keys = _keys(store, content or b"")
         if not keys:
-            raise ValueError("it has no private key")
+            raise ValueError("the key store has no private key")
         return tuple(map(_checked, keys))
     except ValueError as error:
         raise _unreadable(store, str(error)) from None
@@ -91,7 +91,9 @@ def trust_store(store: StoreSettings, content: bytes | None) -> tuple[bytes, ...
     try:
         certificates = _certificates(store, content or b"")
         if not certificates:
-            raise ValueError("the trustAnchors parameter must be non-empty: it has no certificate")
+            raise ValueError(
+                "the trustAnchors parameter must be non-empty: the trust store has no certificate"
+            )
         return tuple(map(_parsed, certificates))
     except ValueError as error:
         raise _unreadable(store, str(error)) from None
@@ -150,7 +152,7 @@ def _is_jks(content: bytes) -> bool:
     """Whether the content is JKS, by its first bytes. As in Java, the configured type need not match."""
     if content[:4] == _JCEKS:
         raise ValueError(
-            "it is a JCEKS key store, which Odradek does not read: `keytool -importkeystore` converts it"
+            "the file is a JCEKS key store, which Odradek does not read: `keytool -importkeystore` converts it"
         )
     return content[:4] == jks.MAGIC
 
@@ -166,7 +168,7 @@ def _jks_keys(store: StoreSettings, content: bytes) -> tuple[PrivateKey, ...]:
 def _pkcs12_key(store: StoreSettings, content: bytes) -> PrivateKey:
     found = _pkcs12(store, content)
     if found.key is None or found.cert is None:
-        raise ValueError("it has no private key with a certificate")
+        raise ValueError("the store has no private key with a certificate")
     if store.key_password not in (None, store.password):
         raise ValueError(
             "ssl.key.password differs from ssl.keystore.password, which a PKCS12 key store cannot have"
@@ -193,7 +195,7 @@ def _pkcs12(store: StoreSettings, content: bytes) -> PKCS12KeyAndCertificates:
 
     password = None if store.password is None else store.password.encode()
     if content[:1] != bytes((der.SEQUENCE,)):
-        raise ValueError("it is neither JKS nor PKCS12")
+        raise ValueError("the store is neither JKS nor PKCS12")
     try:
         return load_pkcs12(content, password)
     except (ValueError, TypeError):

@@ -37,8 +37,8 @@ def test_the_error_for_another_user_s_directory_suggests_a_fix(
         ({}, "/data is in use by another broker"),
         (
             {"KUBERNETES_SERVICE_HOST": "10.96.0.1"},
-            "/data is in use by another broker. A Deployment with a claim needs strategy: Recreate: "
-            "with the default its new pod starts while the old one runs",
+            "/data is in use by another broker. A Deployment with a PersistentVolumeClaim needs `strategy: Recreate`: "
+            "with the default strategy, the new pod starts while the old pod still runs",
         ),
     ],
 )
@@ -53,7 +53,7 @@ def test_the_error_for_a_directory_in_use_in_a_pod_suggests_the_strategy(
 
 def test_the_error_for_an_own_directory_has_its_mode(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    assert "the broker's own: its mode is 500" in start_refusal(denied(tmp_path / "data"))
+    assert "belongs to the broker's user: its mode is 500" in start_refusal(denied(tmp_path / "data"))
     assert start_refusal(OSError(errno.ENOSPC, "No space")) == "[Errno 28] No space"
 
 

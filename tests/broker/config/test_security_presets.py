@@ -177,16 +177,16 @@ def test_a_user_without_a_mechanism_has_all_that_the_listener_has():
 def test_mechanisms_that_are_given_and_lack_that_of_a_user_are_refused():
     given = {"sasl.enabled.mechanisms": "SCRAM-SHA-256"}
     message = refused("alice:hunter2:PLAIN", given=given)
-    assert message == "--sasl alice: sasl.enabled.mechanisms (from the command line) is without PLAIN"
+    assert message == "--sasl alice: sasl.enabled.mechanisms (from the command line) does not enable PLAIN"
     message = refused("alice:hunter2", given={"sasl.enabled.mechanisms": "OAUTHBEARER"})
-    assert "is with none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in message
+    assert "enables none of PLAIN, SCRAM-SHA-256, SCRAM-SHA-512" in message
 
 
 def test_a_login_module_that_is_given_has_the_users_of_plain():
     name = JAAS.format("sasl_plaintext", "plain")
     given = {name: f'{PLAIN_LOGIN_MODULE} required user_bob="hunter2";'}
     assert refused("alice:hunter3", given=given) == (
-        f"--sasl: {name} (from the command line) has users already. Use only one of them"
+        f"--sasl: {name} (from the command line) defines users as well. Use only one of the two"
     )
     scram = JAAS.format("sasl_plaintext", "scram-sha-256")
     preset = preset_of("alice:b:SCRAM-SHA-256", given={scram: f"{SCRAM_LOGIN_MODULE} required;"})

@@ -147,7 +147,7 @@ def test_kerberos_is_refused_in_a_sentence() -> None:
         (
             {"sasl_enabled_mechanisms": "plain"},
             "Invalid value plain for configuration sasl.enabled.mechanisms: "
-            "Odradek has PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
+            "Odradek supports PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER",
         ),
         (
             {"sasl_enabled_mechanisms": "PLAIN"},
@@ -161,12 +161,12 @@ def test_kerberos_is_refused_in_a_sentence() -> None:
         (
             {"sasl_enabled_mechanisms": "PLAIN", "plain_sasl_jaas_config": "com.example.Own required;"},
             "The JAAS context KafkaServer has the login module com.example.Own: "
-            f"Odradek has {PLAIN_MODULE}, {SCRAM_MODULE}, {OAUTH_MODULE}",
+            f"Odradek supports {PLAIN_MODULE}, {SCRAM_MODULE}, {OAUTH_MODULE}",
         ),
         (
             {"sasl_enabled_mechanisms": "PLAIN", "plain_sasl_jaas_config": "secret required;"},
             "The JAAS context KafkaServer has the login module [hidden]: "
-            f"Odradek has {PLAIN_MODULE}, {SCRAM_MODULE}, {OAUTH_MODULE}",
+            f"Odradek supports {PLAIN_MODULE}, {SCRAM_MODULE}, {OAUTH_MODULE}",
         ),
     ],
 )

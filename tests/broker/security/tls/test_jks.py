@@ -34,7 +34,9 @@ def test_without_a_password_the_integrity_is_not_checked(content):
 
 @pytest.mark.parametrize("password", ["", "Storepass", "keypass"])
 def test_the_password_of_the_store_is_checked(content, password):
-    with pytest.raises(jks.InvalidKeyStore, match="it was tampered with, or the password is wrong"):
+    with pytest.raises(
+        jks.InvalidKeyStore, match="the key store was tampered with, or the password is wrong"
+    ):
         jks.read(content, password)
 
 

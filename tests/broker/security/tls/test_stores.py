@@ -181,7 +181,7 @@ def test_a_key_for_which_kafka_has_no_factory(pem_keys):
 @pytest.mark.parametrize(
     ("file", "password", "key_password", "reason"),
     [
-        ("keys.jks", "other-secret", None, "it was tampered with, or the password is wrong"),
+        ("keys.jks", "other-secret", None, "the key store was tampered with, or the password is wrong"),
         ("keys.jks", "storepass", None, "the private key of broker cannot be decrypted with this password"),
         ("keys.p12", "other-secret", None, "ssl.keystore.password is wrong, or the file is damaged"),
         (
@@ -190,14 +190,14 @@ def test_a_key_for_which_kafka_has_no_factory(pem_keys):
             "other-secret",
             "ssl.key.password differs from ssl.keystore.password, which a PKCS12 key store cannot have",
         ),
-        ("trust.p12", "storepass", None, "it has no private key with a certificate"),
+        ("trust.p12", "storepass", None, "the store has no private key with a certificate"),
         (
             "keys.jceks",
             "storepass",
             None,
-            "it is a JCEKS key store, which Odradek does not read: `keytool -importkeystore` converts it",
+            "the file is a JCEKS key store, which Odradek does not read: `keytool -importkeystore` converts it",
         ),
-        ("README.md", "other-secret", None, "it is neither JKS nor PKCS12"),
+        ("README.md", "other-secret", None, "the store is neither JKS nor PKCS12"),
         ("missing.jks", "other-secret", None, "No such file or directory"),
     ],
 )
