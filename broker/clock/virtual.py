@@ -257,7 +257,7 @@ class VirtualClock:
 
     def now_for(self, written_ms: int, domain: Domain) -> int:
         if not self._advances:
-            # The first advance may be under way.
+            # No advance has ended yet. The first one may be in progress, which `now_ms` takes into account.
             return self.now_ms(domain)
         return written_ms + self.now_ms(domain) - self._seen(written_ms, domain)
 
@@ -335,7 +335,7 @@ class VirtualClock:
         try:
             async with self._one_at_a_time:
                 moved = domains or DEFAULT_DOMAINS
-                # In a fixed order, unlike a set's, in which timers of several domains that are due at the same time fire.
+                # Sort the domains: timers of several domains that are due at the same time must fire in a fixed order.
                 offsets = {domain: self._offsets_ms[domain] for domain in Domain if domain in moved}
                 course = self._course = Course(by_ms, offsets, self._timers)
                 try:

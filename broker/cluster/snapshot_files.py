@@ -140,7 +140,8 @@ def put_back(files: NodeFiles, directory: LogDirectory) -> None:
         remove(directory.path / name)
         if (files.path / name).exists():
             _copy(files.path / name, directory.path / name)
-    # The restored files are complete as after a clean stop. A file that says so would have to be removed durably later.
+    # The restored files are complete as after a clean stop, but no clean shutdown file is written: the next start would
+    # have to remove it with an fsync.
     directory.was_clean = True
 
 

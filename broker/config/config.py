@@ -55,7 +55,7 @@ _SYNONYMS = (
     ("log.roll.ms", "log.roll.hours"),
     ("log.roll.jitter.ms", "log.roll.jitter.hours"),
     ("log.retention.ms", "log.retention.minutes", "log.retention.hours"),
-    ("log.flush.interval.ms", _SCHEDULER),  # the second is a setting of its own as well
+    ("log.flush.interval.ms", _SCHEDULER),  # _SCHEDULER is also a setting with a meaning of its own
 )
 # Settings of internal topics that are reduced to the number of nodes.
 _BOUND_BY_NODES = (

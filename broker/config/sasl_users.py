@@ -18,7 +18,7 @@ VARIABLE: Final = "ODRADEK_SASL"
 PLAIN: Final = "PLAIN"
 MECHANISMS: Final = (PLAIN, "SCRAM-SHA-256", "SCRAM-SHA-512")
 EXPECTED: Final = "expected USER:PASSWORD[:MECHANISM]"
-# Other mechanisms after the last colon are an error, and not considered a part of the password.
+# Text after the last colon that looks like the name of another mechanism is an error, not a part of the password.
 _OTHER_MECHANISM: Final = re.compile(r"SCRAM(-.*)?|GSSAPI|OAUTHBEARER|DIGEST-MD5")
 
 

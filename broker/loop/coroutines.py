@@ -189,7 +189,7 @@ def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Futu
     """Run a coroutine up to the first place where it waits. Returns its value if it never waits, else a future of it.
 
     Raises an exception that the coroutine raises before it waits. Cancelling the future, for example after the client has
-    gone, does not stop the coroutine: what was decided is carried out.
+    gone, does not stop the coroutine: a request that has begun is handled to its end.
     """
     try:
         waits_at = coroutine.send(None)
@@ -201,7 +201,7 @@ def start(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | asyncio.Futu
 
 
 def begin(coroutine: Coroutine[Any, Any, T], life: NodeLife) -> T | Suspended:
-    """Like `start`, but returns the `Suspended` in place of a future, for callers that must know where it waits."""
+    """Like `start`, but returns a `Suspended`, not a future, for callers that must know where the coroutine waits."""
     try:
         waits_at = coroutine.send(None)
     except StopIteration as end:

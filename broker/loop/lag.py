@@ -1,7 +1,7 @@
 """Permanent measurement of the event loop's lag.
 
-All work runs on one event loop, so work that blocks the loop delays every client. A timer is set again and again. The time
-by which it fires late is the time for which a request that arrived at that moment had to wait.
+All work runs on one event loop, so work that blocks the loop delays every client. A timer is set again and again. The
+delay with which the timer fires is the time for which a request that arrived when the timer was due had to wait.
 """
 
 from __future__ import annotations

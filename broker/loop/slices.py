@@ -20,12 +20,13 @@ from broker.loop.coroutines import Waiter
 from storage.steps import Steps
 
 APART_AT_ONCE: Final = 2
-"""Jobs that may use a thread at the same time. Each may keep a batch's decompressed bytes in memory until it ends."""
+"""Maximum number of jobs that use a thread at the same time. Each job may keep a batch's decompressed bytes in memory
+until the job ends."""
 
 T = TypeVar("T")
 R = TypeVar("R")
 ELEMENTS_PER_SLICE: Final = 100
-"""Elements of a request's array that are handled in one turn, if each takes some microseconds."""
+"""Number of elements of a request's array that are handled in one turn, if each element takes some microseconds."""
 
 
 def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, None, list[R]]:

@@ -54,7 +54,7 @@ class Acceptor:
         self._loop.add_reader(self._socket.fileno(), self._accept)
 
     def close(self) -> None:
-        """Accept nothing more. The caller closes the socket."""
+        """Stop accepting connections. The caller closes the listening socket."""
         if not self._closed:
             self._closed = True
             self._stop_retry()

@@ -71,7 +71,7 @@ class Ports:
         bound.close()
         with contextlib.suppress(
             OSError
-        ):  # without it, another process may take the port before the next life
+        ):  # without the reservation, another process may bind the port before the node's next life
             self._held[place] = _bind_one(*place)
 
     def close(self) -> None:

@@ -27,8 +27,8 @@ FINAL_EPOCH: Final = -1
 """Epoch of a full fetch without a session. Versions below 7 always behave like this."""
 SESSION_EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MAX: Final = 120_000
-"""Milliseconds. A session that is idle for longer may be evicted for any new session. A consumer's session that was in use
-for less time is evicted only for a follower's."""
+"""Milliseconds. A session that was not used for longer than this may be evicted for any new session. Otherwise a
+consumer's session whose first and last use are less than this apart may be evicted only for a follower's session."""
 
 Key = tuple[UUID | str, int]
 """(topic id, or topic name below v13; partition)."""
@@ -137,7 +137,7 @@ class Opened:
     create: Callable[[Answers, int], int] | None = None
 
     def answer(self, answers: Answers, now_ms: int) -> tuple[ErrorCode, int, Answers]:
-        """(top-level error, session id, partitions to send), after all partitions were read."""
+        """Return (top-level error, session id, partitions to send). Call this after all partitions were read."""
         if self.session is not None:
             # Another Fetch of the session may have arrived on another connection while this one waited.
             if self.session.epoch != self.expected_epoch:
@@ -147,7 +147,8 @@ class Opened:
         return NONE, session_id, answers
 
     def answer_nothing(self) -> tuple[ErrorCode, int]:
-        """(top-level error, session id) of a throttled response without partitions. The client repeats its Fetch later."""
+        """Return (top-level error, session id) for a throttled response without partitions, after which the client
+        repeats its Fetch."""
         if self.session is None:
             return NONE, NO_SESSION
         if self.session.epoch != self.expected_epoch:
@@ -161,7 +162,7 @@ class FetchSessionCache:
 
     slots: int
     draw_id: Callable[[], int]
-    """Returns a random number from 1 to 2**31 - 1."""
+    """Function that returns a random session id from 1 to 2**31 - 1."""
     by_id: dict[int, Session] = field(default_factory=dict)
     """Sessions by id, in the order of their last use."""
 
@@ -225,7 +226,8 @@ class FetchSessionCache:
         candidates = [
             session
             for session in self.by_id.values()
-            # A follower may evict a consumer's young session. A follower's young session is never evicted.
+            # A follower's new session may evict a consumer's young session. A follower's young session is never
+            # evicted.
             if session.used_ms - session.created_ms > SESSION_IDLE_MS_MAX
             or (follower and not session.follower)
         ]

@@ -62,16 +62,17 @@ class Node:
     client_metrics: ClientMetricsManager
     rack: str | None = None
     authorizer: Authorizer | None = None
-    """None means that every principal may do everything."""
+    """Checks the ACLs of requests; None means that every principal may do everything."""
     check_listeners: Callable[[BrokerConfig], None] | None = None
-    """Raises `ConfigError` if the listeners cannot change to other settings; None if all are PLAINTEXT."""
+    """Raises `ConfigError` if the listeners cannot change to other settings; None if all listeners are PLAINTEXT."""
     injection: FaultInjection = field(default_factory=FaultInjection)
-    """Shared by all nodes of the broker."""
+    """The fault injection, which all nodes of the broker share."""
     slices: Slices = field(default_factory=Slices)
-    """Shared by all nodes of the broker."""
+    """The scheduler of long work, which all nodes of the broker share."""
     append_queues: AppendQueues = field(default_factory=AppendQueues)
     life: NodeLife = field(default_factory=NodeLife)
-    """Ends when the node is killed, stopped, or fails to start. No part of the node works afterwards."""
+    """The node's life. When the node is killed, stopped or fails to start, the life ends, and no part works any
+    more."""
     peers: Peers | None = None
     """Sends requests to other nodes; None means that there are no other nodes."""
 

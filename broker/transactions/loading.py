@@ -21,7 +21,7 @@ from storage.log import Log
 from storage.salvage import Damaged, unreadable
 
 LOAD_TURN_RECORDS: Final = 500
-"""Records that are replayed in one turn of the event loop."""
+"""Maximum number of records that are replayed in one turn of the event loop."""
 
 _KEY_VERSIONS: Final = (b"\0\0",)
 _VALUE_VERSIONS: Final = tuple(version.to_bytes(2, "big") for version in TransactionLogValue.VERSIONS)

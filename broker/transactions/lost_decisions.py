@@ -126,7 +126,7 @@ def lost_decisions(
                     markers.append(marker)
                 elif entry.current_txn_first_offset == NO_OFFSET:
                     markers.append(Marker(*key, entry.epoch))
-                # else no marker has ended the transaction: only records have the later epoch
+                # otherwise no marker has ended the transaction: the later epoch comes from records, not from a marker
         if markers:
             markers.sort(key=lambda marker: (marker.topic, marker.partition))
             found.append(LostDecision(txn, tuple(markers)))

@@ -25,7 +25,8 @@ API_KEY: Final = 27
 API_VERSION: Final = 2
 """First version of WriteTxnMarkers with the transaction version (KIP-1228)."""
 PARTITIONS_PER_REQUEST_MAX: Final = 1000
-"""Bounds a request to a node that was unavailable for long, so that the node does not block its event loop with it."""
+"""Maximum number of partitions in one request: a larger request, to a node that was unavailable for long, would block
+that node's event loop."""
 
 
 MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]]

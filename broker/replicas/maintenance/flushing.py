@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 PARTITIONS_AT_ONCE: Final = 32
-"""Partitions that are handed to the thread together. The event loop spends about a millisecond on them."""
+"""Number of partitions that are passed to the thread together. The event loop spends about a millisecond on this."""
 
 
 @slotted(eq=False)

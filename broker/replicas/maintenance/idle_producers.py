@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 EXPIRED_PER_TURN: Final = 500
-"""Partitions whose idle producers are removed in one turn of the event loop: about a millisecond."""
+"""Number of partitions whose idle producers are removed in one turn of the event loop, in about a millisecond."""
 
 
 class IdleProducers(PartitionListener["Partition"]):

@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 log_events = get_logger()
 
 WORK_PER_TURN: Final = 8
-"""Logs that are checked, plus segments that are removed, in one turn of the event loop: about 1 ms."""
+"""Maximum number of checked logs plus removed segments in one turn of the event loop. They take about 1 ms."""
 OPENED_PER_TURN: Final = 4
-"""Partitions that are opened in one turn of the event loop. At the first check, each unopened partition is opened once."""
+"""Number of partitions opened in one turn of the event loop. The first check opens each unopened partition once."""
 STALE_MAX: Final = 16
-"""Stale heap entries that a queue may have, beyond twice its number of logs, before the heap is rebuilt."""
+"""A queue rebuilds its heap when the heap has more entries than twice the queue's number of logs plus this number."""
 NOW: Final = 0
-"""Due time of a log to be checked at the next check."""
+"""Due time of a log that the next check has to examine in any case."""
 
 
 class _Queue:

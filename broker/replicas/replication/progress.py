@@ -44,8 +44,8 @@ class Progress:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, new_leader: bool, in_sync: bool) -> None:
-        """Reset for a new leader epoch. A new leader knows no offsets. Followers in the ISR count as caught up now, so they
-        have ``replica.lag.time.max.ms`` to fetch.
+        """Reset for a new leader epoch. A new leader knows no offsets of its followers. Followers in the ISR count as
+        caught up, so they have ``replica.lag.time.max.ms`` to fetch.
         """
         self.last_caught_up_ms = now_ms if in_sync else 0
         if new_leader:

@@ -49,7 +49,7 @@ class ReplicaFetcher:
         """Whether a fetch is in progress: its request or response is in transit, or the response is held by a rule."""
         self._again = False
         self._share = 0
-        """Bytes that may still be appended in this turn."""
+        """Number of bytes that may still be appended in this turn of the event loop."""
         self._failures = 0
         self._timer: Timer | None = None
 

@@ -60,7 +60,7 @@ class Roles:
         self._fetchers: dict[Partition, ReplicaFetcher] = {}
         self._leading: dict[Partition, Leading] = {}
         self._lagging: dict[Partition, None] = {}
-        """Partitions led here of which a follower may be behind."""
+        """Partitions led by this node that may have a follower that is behind."""
         self._lag_timer: Timer | None = None
         self._ended = False
         injection.links.subscribe(self._links_changed)

@@ -39,7 +39,7 @@ _CLIENT_FIRST: Final = re.compile(
     rf"(?P<bare>n=(?P<name>{_SASL_NAME}),r=(?P<nonce>{_PRINTABLE})(?P<extensions>{_EXTENSIONS}))"
 )
 _CLIENT_FINAL: Final = re.compile(rf"c=(?P<channel>{_BASE64}),r=(?P<nonce>{_PRINTABLE}){_EXTENSIONS}")
-"""The client's final message without the proof, which is its last part."""
+"""Pattern of the client's final message without its last part, the proof."""
 _PROOF: Final = re.compile(_BASE64)
 _RANDOM_BYTES: Final = 17
 

@@ -68,12 +68,12 @@ def check(suites: Iterable[str]) -> None:
 
 
 def openssl_names(suites: Iterable[str]) -> list[str]:
-    """OpenSSL's names of the TLS 1.2 suites in ``suites``; if ``suites`` is empty, of all that Java enables."""
+    """OpenSSL's names of the TLS 1.2 suites in ``suites``; if ``suites`` is empty, of all suites that Java enables."""
     given = list(suites)
     return [TLS12[each] for each in given if each in TLS12] if given else list(TLS12.values())
 
 
 def of_tls13(suites: Iterable[str]) -> frozenset[str]:
-    """The TLS 1.3 suites in ``suites``; all three if ``suites`` is empty."""
+    """The TLS 1.3 suites in ``suites``; all three suites of TLS 1.3 if ``suites`` is empty."""
     given = frozenset(suites)
     return given & TLS13 if given else TLS13

@@ -165,7 +165,7 @@ def _load_anchors(context: ssl.SSLContext, anchors: Iterable[bytes]) -> None:
 
 
 def _load_keys(context: ssl.SSLContext, keys: Iterable[PrivateKey]) -> None:
-    """Load the first key of each algorithm, since OpenSSL accepts only one of each."""
+    """Load the first key of each algorithm, since OpenSSL accepts only one key of each algorithm."""
     entries: dict[str, PrivateKey] = {}
     for entry in keys:
         entries.setdefault(entry.algorithm, entry)
