@@ -226,8 +226,8 @@ def check_node_numbers(settings: list[Setting], nodes: int) -> None:
 def unknown(settings: Mapping[str, Setting]) -> list[str]:
     """Return one warning for each unknown setting of a file or the environment, which may be for another program or release.
 
-    Raises ConfigError for an unknown setting on the command line, for one in a file that begins with ``odradek.``, which no
-    other program reads, and for an ``ODRADEK_`` variable that looks like a security setting.
+    Raises ConfigError for an unknown setting on the command line, for an unknown setting in a file if its name begins
+    with ``odradek.``, and for an ``ODRADEK_`` variable that looks like a security setting.
     """
     warnings = []
     for name, setting in settings.items():

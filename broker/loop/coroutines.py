@@ -5,7 +5,7 @@ same turn of the event loop, without a task or future. For one that waits, `star
 that it waits for wakes it by a call, and it resumes within that call: its steps happen in the order of its lines, whichever
 turn they run in.
 
-A suspended coroutine belongs to one life of a node (`broker.loop.life`). When the life ends, it is closed where it waits.
+A suspended coroutine belongs to one life of a node (`broker.loop.life`). When the life ends, the coroutine is closed.
 
     async def append(partition: Partition) -> ErrorCode:
         result = partition.append_internal(batch)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
 BUCKETS_KEPT: Final = 10_000
-"""Maximum number of rates, and of token buckets, in memory; when it is reached, idle ones are removed."""
+"""Maximum number of rates, and of token buckets, in memory. At the maximum, idle rates or buckets are removed."""
 
 _Key = tuple[str, QuotaEntity]
 

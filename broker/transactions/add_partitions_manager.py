@@ -57,7 +57,8 @@ class AddPartitionsToTxnManager:
         self._peers = peers
         self._life = life
         self._waiting: dict[int, dict[str, VerificationRequest]] = {}
-        """Node id -> transactional id -> verification. Bounded: each request of a client has at most one."""
+        """Node id -> transactional id -> verification. Bounded: each request of a client has at most one
+        verification."""
         self._under_way: set[int] = set()
 
     def send(self, node_id: int, verification: VerificationRequest) -> None:

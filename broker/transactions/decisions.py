@@ -334,7 +334,8 @@ def abort_by_coordinator(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Transition | NeedsProducerId:
-    """Abort the open transaction after a timeout or for a new instance of the producer. The epoch bump fences the old one.
+    """Abort the open transaction after a timeout or for a new instance of the producer. The epoch bump fences the old
+    instance.
 
     ``failed_fence``: an earlier attempt bumped the epoch in memory but could not write the record, so do not bump again.
     """

@@ -136,7 +136,8 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def send_to_leader(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Send a marker to the other node that leads its partition. The waiter gets the result; None without such a node."""
+        """Send a marker to the other node that leads its partition. The waiter gets the result; None if there is no
+        such node."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)

@@ -88,7 +88,7 @@ class Verifier:
             check.error = errors[check.partition.key]
 
     def _to_ask(self, transactional_id: str, checks: Sequence[Check], adds: bool) -> list[Check]:
-        """Return the checks that the coordinator has to verify or add. The other checks get their result here."""
+        """Return the checks that the coordinator has to verify or add, and set the results of the other checks."""
         now_ms = self._clock.now_ms(Domain.PRODUCERS)
         asked = [check for check in checks if self._is_asked(check, now_ms, adds)]
         if transactional_id:

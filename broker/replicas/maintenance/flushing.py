@@ -162,7 +162,7 @@ class Flushing(PartitionListener["Partition"]):
     def _prepare(self, partition: Partition, *, whole: bool) -> _Sync | None:
         """The files to sync for moving the recovery point to the log end (``whole``) or to the active segment's base offset.
 
-        None if there is nothing to sync, or if the partition goes offline here.
+        None if there is nothing to sync, or if the partition goes offline in this call.
         """
         log = partition.log
         if partition.offline is not None or not log.exists:

@@ -186,8 +186,8 @@ class Leading:
     def appended(self) -> None:
         """Wake the waiting followers. A follower on a healthy link has appended the new records when this returns.
 
-        A follower that waits here counts as caught up until this append. In Kafka, followers show that by fetching twice a
-        second.
+        A follower whose Fetch waits at this leader counts as caught up until this append. In Kafka, caught-up followers
+        fetch twice a second.
         """
         now_ms = self._now_ms()
         waiting, self._waiting = self._waiting, {}
@@ -291,7 +291,8 @@ class Leading:
     def _expand(self, node_id: int, progress: Progress) -> None:
         """Propose to add a follower to the ISR, if it has reached the high watermark and the start of this leader's epoch.
 
-        Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch waits here.
+        Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch waits
+        at this leader.
         The offsets alone do not show that the follower still fetches, since the high watermark may not move for long.
         """
         partition = self._partition

@@ -159,8 +159,8 @@ class Roles:
             self._lag_timer.cancel()
 
     def look_again(self) -> None:
-        """Open the partitions led here on the nodes that run by now, and start all fetchers. Called when this node begins to
-        serve.
+        """Open the partitions that this node leads on the other running nodes, and start all fetchers. Called when this
+        node begins to serve.
         """
         for partition in tuple(self._leading):
             self._open_on_replicas(partition)

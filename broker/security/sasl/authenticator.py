@@ -52,7 +52,7 @@ class Mechanism(NamedTuple):
 
     name: str
     server: Callable[[], SaslServer]
-    """Creates the server side of a new exchange."""
+    """Function that creates the server side of a new SASL exchange."""
     reauth_ms_max: int = 0
     """connections.max.reauth.ms; 0 means that sessions do not expire."""
 

@@ -83,7 +83,7 @@ def client_settings(configs: ListenerConfigs, jvm: Jvm) -> ClientSettings:
 
 
 def sasl_client(settings: ClientSettings, now_ms: Callable[[], int]) -> SaslClient:
-    """Create the client side of a new exchange."""
+    """Create the client side of a new SASL exchange."""
     if settings.mechanism == PLAIN:
         return PlainClient(settings.user, settings.password)
     if settings.mechanism == OAUTHBEARER:

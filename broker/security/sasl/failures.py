@@ -15,7 +15,8 @@ class InvalidCredentials(AuthenticationFailed):
 
 
 class Unanswered(InvalidCredentials):
-    """A failure for which Kafka throws another exception than ``SaslException``: the connection closes silently."""
+    """A failure for which Kafka throws another exception than ``SaslException``. The connection then closes without a
+    response to the client."""
 
 
 def invalid_credentials(mechanism: str, during: str = "authentication") -> str:

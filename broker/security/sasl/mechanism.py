@@ -24,7 +24,7 @@ class AuthenticationFailed(Exception):
 
 
 class SaslServer(Protocol):
-    """The server side of one exchange (``javax.security.sasl.SaslServer``)."""
+    """The server side of one SASL exchange (``javax.security.sasl.SaslServer``)."""
 
     mechanism: str
     """Name of the mechanism, such as `SCRAM-SHA-256`."""

@@ -62,8 +62,8 @@ Validate = Callable[[str], Awaitable[Token]]
 
 
 class OAuthBearerServer:
-    """The server side of one exchange. A refused token gets a JSON response; the client confirms it with 0x01, and the
-    exchange fails."""
+    """The server side of one OAUTHBEARER exchange. If the token is refused, the response is JSON, the client confirms
+    it with 0x01, and the exchange fails."""
 
     def __init__(self, validate: Validate) -> None:
         self.mechanism = MECHANISM

@@ -26,7 +26,7 @@ class PlainUsers:
 
 
 class PlainServer:
-    """The server side of one exchange, which is a single message of the client."""
+    """The server side of one PLAIN exchange, which is a single message of the client."""
 
     def __init__(self, users: PlainUsers) -> None:
         self.mechanism = MECHANISM

@@ -110,7 +110,7 @@ class _Challenge(NamedTuple):
 
 
 class ScramServer:
-    """The server side of one exchange, with two messages of the client."""
+    """The server side of one SCRAM exchange, with two messages of the client."""
 
     def __init__(
         self,
