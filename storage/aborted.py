@@ -1,4 +1,4 @@
-"""The entry of the transaction index (``.txnindex``): the data with which read_committed readers skip a transaction."""
+"""The entry of a transaction index (``.txnindex``), by which read_committed consumers skip aborted records."""
 
 from __future__ import annotations
 

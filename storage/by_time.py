@@ -1,4 +1,4 @@
-"""Finds the first record of a batch at or after a timestamp, in steps: a batch may contain a million records."""
+"""Searches a batch for the first record at or after a timestamp, in steps, because it may contain a million records."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
 """Checks a segment's batches one after the other in a recovery, and indexes the valid ones.
 
-A log of small batches has a million of them per GiB. So one loop over the bytes does all the work for each batch, without
-creating an object and without avoidable calls. `_check_one` checks the first batch that the loop rejects once more, to find
-the reason.
+A log of small batches has a million batches per GiB. So one loop over the bytes does all the work, without creating an
+object and without avoidable calls. If the loop rejects a batch, `_check_one` checks the batch again to find the reason.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ _CHECKED_FIELDS = Struct(">qiibIhi8xqq")
 _OF_TRANSACTIONS = TRANSACTIONAL | CONTROL
 _CRC_FROM = 21
 _ONE_PIECE_BYTES = 64 * 1024
-"""Size up to which a batch is copied for its CRC: the copy stays in the processor's cache."""
+"""Size up to which a batch is copied to compute its CRC in one call: the copy still fits into the processor's cache."""
 
 
 class Check:
@@ -68,7 +67,7 @@ class Check:
     def run(self) -> None:
         """Check and index the batches. The attributes then contain the result.
 
-        The transaction index needs the producer state and is rebuilt with it (`recovery`).
+        The transaction index is not built here, but in `recovery`, because its entries depend on the producer state.
         """
         segment = self._segment
         segment.forget_batches()
@@ -82,7 +81,7 @@ class Check:
 
     def _take_window(self) -> bool:
         """Check the batches in the next window, that is, the next ``REPLAY_BYTES`` of the file. Returns whether at least one
-        was valid.
+        batch was valid.
         """
         start, end_offset, offset_max = self.position, self.end_offset, self._offset_max
         note, interval, epochs = self._segment.note_batch, self._index_interval_bytes, self.epochs
@@ -125,7 +124,7 @@ class Check:
         return at > 0
 
     def _remember(self, chunk: bytes, places: dict[int, list[int]]) -> None:
-        """Note the last batches of each producer, of which ``places`` has the positions in ``chunk``.
+        """Add the batches at ``places`` in ``chunk``, by producer id, to ``last_batches``.
 
         The headers are copied, because a view would keep the large chunk in memory.
         """

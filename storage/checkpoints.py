@@ -34,7 +34,7 @@ def parse_rows(path: Name, columns: int) -> list[list[str]]:
         raise DamagedFile(path, f"version {lines[0]!r} of this file is not known")
     rows = [line.split(" ") for line in lines[2:] if line]
     if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(rows):
-        raise DamagedFile(path, "the number of entries is not the one announced")
+        raise DamagedFile(path, "the number of entries differs from the number in line 2")
     if any(len(row) != columns for row in rows):
         raise DamagedFile(path, f"a line does not have {columns} fields")
     return rows
@@ -60,7 +60,7 @@ def read_offsets(path: Path) -> dict[tuple[str, int], int]:
     try:
         return {(topic, int(partition)): int(offset) for topic, partition, offset in rows}
     except ValueError as error:
-        raise StorageError(path, f"a line does not hold numbers: {error}") from error
+        raise StorageError(path, f"a line has a field that is not a number: {error}") from error
 
 
 def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
@@ -70,8 +70,8 @@ def write_offsets(path: Path, offsets: Mapping[tuple[str, int], int]) -> None:
 
 
 class OffsetCheckpoint:
-    """The rows of an offset checkpoint file in memory. Each row is text already, so that writing ten thousand of them is one
-    join.
+    """The rows of an offset checkpoint file in memory. Each row is kept as text, so that ten thousand rows can be written
+    with one join.
 
     ``changed`` is true if an offset has changed since the last call of ``rows``.
     """

@@ -53,7 +53,7 @@ class Spares:
         raise failure
 
     def entries(self, path: Path | str) -> list[os.DirEntry[str]]:
-        """Entries of a folder. Listing a folder needs a descriptor too, if necessary a spare one."""
+        """Entries of a folder. If the process has no descriptor left to list it, a spare one is used."""
         try:
             with self._call(os.scandir, path) as found:
                 return list(found)

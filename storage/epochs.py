@@ -30,7 +30,7 @@ class LeaderEpochs:
             for epoch, start in parse_rows(path, 2):
                 epochs.assign(int(epoch), int(start))
         except ValueError as error:
-            raise DamagedFile(path, f"a line does not hold numbers: {error}") from error
+            raise DamagedFile(path, f"a line has a field that is not a number: {error}") from error
         epochs._changed_from = None
         return epochs
 

@@ -75,8 +75,8 @@ T = TypeVar("T", bound=Resting)
 
 
 class Recent(Generic[T]):
-    """The objects that have their resources now, at most ``limit``. Adding another one makes an object release its
-    resources.
+    """The objects that have their resources now, at most ``limit``. If one is added beyond the limit, another one releases
+    its resources.
 
     The second-chance algorithm selects an object that was not used lately. All objects belong to the thread of the event
     loop.
@@ -235,7 +235,7 @@ class AppendFile:
         self._cuts += 1  # the last fsync covered the file that was replaced
 
     def sync(self) -> None:
-        """fsync the file, unless nothing changed since the last fsync. After the return, a power cut loses none of it.
+        """fsync the file, unless nothing changed since the last fsync. After the return, a power cut loses no byte.
 
         Any thread may call this, so it opens the file again: the event loop may close its descriptor meanwhile. The event
         loop may also append and truncate meanwhile. So the size and the number of truncations are read before the fsync: a

@@ -41,7 +41,9 @@ class Flush:
         self._epochs = log.epochs.unsaved_below(self.end_offset)
         self._epoch_file = log.directory / EPOCH_FILE
         self.abandoned = False
-        """Whether the log was deleted meanwhile. Nothing is written then: another log may have the same directory by now."""
+        """Whether the log was deleted before this flush ended. If so, `run` no longer writes the epoch file: another log may
+        have the same directory by now.
+        """
 
     def run(self) -> StorageError | None:
         """Sync all files. Files deleted meanwhile are skipped. Returns the error, None if there was none."""

@@ -56,13 +56,13 @@ class Folder:
                 self.sizes[offset] = status.st_size
 
     def names(self, ending: str) -> Iterator[tuple[int, str]]:
-        """(offset, suffix) of the files whose names have this ending."""
+        """Yield (offset, suffix) for each file whose name ends with ``ending``: (0, "log.swap") for ".swap"."""
         for suffix in [suffix for suffix in self.by_suffix if f".{suffix}".endswith(ending)]:
             for offset in sorted(self.by_suffix[suffix]):
                 yield offset, suffix
 
     def remove(self, ending: str) -> None:
-        """Remove the files whose names have this ending."""
+        """Remove the files whose names end with ``ending``."""
         for offset, suffix in self.names(ending):
             self._take(offset, suffix)
 

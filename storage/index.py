@@ -25,7 +25,7 @@ TIME_ENTRY_BYTES = TIME_ENTRY.size
 TAIL_ENTRIES = 512
 """Number of entries in memory at which they are written to the file: 2 MiB of log by Kafka's defaults."""
 BLOCK_ENTRIES = 256
-"""Number of entries that a binary search reads at once when no more are left to search."""
+"""Number of entries that a binary search reads at once, as soon as no more entries than this are left to search."""
 
 
 class IndexFile:
@@ -91,7 +91,7 @@ class IndexFile:
 
     @staticmethod
     def _count_of_zeros(whole: int) -> int:
-        """Number of entries in a file that consists of zeros."""
+        """Number of real entries in a file whose ``whole`` entries consist of zeros."""
         return 0
 
     def entry(self, index: int) -> tuple[Any, ...]:
@@ -106,7 +106,9 @@ class IndexFile:
         size = self.ENTRY.size
         data = file.read(index * size, count * size) if file is not None else b""
         if len(data) < count * size:
-            raise StorageError(self.name, f"the file ends before entry {index + count}, which it had")
+            raise StorageError(
+                self.name, f"the file has become shorter: it ends before entry {index + count}"
+            )
         return data
 
     def search(self, target: int, column: int) -> int:
@@ -316,7 +318,7 @@ class TimeIndex(PairIndex):
         return timestamp_ms, self.base_offset + relative
 
     def offset_at_or_before(self, timestamp_ms: int) -> int:
-        """Offset up to which every timestamp is smaller than ``timestamp_ms``."""
+        """Offset up to which every timestamp is surely smaller than ``timestamp_ms``; at least the base offset."""
         count = self.search(timestamp_ms - 1, 0)
         return self.base_offset + (self.entry(count - 1)[1] if count else 0)
 

@@ -29,7 +29,7 @@ EPOCH_FILE = "leader-epoch-checkpoint"
 
 
 class ClosedLog(AssertionError):
-    """A write to a closed log: its node is dead or its topic is deleted, and by now its files may belong to another log."""
+    """A write to a closed log. Its node is dead or its topic deleted, and its files may belong to another log by now."""
 
 
 class Log(ReadableLog):
@@ -60,7 +60,7 @@ class Log(ReadableLog):
         self.epoch_file_lock = Lock()
         """Held while the epoch file is written, since a flush (in a thread) and a truncation both write it."""
         self.truncations = 0
-        """Number of truncations. A flush compares it, because its end offset may not be valid after a truncation."""
+        """Number of truncations. A flush that finds another number at its end does not move the flushed offset."""
         self._room: Room | None = None
         # (active segment, log end offset) when `seal` was last completed.
         self._sealed: tuple[Segment, int] | None = None
@@ -69,7 +69,7 @@ class Log(ReadableLog):
         self.on_roll: Callable[[Segment], None] | None = None
         """Called with each segment that was just sealed, to sync it."""
         self.on_snapshot_failed: Callable[[StorageError], None] | None = None
-        """Called when a snapshot could not be written. Without it, the append that rolled the log fails instead."""
+        """Called when a snapshot could not be written. If None, the append that rolled the log raises the error instead."""
 
     # -- writing ------------------------------------------------------------------------------------------------
 
@@ -429,7 +429,7 @@ class Log(ReadableLog):
         return partial(_sync, self.flush_targets(), self.directory / EPOCH_FILE, epochs)
 
     def note_sealed(self) -> None:
-        """Note that all files are synced and complete for a clean stop: after `seal`, or because there is a clean mark."""
+        """Note that all files are synced and complete: after `seal`, or because the previous process stopped cleanly."""
         if self.segments:
             self.flushed_up_to(self.log_end_offset)
             self._sealed = self.active, self.log_end_offset

@@ -43,7 +43,7 @@ def note_synced(logs: Iterable[Log], lengths: Mapping[str, int]) -> None:
 def forget_unsynced(log: Log, before_cut: Callable[[int], None]) -> dict[str, int]:
     """Cut a log's files to the synced bytes; returns the known sizes, as `synced_lengths` does.
 
-    ``before_cut`` is called with the new log end offset, unless the log keeps its end.
+    ``before_cut`` is called with the new log end offset, but only if batches will be cut off.
     Raises ``StorageError`` if the files cannot be read or cut.
     """
     first = log.segment_index(log.flushed_offset) if log.segments else 0

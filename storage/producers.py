@@ -20,7 +20,7 @@ from protocol.slotted import slotted
 from storage.aborted import AbortedTransaction
 
 BATCHES_REMEMBERED = 5
-"""A client has at most five requests in flight (KIP-185), so a retry repeats one of the last five batches."""
+"""Number of batches remembered for each producer, as a client may repeat any of five requests in flight (KIP-185)."""
 NO_EPOCH = -1
 NO_OFFSET = -1
 EPOCH_MAX = 32767
@@ -132,7 +132,7 @@ class VerificationGuard:
 
 @slotted
 class Verification:
-    """A verification of a producer's transaction by the coordinator, which the transaction's first batch needs."""
+    """The coordinator's verification of a producer's transaction. The first batch of a transaction needs a verification."""
 
     guard: VerificationGuard
     epoch: int
@@ -232,7 +232,7 @@ class ProducerStateManager:
     def _in_sequence(self, batch: RecordBatch, entry: ProducerStateEntry | None) -> bool:
         """Whether the batch has its producer's next sequence (``ProducerAppendInfo.checkSequence``).
 
-        Two rules for verified transactions are those of KIP-890.
+        KIP-890 adds two rules for transactions with a verification.
         """
         sequence = batch.base_sequence
         verification = self.verifications.get(batch.producer_id)
@@ -306,7 +306,7 @@ class ProducerStateManager:
         offset: int,
         timestamp_ms: int,
     ) -> AbortedTransaction | None:
-        """End a producer's transaction with a marker; returns the index entry if it is aborted and had data here."""
+        """End a producer's transaction; returns its index entry if it was aborted and had data here, else None."""
         entry = self.entries.get(producer_id)
         if entry is None:
             entry = self.entries[producer_id] = ProducerStateEntry(producer_id)

@@ -69,7 +69,7 @@ class ReadableLog:
         self.log_start_offset = log_start_offset
         self.log_end_offset = log_start_offset
         self.is_closed = False
-        """After the close, no write is allowed (`ClosedLog`), and a search by time ends."""
+        """Whether the log was closed. If so, a write raises `ClosedLog`, and a running search by time returns None."""
         self._tail: deque[Place] = deque(maxlen=TAIL_BATCHES_REMEMBERED)
 
     @property
@@ -177,7 +177,7 @@ class ReadableLog:
             position = 0
 
     def sound_batches(self, offset: int) -> Iterator[RecordBatch | Damaged]:
-        """All batches from ``offset`` on, with verified CRCs, and the damaged ranges between: see `storage.salvage`."""
+        """All batches from ``offset`` on with valid CRCs, and the damaged ranges between them: see `storage.salvage`."""
         if offset < self.log_end_offset and self.segments:
             yield from sound_batches(self.segments, self._list.index_of(offset), offset, self.log_end_offset)
 

@@ -21,7 +21,9 @@ EPOCHS_CHECKED_MAX: Final = 8
 GAPS_SEARCHED_SEGMENTS_MAX: Final = 1000
 """Logs with more segments are not searched for gaps between segments, which takes about 0.1 ms per segment."""
 SEARCHED_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Larger logs are not searched for ABORT markers without a transaction index, which takes about 30 ms for this size."""
+"""Logs above this size are not searched for ABORT markers that should be in a transaction index, but whose segment has no
+such index. The search takes about 30 ms for this size.
+"""
 NO_MARKER_YET: Final = -1
 # The record of an ABORT marker as every Kafka version writes it: length 16, all deltas 0, a key of 4 bytes with version and
 # type 0, a value of 6 bytes.
@@ -158,7 +160,9 @@ class TransactionIndexes:
 
 
 def _has_transactions(folder: Folder) -> bool:
-    """Whether a producer in the newest snapshot has had a marker. If there is no snapshot, the whole log is read anyway."""
+    """Whether a producer in the newest snapshot has had a marker. False if there is no snapshot: then recovery reads the
+    whole log and rebuilds the transaction indexes anyway.
+    """
     snapshots = folder.offsets("snapshot")
     if not snapshots:
         return False

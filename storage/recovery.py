@@ -63,7 +63,7 @@ class OpenOptions:
     recovery_point: int = 0
     log_start_offset: int = 0
     high_watermark: int | None = None
-    """Records below it are committed. None for a single replica, where all records are."""
+    """Records below this offset are committed. None for a partition with one replica, where all records are committed."""
     producer_id_expiration_ms: int = 86_400_000
     jitter: Callable[[int], int] = lambda bound_ms: 0
 
@@ -140,7 +140,9 @@ class _Checked(NamedTuple):
     """Offset from which the segment's aborted transactions must be indexed again."""
     end_offset: int
     whole: Check | None
-    """The check, if it covered the whole segment and found no transactions: then no replay is needed."""
+    """The check, from which producers can be restored without a replay; None if the check began inside the segment, or found
+    transactions.
+    """
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
@@ -279,9 +281,9 @@ def _refuse_old_format(segment: Segment, position: int) -> None:
 def _lacks_its_end(
     checked: _Checked, next_base: int | None, options: OpenOptions, recovered: Recovered
 ) -> bool:
-    """Whether a power cut took whole batches from the end of a segment, but not the segment after it.
+    """Whether the last batches of a segment were lost in a power cut, although the next segment was not.
 
-    Gaps are kept in compacted logs, where compaction makes them, and in a folder that came without its checkpoints.
+    False in compacted logs, where compaction causes such gaps, and for a folder that was copied without checkpoints.
     """
     if (
         next_base is None

@@ -7,10 +7,11 @@ from pathlib import Path
 from storage.files import remove, rename
 from storage.segment import SEGMENT_SUFFIXES, Segment
 
+# Name endings of files: removed from the log and to be deleted; being written by a compaction.
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"
-"""Name endings of files that will be deleted, that a compaction is writing, and that a compaction is putting in place."""
+"""Name ending of the complete files of a compaction, until they replace the files of the compacted segments."""
 
 
 def delete(segment: Segment) -> None:

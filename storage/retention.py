@@ -25,7 +25,7 @@ class Reason(Enum):
 
 
 class AnySegment(Protocol):
-    """The properties of a segment that the rules need."""
+    """The properties of a segment that the retention rules need."""
 
     @property
     def base_offset(self) -> int: ...
@@ -45,8 +45,8 @@ S = TypeVar("S", bound=AnySegment)
 
 
 class Expired(NamedTuple):
-    """A number of segments (``segments``, with ``size`` bytes in total), the next after those already selected, to be
-    deleted for ``reason``.
+    """How many segments to delete for one reason: ``segments`` segments with ``size`` bytes in total. They are the oldest
+    ones, without those of the preceding `Expired` objects.
     """
 
     reason: Reason

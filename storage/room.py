@@ -10,7 +10,7 @@ from storage.segment import Segment
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1
 """Largest offset relative to a segment's base: indexes have 32 bits for it."""
 TIMESTAMP_MAX_MS: Final = 2**63 - 1
-"""Largest timestamp of a batch. ``segment.ms`` alone may be as large, and a sum beyond it would not fit into 64 bits."""
+"""Largest 64-bit timestamp in milliseconds. The sum of a timestamp and ``segment.ms`` is limited to this value."""
 
 
 class Room:

@@ -24,7 +24,7 @@ DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024
 _BASE_OFFSET: Final = Struct(">q")
 _CRC_FROM: Final = 21
 _ONE_PIECE_BYTES: Final = 64 * 1024
-"""Size up to which a batch is copied for its CRC: the copy stays in the processor's cache."""
+"""Size up to which a batch is copied to compute its CRC in one call: the copy still fits into the processor's cache."""
 # A base offset below 2^48, then magic 2. A lookahead, because candidates may overlap.
 _CANDIDATE: Final = re.compile(rb"(?=\0\0.{14}\x02)", re.DOTALL)
 

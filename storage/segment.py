@@ -291,7 +291,7 @@ class Segment:
         self.has_aborted = True
 
     def index_is_full(self, index_bytes_max: int) -> bool:
-        """Whether an index has no space for another entry. The time index reserves one for its final entry."""
+        """Whether an index has no space for another entry. The time index reserves space for its final entry."""
         if self.size < self.bytes_until_index_is_full(index_bytes_max):
             return False
         offset_room = index_bytes_max // OFFSET_ENTRY_BYTES - len(self.offset_index)

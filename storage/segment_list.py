@@ -34,7 +34,7 @@ class SegmentList:
         return max(bisect_right(self._bases, offset) - 1, 0)
 
     def next_base(self, index: int) -> int | None:
-        """Base offset of the segment after this one; None for the last."""
+        """Base offset of the segment after the segment at ``index``; None if that segment is the last."""
         return self._bases[index + 1] if index + 1 < len(self._bases) else None
 
     # -- by size ------------------------------------------------------------------------------------------------
@@ -69,7 +69,9 @@ class SegmentList:
         return latest
 
     def first_since(self, timestamp_ms: int) -> int:
-        """Index of the first segment that may have a record at or after ``timestamp_ms``; the last segment's if none has."""
+        """Index of the first segment that may have a record at or after ``timestamp_ms``; if no sealed segment has one, the
+        index of the active segment.
+        """
         self._loaded_latest()
         return bisect_left(self._running_latest, timestamp_ms)
 

@@ -14,13 +14,13 @@ from protocol.batch import RecordBatch
 from protocol.record_walk import Buffer
 
 DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
-"""Larger bodies are decompressed in a thread."""
+"""Size in bytes above which the compressed or decompressed records of a batch are decompressed in a thread."""
 
 T = TypeVar("T")
 Steps = Generator[Callable[[], Any] | None, Any, T]
-"""Generator of long work. It returns the result of the work.
+"""A generator that does long work in steps and returns the result of the work.
 
-It yields None at the end of a step, or a function to call in a thread, whose result the caller sends back.
+At the end of a step the generator yields None, or a function: the caller calls it in a thread and sends the result back.
 """
 
 
@@ -50,7 +50,7 @@ def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
     if batch.compression == codecs.NONE:
         return body if len(body) > DECOMPRESSED_AT_ONCE_BYTES else bytes(body)
     if codecs.has_dependent_blocks(batch.compression, body):
-        raise codecs.CompressionError("lz4: blocks that depend on each other are not read by Kafka")
+        raise codecs.CompressionError("lz4: the frame has dependent blocks, which Kafka does not read")
     if len(body) <= DECOMPRESSED_AT_ONCE_BYTES:
         try:
             return codecs.decompress(batch.compression, body, min(limit, DECOMPRESSED_AT_ONCE_BYTES))

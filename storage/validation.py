@@ -36,12 +36,12 @@ CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 RECORD_ERRORS_MAX: Final = 1000
 """Number of records named in one response. Kafka names all of them."""
 COMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
-"""Larger bodies are compressed in a thread."""
+"""Size in bytes above which the records of a batch are compressed in a thread."""
 NO_TIMESTAMP: Final = -1
 _ALL_TIMES: Final = 1 << 64
 
 Bounds = tuple[int | None, int]
-"""The earliest and the latest valid timestamp of a record, in milliseconds; None: no lower bound."""
+"""The earliest (None: unlimited) and the latest valid timestamp of a record, in milliseconds."""
 
 
 class BatchLimits(NamedTuple):
@@ -89,7 +89,8 @@ def validate(
     clients_now_ms: int | None = None,
     limits: BatchLimits = LIMITS,
 ) -> Valid | Invalid:
-    """Run all checks of an append by a client, in Kafka's order (size, CRC, counts, records, timestamps, result), at once.
+    """Run all checks of a client's batch, without a pause and in Kafka's order: size, CRC, counts, records, timestamps,
+    size of the result.
 
     ``clients_now_ms`` is the time that a client's clock may show, if the broker's ``now_ms`` is ahead.
     """

@@ -14,7 +14,7 @@ from storage.segment import Segment
 
 
 class LogToClean(NamedTuple):
-    """The part of a log that may be compacted now, with the sizes that decide whether it is."""
+    """The part of a log that may be compacted now, and the sizes from which `is_wanted` decides whether to compact it."""
 
     first_dirty_offset: int
     """Offset up to which an earlier pass has compacted the log."""
@@ -25,7 +25,7 @@ class LogToClean(NamedTuple):
     overdue: bool
     """Whether a record has been uncompacted for longer than ``max.compaction.lag.ms``."""
     ask_again_ms: int | None
-    """Time at which this result may change without an append; None if only a change of the log can change it."""
+    """Time at which `compactable` may return another result for the same log; None if only a change of the log matters."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -41,7 +41,7 @@ class LogToClean(NamedTuple):
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | None]:
-    """(offset where the uncompacted part begins, reason for which the checkpoint was rejected or None)."""
+    """(offset where the uncompacted part begins, reason why ``checkpoint`` was rejected; None if it was not rejected)."""
     start = log.log_start_offset
     if checkpoint is None:
         return start, None

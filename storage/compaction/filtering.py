@@ -1,4 +1,4 @@
-"""Decides what a pass keeps of a batch: all records, some of them, only the header, or nothing (`Cleaner.filterTo`)."""
+"""Decides what compaction keeps of a batch: all records, some of them, only the header, or nothing (`Cleaner.filterTo`)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Rules:
     """Parameters by which a pass filters records, besides the keys and the transactions."""
 
     upper_bound: int
-    """End of the part that may be compacted. The batch that ends there is kept, at least without records."""
+    """Offset at which the compactable part ends (exclusive). The batch that ends there is kept, at least its header."""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, LastRecord]
@@ -73,7 +73,7 @@ class Filter:
         return RecordBatch.parse(retain(batch, kept, horizon_ms))
 
     def _keeps_shell(self, batch: RecordBatch) -> bool:
-        """Whether a batch stays without records: it has its producer's last sequence, or ends at the upper bound."""
+        """Whether to keep a batch without records: it has its producer's last sequence, or ends at the upper bound."""
         if batch.next_offset == self._rules.upper_bound:
             return True
         last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None

@@ -15,9 +15,7 @@ about 5 ms. Kafka has no such bound. The next pass merges what this one has left
 
 
 class Source(NamedTuple):
-    """The values of a sealed segment that a pass needs, because the thread of the pass must not use the log's `Segment`
-    objects.
-    """
+    """Copies of the values of a sealed segment for a compaction pass, whose thread must not use the log's `Segment`."""
 
     base_offset: int
     size: int

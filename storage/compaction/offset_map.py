@@ -11,7 +11,7 @@ ENTRY_BYTES: Final = 160
 PLAIN_KEY_BYTES_MAX: Final = 32
 """Longer keys are replaced by a digest. A digest is one byte longer than any plain key, so the two cannot be equal."""
 SHARDS: Final = 256
-"""Number of small tables. Growing or freeing a single large one would stop every thread meanwhile."""
+"""Number of tables that the keys are spread over: growing or freeing a single large table would block all threads."""
 
 
 def capacity(memory_bytes: int, load_factor: float) -> int:

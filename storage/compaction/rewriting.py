@@ -80,8 +80,8 @@ class Cleaned:
     def discard(self) -> None:
         """Remove the files, because the log was truncated or deleted meanwhile.
 
-        The ``.log`` file is the first to be renamed from ``.swap`` to ``.cleaned``, and the last to be removed: as long as
-        a ``.cleaned`` file exists, a start removes all of them.
+        The ``.log`` file is the first to be renamed from ``.swap`` to ``.cleaned``, and the last to be removed: if a
+        ``.cleaned`` file exists, a start removes all files of the compacted segment.
         """
         log, *indexes = self._paths()
         cleaned, swap = log.with_name(log.name + CLEANED), log.with_name(log.name + SWAP)
@@ -242,7 +242,7 @@ class Pass:
 
 
 def _read(fd: int, path: Path, position: int, left: int) -> bytes:
-    """Bytes from the start of a batch: one window, or the whole batch if it is larger."""
+    """Read from ``position``, where a batch begins: ``READ_BYTES``, or the whole batch if it is larger. At most ``left``."""
     try:
         chunk = os.pread(fd, min(READ_BYTES, left), position)
         needed = batch_bytes(chunk, 0)
