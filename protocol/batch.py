@@ -230,7 +230,7 @@ class RecordBatch:
         return bool(crc == self.crc)
 
     def plain_body(self, limit: int = codecs.DECOMPRESSED_BYTES_MAX) -> bytes:
-        """The records, decompressed."""
+        """The encoded records, decompressed if necessary. Raises `CorruptBatch` if they cannot be, or exceed ``limit``."""
         try:
             return codecs.decompress(self.attributes & CODEC_MASK, self.body, limit)
         except codecs.CompressionError as error:
@@ -386,14 +386,14 @@ def parse_end_txn_marker(batch: RecordBatch) -> EndTxnMarker | None:
             raise CorruptBatch(Reason.RECORDS, "the key of a control record is too short")
         version, kind = _MARKER_KEY.unpack_from(record.key)
         if version < 0:
-            raise CorruptBatch(Reason.RECORDS, f"a control record has version {version}")
+            raise CorruptBatch(Reason.RECORDS, f"a control record has the invalid version {version}")
         if kind not in (_MARKER_ABORT, _MARKER_COMMIT):
             return None
         if record.value is None or len(record.value) < _MARKER_VALUE.size:
             raise CorruptBatch(Reason.RECORDS, "the value of a transaction marker is too short")
         version, coordinator_epoch = _MARKER_VALUE.unpack_from(record.value)
         if version < 0:
-            raise CorruptBatch(Reason.RECORDS, f"a transaction marker has version {version}")
+            raise CorruptBatch(Reason.RECORDS, f"a transaction marker has the invalid version {version}")
         return EndTxnMarker(kind == _MARKER_COMMIT, coordinator_epoch)
     return None
 

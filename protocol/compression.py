@@ -50,7 +50,7 @@ _OUTPUT_TOO_SMALL = "failed to write whole buffer"
 
 
 class CompressionError(ValueError):
-    """Bytes that the codec cannot have written, an unknown codec, or an output beyond the limit."""
+    """Bytes that are not valid output of the codec, an unknown codec, or decompressed data beyond the limit."""
 
 
 class DecompressedTooLarge(CompressionError):

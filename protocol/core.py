@@ -1,8 +1,8 @@
-"""Selects the core: the compiled one (C), or the equivalent Python.
+"""Selects the implementation of the functions that every request needs: compiled (C), or the equivalent Python.
 
-Functions that every request needs have a twin in C (``protocol/c``, ADR 22). ``compiled`` is the C module, or None if it was
-not built, or if the variable ``ODRADEK_PURE`` is 1. Only the package with the name ``protocol`` uses it: the C module has
-one set of classes, and a process may import the package by another name too (ADR 31).
+These functions have a twin in C (``protocol/c``, ADR 22). ``compiled`` is the C module, or None if it was not built, or if
+the environment variable ``ODRADEK_PURE`` is 1. Only the package named ``protocol`` uses the C module, which has one set of
+classes: a process may import a second copy of this package under another name (ADR 31), which uses only Python.
 """
 
 import contextlib
@@ -32,7 +32,7 @@ _MISSING: Final = object()
 def construct_in_core(
     cls: type[Any], names: tuple[str, ...], defaults: Mapping[str, object], positional: int
 ) -> None:
-    """Make calls of ``cls`` create the instance in C, in one step. Does nothing without a compiled core.
+    """Make calls of ``cls`` create the instance in C, in one step. Does nothing if the C module was not built.
 
     The constructor of ``cls`` must do no more than set the fields ``names``, of which the first ``positional`` may also be
     positional arguments.
@@ -43,7 +43,7 @@ def construct_in_core(
 
 
 def mirrored(name: str) -> Callable[[F], F]:
-    """Decorator: replace the function by its C twin of this name, if there is a compiled core."""
+    """Decorator: replace the function by the C function ``name``, if the C module was built."""
 
     def choose(function: F) -> F:
         TWINS[name] = function

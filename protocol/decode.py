@@ -51,7 +51,7 @@ def _varint_rest(buffer: bytes | memoryview, position: int, value: int) -> tuple
     else:
         raise MalformedRequest("a varint of more than five bytes")
     if value > 0x7FFFFFFF:
-        raise MalformedRequest(f"a varint of {value} where a size belongs")
+        raise MalformedRequest(f"the varint {value} is too large for a size")
     return value, position
 
 
@@ -63,9 +63,9 @@ def _varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
 
 
 def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
-    """Skip a tag section whose count (or the first byte of it) has been read; returns the position after it."""
+    """Skip a tag section. ``count`` is its first byte, which was read already. Returns the position after the section."""
     if count > TAGS_MAX:
-        raise MalformedRequest(f"more than {TAGS_MAX} tagged fields in one place")
+        raise MalformedRequest(f"a struct has more than {TAGS_MAX} tagged fields")
     for _ in range(count):
         _, position = _varint(buffer, position)
         size, position = _varint(buffer, position)
@@ -85,11 +85,11 @@ def skip_tag_section(buffer: bytes | memoryview, position: int) -> int:
 
 
 def _null(name: str) -> MalformedRequest:
-    return MalformedRequest(f"{name} is null and must not be")
+    return MalformedRequest(f"{name} is null, but is not nullable")
 
 
 def _too_many(name: str, count: int, remaining: int) -> MalformedRequest:
-    return MalformedRequest(f"{name} claims {count} elements in {remaining} bytes")
+    return MalformedRequest(f"{name} claims to have {count} elements, but only {remaining} bytes are left")
 
 
 def _too_many_in_all(name: str) -> MalformedRequest:
@@ -97,7 +97,7 @@ def _too_many_in_all(name: str) -> MalformedRequest:
 
 
 def _too_long(name: str, length: int) -> MalformedRequest:
-    return MalformedRequest(f"{name} is a string of {length} bytes, {STRING_BYTES_MAX} may be")
+    return MalformedRequest(f"{name} is a string of {length} bytes; the maximum is {STRING_BYTES_MAX}")
 
 
 def _cut() -> MalformedRequest:
@@ -144,7 +144,7 @@ def compile_sliced_decoder(message_class: Any) -> SlicedDecoder:
 
 
 def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
-    """Source of the decoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or of the one in slices."""
+    """Source of a decoder that raises ``LongMessage`` above ``ELEMENTS_AT_ONCE`` elements, or of a sliced decoder."""
     source = Source(NAMESPACE)
     tag_readers: dict[Any, str] = {}
     _tag_functions(source, message_class, tag_readers)
@@ -190,7 +190,7 @@ _WITHIN_TAG, _AT_ONCE, _IN_SLICES = range(3)
 
 
 class _Reader:
-    """Emits code that reads at ``p`` in ``b``.
+    """Emits code that reads a message in the buffer ``b``, from position ``p`` on.
 
     ``_codes`` and ``_targets`` describe the consecutive fields of fixed size that are not emitted yet, and ``_after`` has
     the lines that must follow them.

@@ -76,7 +76,7 @@ NAMESPACE = {
 
 
 def compile_encoder(message_class: Any) -> Encoder:
-    """Compile the encoder for a class of ``at_version``. It accepts every instance of the union class."""
+    """Compile the encoder for a class of ``at_version``. It also accepts instances of the class of all versions."""
     return encoder_source(message_class).compile(
         f"encode {message_class.__name__} {message_class.__version__}"
     )
@@ -90,7 +90,7 @@ def compile_sliced_encoder(message_class: Any) -> SlicedEncoder:
 
 
 def encoder_source(message_class: Any, *, sliced: bool = False) -> Source:
-    """Source of the encoder, which raises ``LongMessage`` above ``ELEMENTS_AT_ONCE``, or of the one in slices."""
+    """Source of an encoder that raises ``LongMessage`` above ``ELEMENTS_AT_ONCE`` elements, or of a sliced encoder."""
     source = Source(NAMESPACE)
     with source.block("def main(m):"):
         source.line(f"chunks = []; out = []; push = out.append; slice_left = {ELEMENTS_AT_ONCE}")

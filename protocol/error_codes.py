@@ -1,4 +1,4 @@
-"""Finds the error codes in a response, at its top and in its arrays, and their names."""
+"""Finds the error codes in a response, both its top-level code and those in its arrays, and returns their names."""
 
 from __future__ import annotations
 

@@ -157,13 +157,13 @@ def parse_request_header(frame: bytes | memoryview) -> RequestHeader:
     try:
         api_key, api_version, correlation_id, length = _FIXED_PART.unpack_from(frame)
     except struct.error:
-        raise MalformedRequest("the frame ends in its header") from None
+        raise MalformedRequest("the frame ends inside its header") from None
     client_id = None
     offset = 10
     if length >= 0:
         offset += length
         if offset > len(frame):
-            raise MalformedRequest("the frame ends in its header")
+            raise MalformedRequest("the frame ends inside its header")
         client_id = str(frame[10:offset], "utf-8", "replace")
     if is_flexible(api_key, api_version):
         offset = skip_tag_section(frame, offset)

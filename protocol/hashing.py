@@ -26,7 +26,7 @@ def java_string_hash(text: str) -> int:
 
 
 IDS_REMEMBERED: Final = 16_384
-"""Number of recently used ids whose partition is cached, because each request of a client needs that of the same id."""
+"""Number of recently used ids whose partition is cached. A client sends the same id in each of its requests."""
 
 
 @mirrored("partition_for")

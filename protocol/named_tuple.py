@@ -56,7 +56,7 @@ except ImportError:
 
 
 CALLS_NOT_COMPILED: Final = 10
-"""Number of first calls without a compiled constructor, because a start creates only one or two tuples of many classes."""
+"""The constructor of a class is compiled after this number of calls: a start creates one or two tuples of most classes."""
 
 
 def _with_fields(class_name: str, namespace: dict[str, Any]) -> dict[str, Any]:

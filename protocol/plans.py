@@ -246,7 +246,7 @@ def _tags_reader(readers: dict[int, tuple[str, Read]], absent: dict[str, Structu
                 name, read_value = readers[tag]
                 values[name], position = read_value(data, position)
                 if position != end:
-                    raise ValueError(f"tagged field {tag} does not have {size} bytes")
+                    raise ValueError(f"the value of tagged field {tag} does not end after {size} bytes")
             position = end
         return position
 

@@ -34,15 +34,16 @@ if compiled is not None:
 
 
 def decoder_of(message_class: Any) -> Decoder:
-    """The core's decoder for a class of ``at_version``; Python's if there is no core."""
+    """The compiled core's decoder for a class of ``at_version``; the Python decoder if the core was not built."""
     if compiled is None:
         return compile_decoder(message_class)
     return _program(message_class, _refuse).decode  # type: ignore[no-any-return]
 
 
 def encoder_of(message_class: Any) -> Encoder:
-    """The core's encoder for a class of ``at_version``; Python's if there is no core. For values that the core cannot
-    encode, the core calls Python's encoder.
+    """The compiled core's encoder for a class of ``at_version``; the Python encoder if the core was not built.
+
+    For values that the core cannot encode, the core calls the Python encoder.
     """
     if compiled is None:
         return compile_encoder(message_class)
@@ -50,7 +51,7 @@ def encoder_of(message_class: Any) -> Encoder:
 
 
 class _Late:
-    """Python's encoder as a fallback of the core. It is compiled at its first call, since it is rarely needed."""
+    """The Python encoder as a fallback of the compiled core. Generated at the first call, since it is rarely needed."""
 
     __slots__ = ("_encoder", "_message_class")
 
@@ -65,7 +66,7 @@ class _Late:
 
 
 def _refuse(message: Any) -> list[Chunk]:
-    raise TypeError("a decoder does not encode")
+    raise TypeError("this program decodes messages and cannot encode them")
 
 
 def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:

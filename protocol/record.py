@@ -62,7 +62,7 @@ def decode_records(
     position = 0
     for _ in range(count):
         if position == len(body):
-            raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
+            raise CorruptBatch(Reason.COUNT, f"there are fewer records than the {count} in the batch header")
         try:
             offset_delta, timestamp_delta, key, value, headers, position = _decode_record(body, position)
         except IndexError:
@@ -94,7 +94,7 @@ def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | 
         raise CorruptBatch(Reason.RECORDS, str(error)) from None
     if after != end:
         raise CorruptBatch(
-            Reason.COUNT, f"the only record of a batch ends {end - after} bytes before its batch"
+            Reason.COUNT, f"the only record of a batch ends {end - after} bytes before the batch"
         )
     return key, value
 
@@ -140,7 +140,7 @@ def _decode_record(
         headers = ()
         position += 1
     if position != end:
-        raise ValueError(f"a record of {length} bytes has its end at another place")
+        raise ValueError(f"a record does not end after the {length} bytes of its length field")
     return offset_delta, timestamp_delta, key, value, headers, position
 
 

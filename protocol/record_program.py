@@ -29,7 +29,7 @@ class _NotInTheCore(Exception):
 def record_writer(
     record: type[Structure], version: int, flexible: bool, in_python: RecordWriter
 ) -> RecordWriter:
-    """The core's writer; Python's if there is no core, or for records that the core does not support."""
+    """The compiled core's writer of ``record``; ``in_python`` if the core was not built or does not support ``record``."""
     if compiled is None:
         return in_python
     try:

@@ -89,7 +89,7 @@ def _walk(  # noqa: C901 - straight-line, because a call costs as much as a reco
     latest = -(1 << 64)
     for index in range(count):
         if position == size:
-            raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
+            raise CorruptBatch(Reason.COUNT, f"there are fewer records than the {count} in the batch header")
         length = body[position]
         position += 1
         if length > 127:
@@ -130,9 +130,7 @@ def _walk(  # noqa: C901 - straight-line, because a call costs as much as a reco
         if headers:
             position, left = yield from _walk_headers(body, position - 1, end, left, slice_records)
         if position != end or length & 1:
-            raise CorruptBatch(
-                Reason.RECORDS, f"record {index} has its end at another place than its length says"
-            )
+            raise CorruptBatch(Reason.RECORDS, f"record {index} does not end where its length field says")
         left -= 1
         if left <= 0:
             left = slice_records
@@ -177,10 +175,12 @@ def first_since(
     try:
         for _ in range(count):
             if position == size:
-                raise CorruptBatch(Reason.COUNT, f"fewer records than the promised {count}")
+                raise CorruptBatch(
+                    Reason.COUNT, f"there are fewer records than the {count} in the batch header"
+                )
             length, position = _varint(body, position)
             if length < 1:
-                raise CorruptBatch(Reason.RECORDS, f"a record of {length} bytes")
+                raise CorruptBatch(Reason.RECORDS, f"a record has the invalid length {length}")
             end = position + length
             timestamp = body[position + 1]
             position += 2

@@ -87,7 +87,7 @@ class Where(TypedDict, total=False):
 
 
 def wire(wire_type: WireType, default: Any, where: Where) -> Any:
-    """Declare a field of any wire type. The functions below are its typed forms."""
+    """Declare a field of any wire type. The functions below declare fields of one wire type each, by calling `wire`."""
     declared = Wire(wire_type, where.get("since", 0), where.get("until"), where.get("tag"))
     if isinstance(wire_type, Nested) and not wire_type.nullable:
         return field(default_factory=wire_type.structure, metadata={"wire": declared})
@@ -279,7 +279,7 @@ class Key(VersionedRecord):
 def record_version(data: bytes) -> int:
     """The version in front of a value."""
     if len(data) < 2:
-        raise MalformedRecord(f"{len(data)} bytes have no room for a version or a type")
+        raise MalformedRecord(f"{len(data)} bytes are too short for a version or a type")
     return _INT16.unpack_from(data)[0]  # type: ignore[no-any-return]
 
 

@@ -1,8 +1,8 @@
 """Variable-length integers: 7 bits per byte, low group first, the top bit set if more bytes follow.
 
 Unsigned varints are the lengths and tags of flexible messages, zig-zag varints the fields of a record. Readers return
-`(value, next position)`. They raise `IndexError` beyond the end and `ValueError` for a number that is too long; the caller
-turns both into the error of its own format.
+`(value, next position)`. They raise `IndexError` beyond the end and `ValueError` for a number that is too long; callers
+replace both by the error of the format that they read.
 """
 
 VARINT_BYTES_MAX = 5

@@ -126,7 +126,7 @@ static PyObject *stored_at(PyObject *module, PyObject *const *args, Py_ssize_t c
 static PyObject *has_valid_crc(PyObject *module, PyObject *batch)
 {
     if (batch_class == NULL || !PyObject_TypeCheck(batch, batch_class)) {
-        PyErr_SetString(PyExc_TypeError, "only a batch has a CRC");
+        PyErr_SetString(PyExc_TypeError, "has_valid_crc takes a RecordBatch");
         return NULL;
     }
     PyObject *parts[SLOTS] = {NULL};
@@ -170,7 +170,7 @@ PyObject *core_patched_header(PyObject *module, PyObject *const *args, Py_ssize_
 }
 
 static PyMethodDef methods[] = {
-    {"has_valid_crc", has_valid_crc, METH_O, "Whether the records are those that were summed."},
+    {"has_valid_crc", has_valid_crc, METH_O, "Whether the CRC matches the batch."},
     {"stored_at", (PyCFunction)(void (*)(void))stored_at, METH_FASTCALL | METH_KEYWORDS, "The batch as a log stores it."},
     {NULL, NULL, 0, NULL},
 };

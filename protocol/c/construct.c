@@ -152,7 +152,7 @@ PyObject *set_constructor(PyObject *module, PyObject *args)
     made->count = PyTuple_GET_SIZE(names);
     made->positional = positional;
     if (PyTuple_GET_SIZE(defaults) != made->count) {
-        PyErr_SetString(PyExc_ValueError, "a default, or `missing`, for each name");
+        PyErr_SetString(PyExc_ValueError, "defaults must have a value, or `missing`, for each name");
         return NULL;
     }
     if (fill_in(made, names, defaults, missing) < 0 || add_to_table(made) < 0) return NULL;

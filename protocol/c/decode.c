@@ -40,7 +40,7 @@ static int read_varint(Reader *reader, Py_ssize_t *out)
         value |= (byte & 127) << shift;
     }
     if (value > INT32_MAX) {
-        PyErr_Format(names.malformed_request, "a varint of %llu where a size belongs", (unsigned long long)value);
+        PyErr_Format(names.malformed_request, "the varint %llu is too large for a size", (unsigned long long)value);
         return -1;
     }
     *out = (Py_ssize_t)value;
@@ -66,7 +66,7 @@ static int read_length(Reader *reader, bool is_string, Py_ssize_t *out)
 static PyObject *null_or_refused(const Field *field)
 {
     if (field->nullable) return Py_NewRef(Py_None);
-    PyErr_Format(names.malformed_request, "%U is null and must not be", field->name);
+    PyErr_Format(names.malformed_request, "%U is null, but is not nullable", field->name);
     return NULL;
 }
 
@@ -77,7 +77,7 @@ static PyObject *read_sized(Reader *reader, const Field *field)
     if (read_length(reader, is_string, &length) < 0) return NULL;
     if (length < 0) return null_or_refused(field);
     if (is_string && length > names.string_bytes_max) {
-        PyErr_Format(names.malformed_request, "%U is a string of %zd bytes, %zd may be", field->name, length,
+        PyErr_Format(names.malformed_request, "%U is a string of %zd bytes; the maximum is %zd", field->name, length,
                      names.string_bytes_max);
         return NULL;
     }
@@ -189,8 +189,8 @@ static PyObject *read_array(Reader *reader, const Field *field)
     if (read_length(reader, false, &count) < 0) return NULL;
     if (count < 0) return null_or_refused(field);
     if (count > remaining(reader)) {
-        PyErr_Format(names.malformed_request, "%U claims %zd elements in %zd bytes", field->name, count,
-                     remaining(reader));
+        PyErr_Format(names.malformed_request, "%U claims to have %zd elements, but only %zd bytes are left",
+                     field->name, count, remaining(reader));
         return NULL;
     }
     if (!reader->in_tags) {
@@ -215,7 +215,7 @@ static PyObject *read_value(Reader *reader, const Field *field)
 static int refuse_many_tags(Py_ssize_t count)
 {
     if (count <= names.tags_max) return 0;
-    PyErr_Format(names.malformed_request, "more than %zd tagged fields in one place", names.tags_max);
+    PyErr_Format(names.malformed_request, "a struct has more than %zd tagged fields", names.tags_max);
     return -1;
 }
 
@@ -335,7 +335,7 @@ static PyObject *make_header(const uint8_t *data, PyObject *client_id, Py_ssize_
 static PyObject *header_in(const uint8_t *data, Py_ssize_t size)
 {
     if (size < 10 || ((int16_t)get16(data + 8) > 0 && 10 + (int16_t)get16(data + 8) > size)) {
-        PyErr_SetString(names.malformed_request, "the frame ends in its header");
+        PyErr_SetString(names.malformed_request, "the frame ends inside its header");
         return NULL;
     }
     int key = (int16_t)get16(data), length = (int16_t)get16(data + 8);

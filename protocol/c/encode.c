@@ -273,7 +273,7 @@ PyObject *program_encode(Program *program, PyObject *message)
 PyObject *program_encode_record(Program *program, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2) {
-        PyErr_SetString(PyExc_TypeError, "encode_record takes a record and what stands in front of it");
+        PyErr_SetString(PyExc_TypeError, "encode_record takes a record and a prefix");
         return NULL;
     }
     Writer writer;

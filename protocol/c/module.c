@@ -37,7 +37,7 @@ static PyObject *set_up_frames(PyObject *module, PyObject *args, PyObject *keywo
                                      &PyDict_Type, &first_flexible, &names.tags_max))
         return NULL;
     if (!PyType_IsSubtype((PyTypeObject *)header, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "the header of a request is a tuple");
+        PyErr_SetString(PyExc_TypeError, "the class of request headers must be a tuple");
         return NULL;
     }
     if (frame_set_up(first_flexible) < 0) return NULL;
@@ -72,7 +72,7 @@ static PyObject *set_up_walk(PyObject *module, PyObject *args, PyObject *keyword
 static PyObject *set_up_twins(PyObject *module, PyObject *twins)
 {
     if (!PyDict_Check(twins)) {
-        PyErr_SetString(PyExc_TypeError, "the twins are a dictionary");
+        PyErr_SetString(PyExc_TypeError, "the twins must be a dictionary");
         return NULL;
     }
     keep(&names.twins, twins);
@@ -147,24 +147,24 @@ int add_method(PyObject *module, PyMethodDef *definition)
 #define WITH_KEYWORDS(function) (PyCFunction)(void (*)(void))(function), METH_VARARGS | METH_KEYWORDS
 
 static PyMethodDef functions[] = {
-    {"set_up_messages", WITH_KEYWORDS(set_up_messages), "What protocol/decode.py and protocol/encode.py declare."},
-    {"set_up_frames", WITH_KEYWORDS(set_up_frames), "What protocol/frame.py declares."},
-    {"set_up_batches", WITH_KEYWORDS(set_up_batches), "What protocol/batch.py declares."},
-    {"set_up_walk", WITH_KEYWORDS(set_up_walk), "What protocol/record_walk.py declares."},
-    {"set_fields", set_fields, METH_VARARGS, "The fields of a NamedTuple, by their names."},
-    {"set_constructor", set_constructor, METH_VARARGS, "Call a class whose constructor sets its fields and does no more."},
-    {"set_up_twins", set_up_twins, METH_O, "The Python of each function, by the function's name."},
+    {"set_up_messages", WITH_KEYWORDS(set_up_messages), "Set the constants of protocol/decode.py and encode.py."},
+    {"set_up_frames", WITH_KEYWORDS(set_up_frames), "Set the classes and tables of protocol/frame.py."},
+    {"set_up_batches", WITH_KEYWORDS(set_up_batches), "Set the classes and errors of protocol/batch.py."},
+    {"set_up_walk", WITH_KEYWORDS(set_up_walk), "Set the classes and errors of protocol/record_walk.py."},
+    {"set_fields", set_fields, METH_VARARGS, "Set the field names of a NamedTuple."},
+    {"set_constructor", set_constructor, METH_VARARGS, "Create instances of a class whose constructor only sets fields."},
+    {"set_up_twins", set_up_twins, METH_O, "Set the Python twin of each function, by the function's name."},
     {"crc32c", core_crc32c, METH_VARARGS, "crc32c(data, crc=0, in_hardware=True)"},
     {"parse_batch", FAST_WITH_KEYWORDS(core_parse_batch), "parse_batch(class, buffer, start=0)"},
     {"patched_header", FAST_WITH_KEYWORDS(core_patched_header), "The first 16 bytes with offset and epoch set."},
-    {"encode_record", FAST_WITH_KEYWORDS(core_encode_record), "One record as it stands in a batch."},
-    {"build_batch", FAST_WITH_KEYWORDS(core_build_batch), "A batch of records, offsets in a row."},
-    {"partition_for", FAST_WITH_KEYWORDS(core_partition_for), "The partition that keeps an id."},
-    {"end_txn_marker", FAST_WITH_KEYWORDS(core_end_txn_marker), "The bytes that end a transaction in a partition."},
-    {"walk", WITH_KEYWORDS(core_walk), "Over the records of a batch, slice by slice."},
+    {"encode_record", FAST_WITH_KEYWORDS(core_encode_record), "The bytes of one record in a batch."},
+    {"build_batch", FAST_WITH_KEYWORDS(core_build_batch), "A batch of records with consecutive offsets."},
+    {"partition_for", FAST_WITH_KEYWORDS(core_partition_for), "The partition of an internal topic for an id."},
+    {"end_txn_marker", FAST_WITH_KEYWORDS(core_end_txn_marker), "The batch of a transaction marker."},
+    {"walk", WITH_KEYWORDS(core_walk), "Walk over the records of a batch, slice by slice."},
     {"response_header", FAST_WITH_KEYWORDS(core_response_header), "The header in front of a response."},
     {"parse_request_header", core_parse_request_header, METH_O, "The header at the start of a frame."},
-    {"keep_freed_memory", core_keep_freed_memory, METH_VARARGS, "Let the allocator keep what was freed."},
+    {"keep_freed_memory", core_keep_freed_memory, METH_VARARGS, "Make the allocator keep freed memory."},
     {NULL, NULL, 0, NULL},
 };
 

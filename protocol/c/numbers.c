@@ -27,7 +27,7 @@ int buffer_grow(Buffer *buffer, Py_ssize_t more)
 
 static int out_of_range(void)
 {
-    PyErr_SetString(PyExc_OverflowError, "a number has no room in its field");
+    PyErr_SetString(PyExc_OverflowError, "the number is out of the range of its field");
     return -1;
 }
 

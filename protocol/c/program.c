@@ -62,14 +62,14 @@ static int field_from(Field *field, PyTypeObject *made, PyTypeObject *declared, 
     long long tag;
     PyObject *name, *default_value, *nested;
     if (!PyTuple_Check(entry)) {
-        PyErr_SetString(PyExc_TypeError, "a field is a tuple");
+        PyErr_SetString(PyExc_TypeError, "the declaration of a field must be a tuple");
         return -1;
     }
     if (!PyArg_ParseTuple(entry, "UippLOO:field", &name, &kind, &is_array, &nullable, &tag, &default_value, &nested))
         return -1;
     bool has_fields = kind == KIND_STRUCT || kind == KIND_TAGGED_STRUCT;
     if (kind < 0 || kind >= KINDS || has_fields != (nested != Py_None)) {
-        PyErr_Format(PyExc_ValueError, "%U is of a kind that does not exist", name);
+        PyErr_Format(PyExc_ValueError, "%U has an unknown kind, or has a struct although its kind has none", name);
         return -1;
     }
     Py_INCREF(name);
@@ -105,7 +105,7 @@ static int collect_tagged(Struct *made)
         made->tagged[place] = field;
     }
     if (made->tagged_count > 127) {
-        PyErr_SetString(PyExc_ValueError, "there are more tagged fields than one byte counts");
+        PyErr_SetString(PyExc_ValueError, "a struct has more than 127 tagged fields");
         return -1;
     }
     return 0;
@@ -116,7 +116,7 @@ static Struct *struct_of(PyObject *table)
 {
     PyObject *made_class, *declared, *fields;
     if (!PyTuple_Check(table)) {
-        PyErr_SetString(PyExc_TypeError, "a struct is a tuple");
+        PyErr_SetString(PyExc_TypeError, "the declaration of a struct must be a tuple");
         return NULL;
     }
     if (!PyArg_ParseTuple(table, "O!O!O!:struct", &PyType_Type, &made_class, &PyType_Type, &declared, &PyTuple_Type,
@@ -196,10 +196,10 @@ static PyObject *encode_record(PyObject *self, PyObject *const *args, Py_ssize_t
 }
 
 static PyMethodDef methods[] = {
-    {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, "decode(buffer, offset): the message that stands there"},
+    {"decode", (PyCFunction)(void (*)(void))decode, METH_FASTCALL, "decode(buffer, offset): the message at the offset"},
     {"encode", encode, METH_O, "encode(message): the chunks of a message"},
     {"encode_record", (PyCFunction)(void (*)(void))encode_record, METH_FASTCALL,
-     "encode_record(record, prefix): the bytes of a record, with a number of two bytes in front unless it is None"},
+     "encode_record(record, prefix): the bytes of a record, preceded by the 16-bit prefix unless the prefix is None"},
     {NULL, NULL, 0, NULL},
 };
 

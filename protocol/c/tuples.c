@@ -27,7 +27,7 @@ PyObject *set_fields(PyObject *module, PyObject *args)
     PyObject *fields;
     if (!PyArg_ParseTuple(args, "O!O!", &PyType_Type, &class, &PyTuple_Type, &fields)) return NULL;
     if (!PyType_IsSubtype(class, &PyTuple_Type)) {
-        PyErr_SetString(PyExc_TypeError, "fields are those of a tuple");
+        PyErr_SetString(PyExc_TypeError, "set_fields takes a subclass of tuple");
         return NULL;
     }
     for (Py_ssize_t index = 0; index < PyTuple_GET_SIZE(fields); index++) {

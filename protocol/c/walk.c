@@ -128,7 +128,8 @@ static int begin_record(Walk *walk, const Body *body)
     unsigned __int128 folded = 0;
     if (walk->position == body->size)
         return corrupt(reason_count,
-                       PyUnicode_FromFormat("fewer records than the promised %lld", (long long)walk->count));
+                       PyUnicode_FromFormat("there are fewer records than the %lld in the batch header",
+                                            (long long)walk->count));
     if (read_folded(body, &walk->position, reason_length, &length) < 0) return -1;
     walk->end = walk->position + (length >> 1);
     walk->length_is_odd = length & 1;
@@ -170,7 +171,7 @@ static int end_record(Walk *walk)
 {
     if (walk->position != walk->end || walk->length_is_odd)
         return corrupt(reason_records,
-                       PyUnicode_FromFormat("record %lld has its end at another place than its length says",
+                       PyUnicode_FromFormat("record %lld does not end where its length field says",
                                             (long long)walk->index));
     walk->index++;
     return ends_slice(walk);

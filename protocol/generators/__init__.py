@@ -1,1 +1,1 @@
-"""Programs that generate modules of this project from the schemas of kio and `protocol.records`."""
+"""Programs that generate modules of this project from `protocol.records` and from kio, a package of Kafka's schemas."""

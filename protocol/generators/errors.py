@@ -1,4 +1,4 @@
-"""Generates the enum of error codes from kio's: ``python -m protocol.generators.errors > protocol/errors.py``.
+"""Generates the enum of error codes from the kio package: ``python -m protocol.generators.errors > protocol/errors.py``.
 
 The result is checked in. A test generates it again and compares. Importing kio's own enum would take three times as long.
 """

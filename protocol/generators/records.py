@@ -1,7 +1,7 @@
-"""Generates the tables by which ``odradek`` reads coordinator records: ``python -m protocol.generators.records PATH``.
+"""Generates the schemas of coordinator records for the package ``odradek``: ``python -m protocol.generators.records PATH``.
 
-``odradek`` does not import this package, so the tables in `odradek/spark/segments/coordinator_tables.py` are generated from
-the dataclasses here and checked in. A test generates them again and compares.
+``odradek`` does not import ``protocol``, so `odradek/spark/segments/coordinator_tables.py` is generated from the dataclasses
+of `protocol.records` and checked in. A test generates the file again and compares.
 
 Names are those of Kafka's schemas in snake case, also where ours have a unit as suffix. Fields that are columns of the table
 ``transaction_state`` have the column's name.
@@ -29,7 +29,7 @@ KINDS: Mapping[type[Key], str] = {
     group_log.OffsetCommitKey: "offset",
     group_log.GroupMetadataKey: "group",
 }
-"""Names of records that are rows of tables. All others have the name of their key."""
+"""Value of the column ``kind``, by the class of the record's key. For other keys it is the class's name in snake case."""
 COLUMNS: Mapping[str, str] = {
     "group_id": "group",
     "transaction_status": "status",

@@ -1,11 +1,11 @@
-"""The messages of every API, one module each, one class family for all versions.
+"""The messages of every API: one module for each API, in which each class has the fields of all versions.
 
-The modules beside this one are generated (``python -m protocol.generators.messages``) and checked in. They say each
-field once: its type for the reader and the type checker, and its declaration for the codecs.
+The modules of this package are generated (``python -m protocol.generators.messages``) and checked in. Each field is
+declared once, with its type for readers and the type checker, and with its versions and wire type for the codecs.
 
-To a type checker the classes are dataclasses with keyword-only fields. ``@dataclass`` would write and compile each of
-their methods at each import, and a broker imports a hundred of them at every start: a constructor is compiled after its
-first calls (``protocol.slotted``), or not at all where the compiled core makes the instances.
+To a type checker the classes are dataclasses with keyword-only fields. ``@dataclass`` would generate and compile all
+methods at each import, and a broker imports a hundred of these classes at every start. Here a constructor is compiled
+after a few calls (``protocol.slotted``), or not at all if the compiled core creates the instances.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ T = TypeVar("T")
 
 Chunk = bytes | bytearray | memoryview
 
-# What a ``records`` field of a response may hold: one buffer, or several that follow one another on the
-# wire. Neither is copied on its way to the socket.
+# The value of a ``records`` field of a response: one buffer, or several that are sent one after another. Buffers are
+# not copied on their way to the socket.
 Records = Chunk | Sequence[Chunk] | None
 
-# A field as it stands in ``__fields__``: its name; its kind, a wire kind or the name of a class beside it, with
-# "[]" in front if it is an array; the first and the last version that have it; the first in which it may be
-# null; its tag; its default.
+# The declaration of a field in ``__fields__``: its name; its kind (a wire kind or the name of a class in the same
+# module), with "[]" in front if it is an array; the first and the last version that have the field; the first version
+# in which it may be null; its tag; its default.
 Declared = tuple[str, str, int, int, int | None, int | None, Any]
 
 
 def field(
     kind: str, first: int, last: int, *, nullable_since: int | None = None, tag: int | None = None, default: T
 ) -> T:
-    """Declare a field of a message (``Declared`` has what the values are). A version without it shows the default."""
+    """Declare a field of a message (see ``Declared``). In a version without the field it has the default."""
     declaration: Any = (kind, first, last, nullable_since, tag, default)
     return declaration  # type: ignore[no-any-return]
 
@@ -47,13 +47,13 @@ class _AnyMessage:
     __union__: ClassVar[type[Message]]
 
     def __init__(self, *values: Any, **named: Any) -> None:
-        """Give the class a constructor of its own, at its first call."""
+        """Constructor for the first call only: replace it by the constructor of this class, and call that one."""
         union: Any = self.__union__
         union.__init__ = constructor(_specs_of, "__setattr__" in vars(union))
         union.__init__(self, *values, **named)
 
     def __eq__(self, other: object) -> bool:
-        """Equal in all fields, of whatever version either was read. A list equals a tuple of the same."""
+        """Whether all fields are equal, even if the messages are of different versions. A list equals a tuple."""
         if not isinstance(other, _AnyMessage) or self.__union__ is not other.__union__:
             return NotImplemented
         return all(_same(getattr(self, field[0]), getattr(other, field[0])) for field in self.__fields__)
@@ -66,10 +66,10 @@ class _AnyMessage:
 
 
 class _MakesMessages(type):
-    """Build a message class from the declarations in its body.
+    """Metaclass that builds a message class from the declarations in the class's body.
 
-    The class that is made is an instance of ``type``, not of this one: calls of other classes take no vectorcall in
-    Python 3.11, which is how the compiled core makes an instance in one step.
+    The new class is an instance of ``type``, not of this metaclass: in Python 3.11 only such classes support
+    vectorcall, with which the compiled core creates an instance in one step.
     """
 
     def __new__(
@@ -77,8 +77,8 @@ class _MakesMessages(type):
     ) -> type:
         if bases == (_AnyMessage,):
             return super().__new__(cls, name, bases, namespace)
-        # A body has declarations and what Python writes there itself: __module__, __qualname__, and annotations,
-        # which are for readers and type checkers alone.
+        # The body contains the declarations and what Python adds itself: __module__, __qualname__, and annotations,
+        # which only readers and type checkers need.
         declared = [(key, value) for key, value in namespace.items() if key[0] != "_"]
         namespace = {
             "__module__": namespace["__module__"],
@@ -101,9 +101,9 @@ class _MakesMessages(type):
 
 @dataclass_transform(kw_only_default=True, field_specifiers=(field,))
 class Message(_AnyMessage, metaclass=_MakesMessages):
-    """A message, or a struct within one, over all versions.
+    """Base class of messages and of the structs inside messages. A class has the fields of all versions.
 
-    A class is ``frozen`` if one instance of it is the default of a field, and therefore must not change.
+    A class is ``frozen`` if an instance of the class is the default of a field: the shared default must not change.
     """
 
     __slots__ = ()

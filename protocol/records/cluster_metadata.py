@@ -393,9 +393,11 @@ def decode_metadata_record(data: bytes) -> MetadataRecord | UnknownMetadataRecor
         kind, position = read_unsigned_varint(data, position)
         version, position = read_unsigned_varint(data, position)
     except (IndexError, ValueError) as error:
-        raise MalformedRecord(f"the frame of a metadata record: {error}") from None
+        raise MalformedRecord(f"the frame of a metadata record is invalid: {error}") from None
     if frame_version != FRAME_VERSION:
-        raise MalformedRecord(f"frame version {frame_version} is not {FRAME_VERSION}")
+        raise MalformedRecord(
+            f"unknown frame version {frame_version}; only frame version {FRAME_VERSION} can be read"
+        )
     cls = _RECORD_OF_TYPE.get(kind)
     if cls is None:
         return UnknownMetadataRecord(kind, version, data[position:])

@@ -39,7 +39,7 @@ class _Message(Value):
     def decode(cls, data: bytes) -> Self:
         version = record_version(data)
         if version < 0:
-            raise MalformedRecord(f"{cls.__name__}: version {version}")
+            raise MalformedRecord(f"{cls.__name__} has the invalid version {version}")
         return cls.decode_body(data, min(version, cls.VERSIONS[-1]), 2)[0]
 
 

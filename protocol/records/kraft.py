@@ -121,7 +121,7 @@ def decode_control_record(key: bytes | None, value: bytes | None) -> Value | Unk
         raise MalformedRecord("the key of a control record is too short")
     version, kind = _KEY.unpack_from(key)
     if version < 0:
-        raise MalformedRecord(f"a control record has version {version}")
+        raise MalformedRecord(f"a control record has the invalid version {version}")
     cls = _TYPES.get(kind)
     if cls is None or value is None:
         return UnknownControlRecord(kind, value)

@@ -49,12 +49,12 @@ def decode(data: bytes) -> list[ProducerSnapshotEntry]:
         version, crc = _HEAD.unpack_from(data)
         (count,) = _COUNT.unpack_from(data, _HEAD.size)
     except StructError:
-        raise MalformedSnapshot(f"{len(data)} bytes are too few") from None
+        raise MalformedSnapshot(f"a file of {len(data)} bytes is too short for a producer snapshot") from None
     if version != VERSION:
-        raise MalformedSnapshot(f"version {version} is not {VERSION}")
+        raise MalformedSnapshot(f"unknown version {version}; only version {VERSION} can be read")
     if crc32c(data[_HEAD.size :]) != crc:
         raise MalformedSnapshot("the checksum does not match")
     entries = data[_HEAD.size + _COUNT.size :]
     if len(entries) != count * _ENTRY.size:
-        raise MalformedSnapshot(f"{count} entries cannot be {len(entries)} bytes")
+        raise MalformedSnapshot(f"{count} entries do not have {len(entries)} bytes")
     return [ProducerSnapshotEntry._make(entry) for entry in _ENTRY.iter_unpack(entries)]

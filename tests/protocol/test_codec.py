@@ -186,7 +186,7 @@ def test_a_count_that_cannot_be_true_allocates_nothing(version, count):
     codec = request_codec(METADATA, version)
     tracemalloc.start()
     try:
-        with pytest.raises(MalformedRequest, match=r"topics claims|a varint of"):
+        with pytest.raises(MalformedRequest, match=r"topics claims|a varint of|the varint"):
             codec.decode(count + bytes(20))
         assert tracemalloc.get_traced_memory()[1] < 100_000
     finally:
