@@ -47,7 +47,7 @@ def found(*names: str) -> list[str]:
 
 
 class FreshBuild(build_py):
-    """Removes `build/lib` first: setuptools would pack it again, so that wheels would contain modules that were moved."""
+    """Build command that removes `build/lib` first: setuptools would pack old files, such as moved modules, too."""
 
     def run(self) -> None:
         if not self.editable_mode:
@@ -71,7 +71,7 @@ def compiles() -> bool:
 
 
 def compiled_core() -> list[Extension]:
-    """The core, if it can be built here. Only then the wheel is for one platform."""
+    """The compiled core; empty if it cannot be built here. With it the wheel is for one platform, else for any."""
     if sys.implementation.name != "cpython" or os.name == "nt" or os.environ.get("ODRADEK_PURE") == "1":
         return []
     if not compiles():
@@ -156,7 +156,7 @@ class BuildCore(build_ext):
 
 
 def keep(made: Path, kept: Path) -> None:
-    """Add a file to the cache. Of the oldest files, only as many stay as a few builds create."""
+    """Copy ``made`` to ``kept`` in the cache. Of the files in the cache, the newest ``KEPT_FILES`` stay."""
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_suffix(f".{os.getpid()}.{threading.get_ident()}")
     shutil.copy(made, unfinished)

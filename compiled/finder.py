@@ -25,8 +25,8 @@ FOLDER: Final = os.path.join(PACKAGES, "compiled", "modules")
 SUFFIX: Final = EXTENSION_SUFFIXES[0]
 
 LAYOUTS: Final = "layouts.txt"
-"""Written by the build beside the compiled files of a checkout: the modules that are not compiled, but on whose layout
-compiled modules depend."""
+"""Name of a file that the build writes beside the compiled files: a list of modules that are not compiled, but whose
+class layouts are compiled into other modules."""
 
 
 class CompiledModules:
@@ -47,7 +47,7 @@ class CompiledModules:
 
 
 def compiled_files(folder: str = FOLDER, packages: str = PACKAGES) -> dict[str, str]:
-    """Compiled file by module. Empty if a source has changed since, because modules depend on each other's class layouts."""
+    """Compiled file by module. Empty if any source is newer, because modules depend on each other's class layouts."""
     try:
         names = sorted(name for name in os.listdir(folder) if name.endswith(SUFFIX))
     except OSError:
@@ -72,7 +72,7 @@ def _layouts(folder: str) -> list[str]:
 
 
 def _changed_ns(packages: str, name: str, suffix: str, absent_ns: int = sys.maxsize) -> int:
-    """Time of the last change of a module's source, in nanoseconds."""
+    """Modification time of a module's ``.py`` or ``.pxd`` file in nanoseconds; ``absent_ns`` if it is missing."""
     try:
         return os.stat(os.path.join(packages, *name.split(".")) + suffix).st_mtime_ns
     except OSError:

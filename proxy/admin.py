@@ -120,7 +120,10 @@ class Admin:
         ]
 
     async def described(self, ids: Iterable[tuple[int, str]]) -> list[tuple[int, Any]]:
-        """The descriptions of these ids by their coordinators."""
+        """(node id, state) of each transactional id in ``ids``, which are (node id of the coordinator, id).
+
+        Transactional ids that their coordinator cannot describe are left out.
+        """
         by_node: dict[int, list[str]] = {}
         for node_id, transactional_id in ids:
             by_node.setdefault(node_id, []).append(transactional_id)

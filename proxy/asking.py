@@ -54,7 +54,7 @@ class Upstream:
         except (CloseConnection, MalformedRequest) as error:
             reason = str(error)
         except TimeoutError:
-            reason = f"{peer.in_words} does not answer"
+            reason = f"{peer.in_words} does not respond"
         peer.link.close()
         raise NoAnswer(reason)
 
@@ -96,7 +96,7 @@ class _Peer:
         version = highest_common(await asyncio.shield(self._announced), api_key)
         if version is None:
             name = message_name(APIS[api_key][0])
-            raise NoAnswer(f"{self.in_words} has no version of {name} that the proxy has")
+            raise NoAnswer(f"{self.in_words} supports no version of {name} that the proxy supports")
         return await self._exchange(api_key, version if highest is None else min(version, highest), request)
 
     async def _versions(self) -> Any:

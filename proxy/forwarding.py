@@ -43,7 +43,7 @@ class ForwardRoute(Route):
     """A route whose handler takes a `Received`, and returns a response, as a frame or decoded."""
 
     is_looked_at: Callable[[int], bool]
-    """Whether an interceptor currently wants requests of an API."""
+    """Function that returns whether an interceptor currently wants the decoded requests of an API."""
     _decode: Callable[[Frame, int], Any] = field(init=False)
     _decode_steps: Callable[[Frame, int], Any] = field(init=False)
     _encode_steps: Callable[[Any], Any] = field(init=False)

@@ -25,7 +25,7 @@ CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 
 Committed = dict[Place, tuple[int | None, bool]]
-"""(offset, whether an open transaction will commit another one)"""
+"""(committed offset, whether an open transaction will commit another offset)"""
 
 
 async def groups(admin: Admin) -> GroupsSummary:

@@ -217,4 +217,4 @@ class Link:
 def _reason(error: OSError | UnicodeError) -> str:
     if isinstance(error, ConnectionError) and error.errno is not None:
         return os.strerror(error.errno)  # the event loop's text would repeat the address
-    return str(error) or "it does not answer"
+    return str(error) or "it does not respond"

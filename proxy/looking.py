@@ -43,7 +43,7 @@ class ProxyFaults(Faults):
         if rule.match.principal is not None:
             raise FaultError("principal: the nodes of the upstream know who has logged in, a proxy does not")
         if rule.match.mechanism is not None and SASL_AUTHENTICATE in rule.api_keys:
-            raise FaultError("mechanism: a proxy sees it in SaslHandshake only")
+            raise FaultError("mechanism: a proxy sees the mechanism only in SaslHandshake")
         return super().add(rule)
 
 

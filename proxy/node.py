@@ -278,6 +278,6 @@ def _as_it_is(key: int, version: int, frame: Frame) -> Frame:
 def _addressed(response: Any, named: Sequence[Named], listeners: Sequence[Listener | None]) -> Any:
     for (_, part), listener in zip(named, listeners, strict=True):
         if listener is None:
-            raise CloseConnection("a node of the upstream has no listener here")
+            raise CloseConnection("the proxy has no listener for a node in the response")
         part.host, part.port = listener.advertised_host, listener.advertised_port
     return response

@@ -117,7 +117,7 @@ class Proxy:
                     return await self.ask_for_brokers()
                 except NoAnswer as error:
                     if stopwatch_us() > until_us:
-                        raise StartError(f"the upstream does not answer: {error}") from error
+                        raise StartError(f"the upstream does not respond: {error}") from error
                     if not waits:
                         waits = True
                         notice.cancel()
@@ -132,7 +132,7 @@ class Proxy:
         """The upstream's nodes, from the first address that responds. Raises ``NoAnswer``."""
         response = await self.ask_any(METADATA, MetadataRequest(topics=(), allow_auto_topic_creation=False))
         if not response.brokers:
-            raise NoAnswer("the upstream names no brokers yet")
+            raise NoAnswer("the upstream's metadata contains no brokers yet")
         nodes = tuple((each.node_id, each.host, each.port) for each in response.brokers)
         return Brokers(response.cluster_id or "", nodes)
 

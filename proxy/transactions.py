@@ -22,7 +22,9 @@ from proxy.asking import NoAnswer
 ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 FETCH_BYTES: Final = 1024 * 1024
 OFFSETS_READ_MAX: Final = 1_000_000
-"""Largest number of offsets read of one log. Of a longer log, only the time since the first transaction, or the end."""
+"""Largest number of offsets that are read of one log. A longer log is read from the start of the timeline on, or, if that
+is too far from the end, from this number of offsets before the end.
+"""
 
 
 async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
@@ -85,7 +87,10 @@ def _summary(
 
 
 async def _held_up(admin: Admin, open_ones: Iterable[Any]) -> dict[tuple[int, Place], HeldUp]:
-    """The part of a partition that each open transaction hides from readers, by producer and partition."""
+    """The records of each partition that read_committed consumers do not get because of an open transaction.
+
+    The key is (producer id, partition). Only the first open transaction of a partition holds back records.
+    """
     leaders = await admin.leaders(place for each in open_ones for place in _places(each))
     if not leaders:
         return {}
@@ -126,7 +131,7 @@ class UpstreamTransactions:
         try:
             return await timeline_from(scan, transactional_id, self._trace, limits)
         except NoAnswer as error:
-            raise UnknownTransaction(f"the upstream does not answer: {error}") from error
+            raise UnknownTransaction(f"the upstream does not respond: {error}") from error
 
 
 def _view(node_id: int, state: Any, now_ms: int) -> dict[str, Any]:

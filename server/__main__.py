@@ -107,7 +107,7 @@ def _where_it_listens(cluster: Cluster) -> str:
 
 
 async def _open_control(cluster: Cluster) -> ControlListener | None:
-    """Open the control port, if it is configured, and add the first rules in any case."""
+    """Open the control port, if it is configured. Add the fault rules of the command line even if it is not."""
     if cluster.settings.control is None and not cluster.settings.faults:
         return None
     from broker.cluster import StartError
@@ -121,7 +121,7 @@ async def _open_control(cluster: Cluster) -> ControlListener | None:
 
 
 async def _write_seed(cluster: Cluster) -> None:
-    """Write the records of --seed. The first rules do not apply to them."""
+    """Write the records of --seed. The fault rules of the command line, which are added later, do not affect them."""
     if cluster.settings.seed:
         from broker.cluster.startup_seed import write_seed
 

@@ -1,4 +1,4 @@
-"""The options of `odradek serve` for click: for its help text, and for command lines that are not in the plainest form."""
+"""The options of `odradek serve` for click: for --help, and for what `server.options` cannot parse without click."""
 
 from __future__ import annotations
 

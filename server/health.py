@@ -23,8 +23,8 @@ _BACKLOG: Final = 16
 
 
 class HealthSocket:
-    """The socket that responds to checks with the text of ``describe``. If another process already has its name, it is
-    closed.
+    """The socket that responds to checks with the text of ``describe``. If another process already uses the name, this
+    socket is closed, and the other process responds to checks.
     """
 
     def __init__(self, name: str, describe: Callable[[], str]) -> None:

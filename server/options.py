@@ -67,7 +67,7 @@ def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Sett
 
 
 def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
-    """The options as click would pass them to the command; None if click must parse the command line."""
+    """The options, as click would pass them to the command; None if only click can parse this command line."""
     options: dict[str, object] = {**_PLAIN_DEFAULTS}
     words = iter(argv)
     for word in words:
@@ -297,7 +297,9 @@ def _create_topics(text: str, nodes: Sequence[BrokerConfig]) -> Iterator[TopicSp
 
 
 def _counts_of_internal_topics(topics: Sequence[TopicSpec]) -> dict[str, str]:
-    """Settings for the number of partitions of internal topics on the command line, over which coordinators hash keys."""
+    """The broker settings for the partition counts of internal topics that the command line creates, such as
+    ``offsets.topic.num.partitions``: coordinators need these counts to find the partition of a group.
+    """
     if not topics:
         return {}
     from broker.metadata.internal_topics import PARTITIONS_SETTING
@@ -315,7 +317,7 @@ def _without(taken: Sequence[TopicSpec], found: Sequence[TopicSpec]) -> list[Top
 
 
 def _faults(text: str) -> tuple[str, ...]:
-    """The rules in a variable, checked as far as possible without a broker."""
+    """The fault rules in an environment variable, validated as far as possible without a broker."""
     rules = rules_in(text)
     if rules:
         from lab.faults import FaultError, parse_rule  # imported only for a start with rules

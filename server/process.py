@@ -56,11 +56,11 @@ def _end_before_the_start(number: int, _: FrameType | None) -> None:
 
 
 EXTRAS: Final = dict.fromkeys(("cryptography", "jwt"), "odradek[security]")
-"""The extra of each package that is imported only for a certain setting."""
+"""Package -> the extra that installs the package. These packages are imported only for certain settings."""
 
 
 def exit_code(work: Callable[[], int]) -> int:
-    """Exit code of a process whose work begins with a command line. Replaces click's own way of ending the process."""
+    """Run ``work``, which parses a command line first, and return the process's exit code. Prints click's errors."""
     try:
         return work()
     except ModuleNotFoundError as error:

@@ -38,7 +38,7 @@ def control_of(cluster: Cluster) -> Remote | None:
 
 
 FUTURE_MS: Final = 60_000
-"""Difference between the clocks of two machines that is tolerated silently, in ms."""
+"""A start up to this number of ms in the future counts as now, since the clocks of two machines may differ."""
 
 
 class Ages:
@@ -62,7 +62,7 @@ class Ages:
         return self._open_ms.get((at.transactional_id, at.start_ms))
 
     def open_ms(self, at: Transaction) -> int:
-        """Age of the transaction in ms, as the timeout counts it; negative for a start in the future, 0 if none is open."""
+        """Milliseconds since the start of the transaction; negative for a start in the future, 0 if none is open."""
         if at.start_ms is None:
             return 0
         if (by_broker := self.known_open_ms(at)) is not None:

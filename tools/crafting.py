@@ -110,7 +110,7 @@ class _At:
 
 
 _Made = tuple[bytes, int]
-"""The bytes, and the next offset."""
+"""(bytes that a word appends to the log, next offset)."""
 
 
 def _plain(at: _At) -> _Made:
@@ -203,7 +203,7 @@ def write_partition(directory: Path, crafted: list[Crafted], now_ms: int) -> Non
 
 
 def sound(each: Crafted) -> Crafted:
-    """A copy with a correct CRC."""
+    """The bytes of a word with a correct CRC: a changed copy for ``bad-crc``, else the object itself."""
     if each.word.name != "bad-crc":
         return each
     batch = bytearray(each.data)

@@ -1,4 +1,4 @@
-"""Messages of format 0 and 1, which brokers before Kafka 0.11 wrote: only for files, our broker does not store them.
+"""Messages of format 0 and 1, which brokers before Kafka 0.11 wrote. Only for files: our broker does not store them.
 
 offset 8, size 4 | CRC-32 4, magic 1, attributes 1, timestamp 8 (format 1), key, value: length 4 (-1: null) and bytes
 """

@@ -38,7 +38,7 @@ class ImportRefused(Exception):
 
 @slotted(frozen=True)
 class Folder:
-    """A partition directory copied from another cluster, and what its files say about the partition."""
+    """A partition directory copied from another cluster, and the properties of the partition in its files."""
 
     path: Path
     topic: str
@@ -132,7 +132,7 @@ async def _make_room(at_rest: StoppedDirectory, folder: Folder, folders: Sequenc
             raise ImportRefused(f"{folder.path}: {refused.message}")
     present = at_rest.replicas.directory.partition_path(folder.topic, folder.index)
     if any(path.stat().st_size for path in present.glob("*.log")):
-        raise ImportRefused(f"{present} has records already.")
+        raise ImportRefused(f"{present} has records already: import only into partitions without records.")
     await metadata.replication_control.begin_leader_epoch(folder.topic, folder.index, folder.leader_epoch + 1)
 
 

@@ -71,7 +71,10 @@ async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[Stop
         closed = await replicas.close(clean=True)
         _check_readable(replicas)
         if not closed:
-            raise StorageError(directory.path, "not everything could be written")
+            raise StorageError(
+                directory.path,
+                "the directory could not be closed cleanly, because some files could not be written",
+            )
         await metadata.leave()
         await metadata.close()
     except BaseException:

@@ -189,7 +189,7 @@ async def test_an_upstream_that_does_not_answer_is_an_empty_view(both: Both) -> 
     assert (await both.looking.views.groups()).total == 0
     assert (await both.looking.views.partitions(None, 0, 10)).total == 0
     assert await both.looking.views.batches(BatchPosition("orders", 0)) is None
-    with pytest.raises(UnknownTransaction, match="does not answer"):
+    with pytest.raises(UnknownTransaction, match="does not respond"):
         await both.looking.transactions.timeline("billing")
 
 

@@ -155,7 +155,9 @@ def test_a_broker_serves_a_wrong_crc(craft: Callable[[str], Path], tmp_path: Pat
     with package.Broker(data_dir=data_dir) as broker:
         done = invoke(broker.bootstrap_servers, "consume", "orders", "--format", "%v\\n")
     assert (done.exit_code, done.stdout) == (1, "plain-0\n")
-    assert "orders-0, from offset 1 on: the CRC of the batch at 1 is wrong" in done.stderr
+    assert (
+        "orders-0 cannot be read from offset 1 on: the CRC of the batch at offset 1 is wrong" in done.stderr
+    )
 
 
 def test_a_log_that_no_broker_accepts_can_be_dumped(craft: Callable[[str], Path]) -> None:
@@ -181,10 +183,13 @@ def test_a_directory_with_files_is_refused(craft: Callable[[str], Path], tmp_pat
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("plain 1, bad-crc 1", "orders-0, from offset 1 on: the CRC of the batch at 1 is wrong"),
+        (
+            "plain 1, bad-crc 1",
+            "orders-0 cannot be read from offset 1 on: the CRC of the batch at offset 1 is wrong",
+        ),
         (
             "plain 1, old-format 1",
-            "orders-0, from offset 1 on: magic 1 is not a record format that is kept here",
+            "orders-0 cannot be read from offset 1 on: magic 1 is not a record format that is kept here",
         ),
     ],
 )

@@ -34,10 +34,10 @@ GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
 NODE_S: Final = stretched(2.0)
-"""Timeout for one of several nodes, if the result is useful without it, in seconds."""
+"""Timeout in seconds for each node if several nodes are queried, and the result is useful without a silent node."""
 THREADS_MAX: Final = 16
 FIRST_PAUSE_S: Final = 0.002
-"""First pause after CONCURRENT_TRANSACTIONS: the transaction's end takes a moment. Each pause is twice the previous one."""
+"""Seconds before the first retry after CONCURRENT_TRANSACTIONS. Each later pause is twice the previous one."""
 
 _T = TypeVar("_T")
 
@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 class Cluster:
     """A Kafka cluster. Connections are opened on first use, and again after an error. Also a context manager.
 
-    ``timeout_s`` limits all requests and retries together; after it they raise ``OutOfTime``.
+    ``timeout_s`` limits all requests and retries together. When it has passed, they raise ``OutOfTime``.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Cluster:
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
         self._responsive: list[Address] = []
-        """The bootstrap address that responded last, so that a silent one delays only the first request."""
+        """The bootstrap address that responded last: it is tried first, as a silent one would delay each request."""
         self.nodes: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -148,7 +148,7 @@ class Cluster:
     def ask_coordinator(
         self, kind: int, name: str, api: str, request: Any, highest: int | None = None
     ) -> Any:
-        """Send a request to the coordinator of a group or a transactional id. Error codes are left to the caller."""
+        """Send a request to the coordinator of a group or a transactional id. The caller must check the error codes."""
         return self.ask_node(self.coordinator(kind, name), api, request, highest)
 
     def _with(self, connect: Callable[[], Connection], api: str, request: Any, highest: int | None) -> Any:

@@ -40,7 +40,7 @@ class Config:
 
     @property
     def is_dynamic(self) -> bool:
-        """Whether the setting has a value of the resource itself."""
+        """Whether the value was set dynamically for this resource, and not only as a default of all brokers."""
         return self.source.startswith("DYNAMIC") and self.source != "DYNAMIC_DEFAULT_BROKER_CONFIG"
 
     @property

@@ -10,7 +10,7 @@ from tools.client.errors import OutOfTime, ToolError
 
 
 class Deadline:
-    """The time until which responses are awaited, or no limit."""
+    """A time limit for all responses together, or no limit."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s or 0.0
@@ -27,9 +27,9 @@ class Deadline:
         return self._end is not None and time.monotonic() >= self._end
 
     def left(self, usual_s: float, share: float = 1.0) -> float:
-        """Seconds for the next step: ``usual_s``, or this share of the remaining time.
+        """Timeout of the next request in seconds: ``usual_s``, or the fraction ``share`` of the remaining time if less.
 
-        Raises ``OutOfTime`` if none remains.
+        Raises ``OutOfTime`` if no time remains.
         """
         if self._end is None:
             return usual_s

@@ -13,7 +13,7 @@ from tools.client.offsets import LATEST, READ_COMMITTED, READ_UNCOMMITTED, list_
 from tools.client.transactions import describe_producers
 
 SAMPLE: Final = 5
-"""Number of a transaction's records that are kept with their values."""
+"""Largest number of the transaction's first records that are stored in ``Ending.sample`` with their values."""
 
 
 @dataclass(slots=True)
@@ -22,17 +22,17 @@ class Ending:
 
     producer: ProducerState
     stable_offset: int
-    """The last stable offset now."""
+    """The last stable offset before the marker."""
     stable_offset_after: int
     """The last stable offset after the marker: the next open transaction's first offset, or the current log end."""
     holder: ProducerState | None
-    """The producer whose open transaction then holds back the last stable offset; None if none does."""
+    """The producer whose open transaction holds back the last stable offset after the marker; None if none does."""
     records: int = 0
     readable: int = 0
     """Number of the transaction's records below ``stable_offset_after``."""
     last_offset: int = -1
     others: int = 0
-    """Number of other records that become visible with either marker."""
+    """Number of records outside the transaction that become visible whether the marker is COMMIT or ABORT."""
     sample: tuple[Seen, ...] = ()
 
 

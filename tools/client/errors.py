@@ -30,7 +30,7 @@ class ToolError(Exception):
     """A command failed. The text is for the user."""
 
     unknown: tuple[Kind, str] | None = None
-    """Kind and name that the cluster does not know, if that is the error."""
+    """(kind, name) if the error is that the cluster has no topic, group or transactional id of this name; else None."""
 
 
 class BadAddress(ToolError):
@@ -38,7 +38,7 @@ class BadAddress(ToolError):
 
 
 class Refused(ToolError):
-    """The broker rejected the client's certificate or login, or the client the broker's certificate."""
+    """The broker rejected the client's certificate or login, or the client rejected the broker's certificate."""
 
 
 class Unreachable(ToolError):
@@ -46,7 +46,7 @@ class Unreachable(ToolError):
 
 
 class NoResponse(Unreachable):
-    """A node did not respond in time, for instance because it is paused. A retry would take as long again."""
+    """A node did not respond in time, for instance because it is paused. A retry would wait as long again."""
 
 
 class OutOfTime(ToolError):
@@ -107,8 +107,8 @@ _UNKNOWN: Final = (
 
 
 def check(code: int, what: str, message: str | None = None, *, named: tuple[Kind, str] | None = None) -> None:
-    """Raise ``KafkaError`` unless the code is NONE. ``what`` describes the request, ``named`` is the kind and name of its
-    object.
+    """Raise ``KafkaError`` unless the code is NONE. ``what`` describes the request; ``named`` is the kind and the name of
+    the topic, group or transactional id in the request.
     """
     if code != 0:
         error = KafkaError(code, what, message)
@@ -117,7 +117,7 @@ def check(code: int, what: str, message: str | None = None, *, named: tuple[Kind
 
 
 def no_such(kind: Kind, name: str, sentence: str | None = None) -> ToolError:
-    """The error for a name that the cluster does not know."""
+    """The error for a topic, group or transactional id that does not exist in the cluster."""
     error = ToolError(sentence or f"there is no {kind} {name}")
     error.unknown = kind, name
     return error

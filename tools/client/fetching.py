@@ -20,7 +20,7 @@ FETCH_WAIT_MS: Final = 500
 _NAMES_TOPICS: Final = 12
 
 Outcome = Literal["", "committed", "aborted", "open", "COMMIT", "ABORT", "control"]
-"""Outcome of a record: "" outside transactions, that of its transaction, or the type of a control record."""
+"""Outcome of a record's transaction; "" for a record outside transactions, the type for a control record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Reader:
     """A reader of one partition, which begins at an offset.
 
     ``isolation`` works as for a consumer: with ``READ_COMMITTED`` aborted records, open transactions and markers are not
-    returned; with ``READ_UNCOMMITTED`` everything is, each record with its outcome.
+    returned; with ``READ_UNCOMMITTED`` all records are returned, each with its outcome.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Reader:
 
     @property
     def stable(self) -> int:
-        """The last stable offset, as far as it is known."""
+        """The last stable offset when the leader was last asked for it."""
         return self._at.stable
 
     @property
@@ -243,14 +243,14 @@ def _reading(at: _Partition) -> Iterator[None]:
     try:
         yield
     except CorruptBatch as error:
-        raise ToolError(f"{at.topic}-{at.index}, from offset {at.offset} on: {error}") from None
+        raise ToolError(f"{at.topic}-{at.index} cannot be read from offset {at.offset} on: {error}") from None
 
 
 def _sound(data: PartitionData) -> Iterator[RecordBatch]:
     """The batches of a response, after checking each CRC. Raises ``CorruptBatch``."""
     for batch in batches(_bytes(data)):
         if not batch.has_valid_crc():
-            raise CorruptBatch(Reason.RECORDS, f"the CRC of the batch at {batch.base_offset} is wrong")
+            raise CorruptBatch(Reason.RECORDS, f"the CRC of the batch at offset {batch.base_offset} is wrong")
         yield batch
 
 

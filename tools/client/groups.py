@@ -119,7 +119,9 @@ def describe_group(cluster: Cluster, group: str) -> Group:
     if kind == "consumer":
         return _of_consumers(consumer_group(cluster, group))
     if kind not in ("", "classic"):
-        raise ToolError(f"group {group} is of the type {kind}")
+        raise ToolError(
+            f"group {group} is of the type {kind}; only classic and consumer groups are supported"
+        )
     return _of_classic(classic_group(cluster, group))
 
 
@@ -201,7 +203,7 @@ def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str,
     """The committed offsets of these partitions. Waits, as consumers do, for open transactions that will commit other
     offsets for them.
 
-    Raises ``KafkaError`` with UNSTABLE_OFFSET_COMMIT after a while.
+    Raises ``KafkaError`` with UNSTABLE_OFFSET_COMMIT if the transactions have not ended after ``RETRY_S`` seconds.
     """
     wanted = list(partitions)
 

@@ -37,7 +37,7 @@ Where = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """An open transaction in a partition, as its leader knows it."""
+    """An open transaction in a partition, as reported by the partition's leader."""
 
     topic: str
     partition: int
@@ -47,7 +47,7 @@ class Open:
     start_offset: int
     last_timestamp_ms: int
     known: Transaction | None = None
-    """The coordinator's transaction of the producer; None if no coordinator knows the producer."""
+    """The coordinator's state of the transactional id with this producer id; None if no coordinator has one."""
 
     @property
     def where(self) -> Where:
@@ -55,12 +55,12 @@ class Open:
 
     @property
     def is_expected(self) -> bool:
-        """Whether the coordinator's transaction is ongoing and contains the partition, so that its end ends this one too."""
+        """Whether the coordinator will end the transaction: its own state is open and lists the partition."""
         return self.known is not None and self.known.is_open and self.where in self.known.partitions
 
     @property
     def why(self) -> str:
-        """Text that says what the coordinators know, which shows that none of them will end the transaction."""
+        """The reason why no coordinator will end the transaction, as text."""
         if self.known is None:
             return f"no coordinator knows producer {self.producer_id}"
         return (
@@ -198,7 +198,7 @@ def find_hanging(
 
 
 def hanging_of(cluster: Cluster, producer_id: int) -> list[Open]:
-    """Hanging transactions of a producer whose id has no open transaction, within ``NODE_S``."""
+    """Hanging transactions of this producer id. Empty if the cluster cannot be queried within ``NODE_S`` seconds."""
     with suppress(ToolError), cluster.within(NODE_S):
         return [each for each in find_hanging(cluster).hanging if each.producer_id == producer_id]
     return []
@@ -209,7 +209,7 @@ def _may_hang(each: Open, why: str) -> str:
 
 
 def unexpected(opened: Iterable[Open], known: Mapping[int, Transaction]) -> list[Open]:
-    """The open transactions that no coordinator will end, each with its coordinator's state."""
+    """Those of the open transactions that no coordinator will end, each with the state that its coordinator reports."""
     told = (replace(each, known=known.get(each.producer_id)) for each in opened)
     return [each for each in told if not each.is_expected]
 

@@ -12,7 +12,7 @@ from tools.client.groups import list_groups
 from tools.client.transactions import list_transactions
 
 LOOK_S: Final = stretched(2.0)
-"""Timeout of the query for names after a command has failed, in seconds."""
+"""Timeout in seconds of the query for existing names after a command failed because of an unknown name."""
 
 
 def names_of(cluster: Cluster, kind: Kind) -> list[str]:

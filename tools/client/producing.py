@@ -36,7 +36,7 @@ _INIT_PRODUCER_ID: Final = 5
 class Producer:
     """An idempotent or transactional producer.
 
-    It uses the transaction protocol before part 2 of KIP-890, which every broker since 2.5 supports.
+    The producer uses the transaction protocol from before part 2 of KIP-890, which every broker since 2.5 supports.
     """
 
     cluster: Cluster

@@ -40,7 +40,9 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
         with waiting_for(f"the members of group {group} have not released partitions yet"):
             return _take_and_give_back(cluster, group, timeout_s)
     if found.group_type.lower() not in ("", "classic"):
-        raise ToolError(f"group {group} is of the type {found.group_type}")
+        raise ToolError(
+            f"group {group} is of the type {found.group_type}; only classic and consumer groups can be rebalanced"
+        )
     described = classic_group(cluster, group)
     if not described.members:
         raise ToolError(f"group {group} has no members")

@@ -1,4 +1,4 @@
-"""Transactions as coordinators know them, and producers as leaders know them (KIP-664)."""
+"""Requests for the transactions that coordinators report, and for the producers that leaders report (KIP-664)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ ENDED: Final = frozenset({"Empty", "CompleteCommit", "CompleteAbort", "Dead"})
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id, as its coordinator has it."""
+    """The state of one transactional id, as reported by its coordinator."""
 
     transactional_id: str
     state: str

@@ -1,4 +1,4 @@
-"""Create hanging transactions for practice: batches of transactions that no coordinator has."""
+"""Create hanging transactions for practice, by writing batches of transactions that no coordinator has started."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ _UNVERIFIED: Final = frozenset({ErrorCode.invalid_txn_state, ErrorCode.transacti
 def without_verification(cluster: Cluster, node_id: int) -> Iterator[None]:
     """Context manager in which leaders accept batches without verification by the coordinator (KIP-890).
 
-    The setting is dynamic and affects the whole cluster. Brokers before Kafka 3.6 do not have it, and never verify.
+    It changes a dynamic setting of the whole cluster, and restores the setting at the end. Brokers before Kafka 3.6 have
+    no such setting, and never verify.
     """
     found = [each for each in describe_configs(cluster, BROKER, str(node_id)) if each.name == VERIFICATION]
     if not found or found[0].value == "false":
@@ -40,7 +41,7 @@ def without_verification(cluster: Cluster, node_id: int) -> Iterator[None]:
 
 
 def send_unverified(producer: Producer, topic: str, partition: int, records: Sequence[RecordLike]) -> int:
-    """Write a batch of a transaction that the coordinator does not have. Returns its base offset."""
+    """Write a batch of a transaction that the coordinator does not know of. Returns the base offset of the batch."""
     cluster = producer.cluster
     producer.adds_partitions = False
     with without_verification(cluster, cluster.leader(topic, partition)):

@@ -135,7 +135,7 @@ def on_a_cluster(function: _F) -> _F:
 
 
 def end_without(missing: Sequence[str]) -> None:
-    """Print on stderr what is missing from a list, and exit with code 1; do nothing if it is complete."""
+    """Print the sentences ``missing`` on stderr, and exit with code 1. Do nothing if there are none."""
     for sentence in missing:
         click.echo(printable(sentence), err=True)
     if missing:

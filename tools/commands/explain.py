@@ -75,7 +75,7 @@ def _explain_topic(explaining: Explaining, where: str) -> list[Explanation]:
 
 
 def _say(found: Sequence[Explanation], topic: str | None) -> None:
-    """Print each explanation, its first line at the margin and the others indented; healthy partitions in one line."""
+    """Print each explanation, all lines but the first indented. Healthy partitions share one line."""
     shown = folded(topic, found) if topic is not None else list(found)
     for number, each in enumerate(shown):
         if number:

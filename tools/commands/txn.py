@@ -31,7 +31,7 @@ from tools.control import Ages
 from tools.text import duration_text, time_text
 
 HANGING: Final = "Hanging"
-"""Not a coordinator's state: a partition has an open transaction that no coordinator will end."""
+"""State, in the list only, of a transaction that is open in a partition although no coordinator will end it."""
 
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
@@ -208,7 +208,7 @@ def _near_id(remote: Remote, transactional_id: str) -> str:
 def timeline(remote: Remote, transactional_id: str, as_json: bool) -> None:
     """Show the timeline of a transactional id across all nodes: each state, partition, batch and marker.
 
-    It uses the control port: only Odradek has timelines.
+    The command uses the control port: only Odradek has timelines.
     """
     found = remote.timeline(transactional_id)
     if as_json:
@@ -230,7 +230,7 @@ def wait(
 ) -> None:
     """Wait until a transactional id is in one of these states; the default is CompleteCommit.
 
-    It uses the control port. The exit code is 1 after the timeout.
+    The command uses the control port. The exit code is 1 after the timeout.
 
     \b
     odradek txn wait etl-1

@@ -94,7 +94,7 @@ def commit(
 
 
 def _fence(cluster: Cluster, transactional_id: str) -> tuple[dict[str, Any], str]:
-    """Abort and fence. Returns the result as JSON and as text."""
+    """Abort the id's open transaction and fence its producer. Returns the result as JSON and as text."""
     # InitProducerId would create an id that does not exist, so look it up first.
     found = describe_transaction(cluster, transactional_id)
     producer = Producer(cluster, transactional_id)

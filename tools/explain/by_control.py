@@ -49,7 +49,7 @@ class Control:
         return {(each["transactional_id"], each.get("start_ms")): each.get("open_ms") for each in found}
 
     def context(self) -> ClusterContext:
-        """Rules with the requests that they hold, the states of the nodes, and the rejected requests in the trace."""
+        """Fault rules with the requests that each of them holds, states of the nodes, rejected requests in the trace."""
         rules = self._get("/v1/faults").get("faults", ())
         trace = self._get("/v1/trace", {"limit": ENTRIES})
         return ClusterContext(

@@ -19,10 +19,10 @@ OTHER: Final = "__transaction_state"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinator:
-    """The coordinator of a name."""
+    """The coordinator of a group or a transactional id."""
 
     home: str
-    """``__transaction_state-12``; without a number if the topic does not exist yet."""
+    """Partition of the name, such as ``__transaction_state-12``; only the topic if the topic does not exist yet."""
     index: int | None
     node: int | None
     error: str | None
@@ -49,7 +49,7 @@ def find_coordinator(asking: Asking, kind: int, name: str) -> Coordinator:
 
 
 def _ask(cluster: Cluster, kind: int, name: str) -> int | str:
-    """The node id, or the name of the error."""
+    """Send FindCoordinator. Returns the coordinator's node id, or the name of the error."""
     request = FindCoordinatorRequest(key=name, key_type=kind, coordinator_keys=[name])
     response = cluster.ask("find_coordinator", request)
     found = response.coordinators[0] if response.coordinators else response

@@ -34,7 +34,7 @@ COUNTED_MAX: Final = 20
 """Maximum number of partitions that are read."""
 LOOKS: Final = 3
 _OFFSET_FETCH: Final = 9
-"""The last version that contains topic names."""
+"""The last version of OffsetFetch with topic names; later versions have topic ids."""
 _NO_GROUP: Final = (ErrorCode.group_id_not_found, ErrorCode.unsupported_version)
 
 

@@ -37,11 +37,11 @@ class Hidden:
     producer_id: int = -1
     """Producer id of the transaction that begins at ``stable``; -1 if unknown."""
     known: Transaction | None = None
-    """The coordinator's view of that transaction."""
+    """The transaction that begins at ``stable``, as reported by its coordinator; None if unknown."""
     future: str = ""
-    """How far in the future the transaction begins, as text."""
+    """How far in the future the transaction at ``stable`` began, as text; empty if not in the future."""
     cause: str = ""
-    """The rule that holds the end of the transaction, as text."""
+    """The fault rule that holds the end of the transaction at ``stable``, as text; empty if there is none."""
 
     @property
     def where(self) -> str:

@@ -25,7 +25,7 @@ from tools.explain.asking import Asking
 
 STATE_TOPIC: Final = "__transaction_state"
 LOOKS: Final = 3
-"""How often the leaders are queried again, while transactions hold back readers that did not before."""
+"""How often the leaders are queried again, as long as a transaction that has just begun holds back readers."""
 TAIL_OFFSETS: Final = 1000
 """Number of offsets before the end that are read to describe the end of a log."""
 TAILS_MAX: Final = 20
@@ -39,7 +39,7 @@ Where = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """One partition as its leader has it."""
+    """The offsets and open transactions of one partition, as reported by its leader."""
 
     start: int
     stable: int

@@ -123,8 +123,8 @@ def consumer(
 ) -> None:
     """Print the values of records.
 
-    With --group it starts at the group's offsets and commits what it has printed, as an administrator does: the group must
-    have no members.
+    With --group the consumer starts at the group's offsets, and commits the offsets of the printed records as an
+    administrator does: the group must have no members.
     """
     given = settings(consumer_properties)
     isolation = (

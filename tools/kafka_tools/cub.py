@@ -1,4 +1,4 @@
-"""`cub kafka-ready`, with which scripts and health checks for confluentinc/cp-kafka wait for a cluster."""
+"""The tool `cub kafka-ready`: scripts and health checks for confluentinc/cp-kafka use it to wait for a cluster."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def kafka_ready(brokers: int, timeout_s: float, bootstrap: str, config_file: Pat
         if found >= brokers:
             return
         if time.monotonic() >= deadline:
-            raise ToolError(f"{bootstrap}: {found} of {brokers} brokers after {timeout_s:g} s")
+            raise ToolError(f"{bootstrap}: {found} of {brokers} brokers are running after {timeout_s:g} s")
         time.sleep(PAUSE_S)
 
 

@@ -1,6 +1,6 @@
 """`odradek kafka-tool NAME ...`: Kafka's own tools by their names and options, for scripts that call them in a container.
 
-Each prints what scripts parse in the output of Kafka's tool. Options that only secure connections need are rejected.
+Each tool prints the parts of Kafka's output that scripts parse. Options that only secure connections need are rejected.
 """
 
 from __future__ import annotations
