@@ -179,7 +179,7 @@ class ProxyNode:
         link = self.connections.links.get(context.connection_id)
         if link is not None:
             return await self._send(link, key, version, received)
-        # A rule has held the request until after its connection's end.
+        # A fault rule held the request until its connection had ended.
         link = Link(self)
         try:
             return await self._send(link, key, version, received)

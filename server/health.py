@@ -36,7 +36,7 @@ class HealthSocket:
         try:
             self._socket.bind(f"\0{name}")
         except OSError as error:
-            # There is a second broker in the container: checks are answered by the first.
+            # Another broker in the container has this socket, and responds to the checks.
             get_logger().info("health checks are not answered", socket=name, reason=error.strerror)
             self._socket.close()
             return

@@ -160,7 +160,7 @@ class Log(ReadableLog):
             max_timestamp_ms,
             config.index_interval_bytes,
         )
-        # Field by field: compiled, that sets four fields. A call of the constructor would build and unpack a tuple.
+        # Set field by field: compiled code then only stores four values. A constructor call would build and unpack a tuple.
         place = Place.__new__(Place)
         place.last_offset = last_offset
         place.segment = segment

@@ -283,7 +283,7 @@ class ProducerStateManager:
             entry.take_epoch(batch.producer_epoch)
         first_sequence, delta = batch.base_sequence, batch.last_offset_delta
         last_sequence = NO_SEQUENCE if first_sequence < 0 else (first_sequence + delta) & SEQUENCE_MAX
-        # Field by field: compiled, that sets five numbers. A call of the constructor would build and unpack a tuple.
+        # Set field by field: compiled code then only stores five numbers. A constructor call would build and unpack a tuple.
         added = BatchMetadata.__new__(BatchMetadata)
         added.first_sequence = first_sequence
         added.last_sequence = last_sequence

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def core_in(**variables: str) -> str:
-    """The core that another process uses with these variables."""
+    """The core (compiled or Python) that a new process with these environment variables uses."""
     return subprocess.run(
         [sys.executable, "-c", "from protocol.core import CORE; print(CORE)"],
         cwd=ROOT,

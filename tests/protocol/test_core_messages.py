@@ -27,7 +27,7 @@ HOSTILE = (
 
 
 def outcome(function, *arguments):
-    """The result in a form whose comparison includes all types, or the exception."""
+    """The result of the function with the types of all values, for a comparison; or the type and text of its exception."""
     try:
         return exact(function(*arguments))
     except (struct.error, IndexError):  # the codec raises MalformedRequest for these two

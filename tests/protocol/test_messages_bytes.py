@@ -111,13 +111,13 @@ def test_what_kio_writes_is_read_and_written_back(key, side):
 
 
 def run(steps):
-    """The return value of the steps, and how often they yielded."""
+    """Run the generator ``steps`` to its end. Returns its return value, and how often it yielded."""
     for stops in range(1_000_000):
         try:
             next(steps)
         except StopIteration as end:
             return end.value, stops
-    raise AssertionError("the steps do not end")
+    raise AssertionError("the generator did not end after 1,000,000 yields")
 
 
 @pytest.mark.parametrize(("key", "side"), CASES)

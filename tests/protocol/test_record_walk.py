@@ -1,4 +1,4 @@
-"""The record walk finds the same as reading all records, and yields as often as it should."""
+"""`walk` returns what decoding all records would return about them, and yields after each slice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ records = st.lists(
 
 
 def drive(steps):
-    """The return value of the steps, and how often they yielded."""
+    """Run the generator ``steps`` to its end. Returns its return value, and how often it yielded."""
     stops = 0
     while True:
         try:

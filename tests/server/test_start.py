@@ -29,7 +29,7 @@ OWN_MODULES_MAX = 256
 OF_THE_CONTROL_PORT = 8
 """Upper bound for additional modules with a control port that has received no request."""
 COMPILED_MAX = 12
-"""Upper bound for methods and functions with generated source: of messages, and of classes of `protocol.slotted`."""
+"""Upper bound for compiled functions with generated source: codecs of messages, methods of `protocol.slotted` classes."""
 COORDINATORS = {"broker.groups.coordinator", "broker.transactions.coordinator"}
 # Modules for a control port, groups, transactions or errors, which this broker does not have.
 FORBIDDEN = {

@@ -16,7 +16,9 @@ class Killed(BaseException):
 
 
 class Dying(files.System):
-    """A system that allows ``calls`` changing calls. The next call writes only ``torn`` bytes, if it is a write to a log."""
+    """A ``files.System`` whose process is killed after ``calls`` system calls. If the process is killed in a write to a log,
+    the first ``torn`` bytes are written.
+    """
 
     def __init__(self, calls: int, torn: int) -> None:
         self._calls = calls

@@ -103,7 +103,7 @@ class Load:
     rng: Random
     tell: Callable[[Acknowledged], object]
     next_numbers: dict[tuple[int, int], int] = field(default_factory=dict)
-    """The number of the next batch, by (producer id, partition). It is repeated until it is acknowledged."""
+    """The number of the next batch, by (producer id, partition). A batch is sent again until it is acknowledged."""
     made: int = 0
 
     def step(self) -> None:

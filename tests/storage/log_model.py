@@ -149,9 +149,9 @@ def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
 
 
 def survived_as(what: str, done: bool, before: list[Written], after: list[Written]) -> bool:
-    """Whether ``after`` is valid after a crash in the operation ``what`` on ``before``. An append is there if ``done``,
-    otherwise it may be. A truncation or a deletion of segments may have happened in part. No other operation changes the
-    batches."""
+    """Whether ``after`` is valid after a crash in the operation ``what`` on ``before``. An appended batch must be there if
+    ``done``, and may be missing otherwise. A truncation or a deletion of segments may have happened in part. No other
+    operation changes the batches."""
     if what in ("append", "end"):
         return after[: len(before)] == before and len(after) - len(before) in ((1,) if done else (0, 1))
     if what == "truncate":

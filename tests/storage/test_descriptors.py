@@ -26,7 +26,7 @@ from storage.folder import Folder
 
 
 class UsedUp:
-    """A replacement for ``os.open``, ``os.close`` and ``os.scandir``, as in a process that may open only so many more
+    """A replacement for ``os.open``, ``os.close`` and ``os.scandir``, as in a process that may open only ``left`` more
     files."""
 
     def __init__(self, left: int) -> None:

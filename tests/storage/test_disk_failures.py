@@ -35,7 +35,9 @@ CODES = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 
 
 class Story:
-    """A broker's storage. A failure takes the storage out of service, and after some repairs the storage is opened again."""
+    """The logs of a broker on a failing disk. After a failure the logs are closed, the disk is repaired, and the logs are
+    opened again.
+    """
 
     def __init__(self, disk: Disk, rng: Random) -> None:
         self.disk = disk

@@ -21,7 +21,7 @@ ME, OTHER = 7, 8
 NOW = 1_000
 SEQUENCE_MAX = 2**31 - 1
 ALL_CURRENT = object()
-"""Guard argument of `Log.send`: whichever guard is current."""
+"""Guard argument of `Log.send`: use the producer's current verification guard."""
 
 
 def batch(sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, txn: bool = False) -> RecordBatch:

@@ -113,8 +113,8 @@ def test_zeros_at_the_end_of_a_segment_hide_its_last_batches_only(log: Log) -> N
 
 
 def test_reading_continues_in_the_middle_of_damage(log: Log) -> None:
-    """A read from any offset finds all valid batches behind it, and reports a damaged range only if it does not begin behind
-    that range. Loaders read in slices."""
+    """A read from any offset finds all valid batches behind the offset, and reports the damaged ranges behind it, also if
+    the offset is inside a range. Loaders read in slices."""
     path, position, _, base_offset = places(log)[5]
     overwrite(path, position + 8, b"\x7f\xff\xff\xff")
     for offset in range(2 * BATCHES):

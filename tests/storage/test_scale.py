@@ -31,7 +31,7 @@ def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
     """Write a log as a clean stop leaves it, each file in one call. Returns the log, and the timestamps of its batches by
     offset.
 
-    Timestamps rise and fall from segment to segment, so the largest one so far is not always in the segment itself.
+    Timestamps rise and fall from segment to segment, so the largest timestamp up to a segment may be in an earlier one.
     """
     directory.mkdir()
     template = bytearray(data().data)

@@ -222,7 +222,7 @@ def test_records_that_do_not_decompress_are_refused():
 
 
 def made_of(body: bytes, count: int, codec: int = 0) -> RecordBatch:
-    """A batch with this body, which may be anything."""
+    """A batch with the bytes ``body`` in place of its records, valid or not."""
     template = bytearray(build_batch([(NOW_MS, b"k", b"v")])[:61])
     struct.pack_into(">h", template, 21, codec)
     struct.pack_into(">i", template, 23, count - 1)

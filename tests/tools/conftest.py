@@ -41,7 +41,7 @@ LIMITS = (
     "tools.explain.by_control.CONTROL_S",
     "tools.explain.hidden.LOOK_S",
 )
-"""Constants with the times that a command waits for responses that it can do without."""
+"""Constants with the timeouts of commands for optional responses, without which a command prints a shorter result."""
 
 
 @pytest.fixture(autouse=True)

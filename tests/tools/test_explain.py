@@ -23,7 +23,7 @@ from tools.explain.looking import transaction_facts
 
 T = TypeVar("T")
 HELD_S = 0.1
-"""Seconds that a command waits for a response that a rule holds."""
+"""Timeout in seconds of a command for a response that a fault rule holds."""
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ def id_facts(asking: Asking, transactional_id: str, ages: Ages) -> IdFacts:
     transaction = None if found is None else transaction_facts(found, ages)
     steps = tuple(map(_step, history)) if history is not None else None
     if transaction is not None and steps and steps[-1].state == transaction.state != "Ongoing":
-        # The protocol has no time of the decision; the record in the transaction log has.
+        # No response contains the time of the decision, but the decision's record in the transaction log does.
         decided_ms = max(0, now_ms() - steps[-1].time_ms)
         transaction = replace(transaction, decided_ms=decided_ms if transaction.partitions else None)
     names = {name for step in steps or () for name in step.partitions}

@@ -208,7 +208,7 @@ def hash_questions() -> list[dict[str, Any]]:
 
 
 def our_batches() -> list[bytes]:
-    """Batches of ours in every codec, which Kafka reads."""
+    """Batches that our code builds with every codec, to be read by Kafka's classes."""
     rng = random.Random(1)
     noise = rng.randbytes(200_000)
     sets: list[list[Any]] = [
@@ -231,7 +231,7 @@ def check_reading(data: bytes, answer: dict[str, Any]) -> None:
         for r in batch.records()
     ]
     if ours != answer["records"]:
-        raise SystemExit(f"Kafka reads something else in {batch}")
+        raise SystemExit(f"Kafka's classes and ours read different records in {batch}")
 
 
 def ask_all(jars: str, questions: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
