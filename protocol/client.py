@@ -19,7 +19,9 @@ KEYS: Final = {name: key for key, (name, *_) in APIS.items()}
 Versions = Mapping[int, tuple[int, int]]
 """(lowest, highest) version of each API, by its key."""
 Conversation = Generator[bytes, bytes, None]
-"""The client's side of a SASL mechanism. It yields messages for the broker, is sent the broker's messages, then returns."""
+"""The client's side of a SASL mechanism: a generator that yields messages for the broker, receives the broker's messages by
+``send``, and returns when there are no more.
+"""
 
 
 class LoginRefused(Exception):

@@ -37,7 +37,7 @@ class HealthSocket:
             self._socket.bind(f"\0{name}")
         except OSError as error:
             # Another broker in the container has this socket, and responds to the checks.
-            get_logger().info("health checks are not answered", socket=name, reason=error.strerror)
+            get_logger().info("health socket could not be opened", socket=name, reason=error.strerror)
             self._socket.close()
             return
         self._socket.listen(_BACKLOG)

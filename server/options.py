@@ -1,7 +1,7 @@
 """The command line of the broker, for both `python -m server` and `odradek serve`.
 
-A valid command line in the plainest form is parsed without click, whose import takes 10 ms. All other command lines, and all
-invalid ones, are parsed by click.
+A valid command line of common long options (``--port 9092``) is parsed without click, whose import takes 10 ms. click parses
+all other command lines, and all invalid ones.
 """
 
 from __future__ import annotations

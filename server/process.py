@@ -25,7 +25,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 GC_THRESHOLDS: Final = (50_000, 20, 100)
 KEPT_PIECE_BYTES: Final = 4 * 1024 * 1024
 KEPT_BYTES: Final = 16 * 1024 * 1024
-"""How much freed memory the allocator may keep, since the records of one response are followed by those of the next."""
+"""Largest number of freed bytes that the allocator may keep: the records of the next response need memory again."""
 
 
 def prepare() -> None:
@@ -43,7 +43,7 @@ def prepare() -> None:
 
 
 def _write_stacks(number: int, frame: FrameType | None) -> None:
-    """Signal handler that writes stacks, as a JVM does on SIGQUIT. Imports what it needs only then."""
+    """Signal handler that writes stacks, as a JVM does on SIGQUIT. Imports the needed modules only when it is called."""
     from server.stacks import write_stacks
 
     write_stacks(number, frame)

@@ -163,7 +163,7 @@ def _with_causes(cluster: Cluster, found: list[Hidden]) -> list[Hidden]:
 
 
 def sentences(hidden: list[Hidden]) -> list[str]:
-    """Sentences about these partitions, at most ``SHOWN_MAX`` of which have sentences of their own."""
+    """Sentences about each of the first ``SHOWN_MAX`` partitions, and one sentence that sums up all others."""
     found = [sentence for each in hidden[:SHOWN_MAX] for sentence in each.sentences()]
     if len(hidden) > SHOWN_MAX:
         rest = hidden[SHOWN_MAX:]
