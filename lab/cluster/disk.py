@@ -24,11 +24,11 @@ _DOES: Final = {"flip": flip, "tear": tear}
 
 
 class NoSuchBatch(Exception):
-    """No batch on the node contains the offset to be damaged. The message says what is missing."""
+    """The batch to be damaged does not exist. The message names what is missing: partition, replica or offset."""
 
 
 async def lose_power(cluster: Cluster, node_id: int) -> None:
-    """Kill a running node, and cut its logs to what was synced. Returns when the files are cut.
+    """Kill a running node, and truncate its logs to the bytes that were synced. Returns when the files are truncated.
 
     Raises ``NoSuchNode`` if the node is not running.
     """
@@ -47,7 +47,8 @@ async def damage(
 ) -> FoundBatch:
     """Damage the batch that contains an offset, in the files of a stopped or killed node.
 
-    Raises ``NoSuchNode`` if the node is not stopped or killed, ``NoSuchBatch`` if no batch contains the offset, and
+    ``how`` is ``flip`` (change one byte of the batch) or ``tear`` (cut the file in the middle of the batch). Raises
+    ``NoSuchNode`` if the node is not stopped or killed, ``NoSuchBatch`` if no batch contains the offset, and
     ``StorageError`` if the file cannot be read or changed.
     """
     async with cluster.lifecycle.call():

@@ -1,7 +1,8 @@
 """Resets the broker to the state after its first start.
 
-Only the topics of the command line exist afterwards, with the records of --seed. There are no groups and no other
-transactional ids. Quotas, credentials, tokens and ACLs are those of the first start.
+Only the topics of the command line exist afterwards, with the records of --seed. There are no groups, and no
+transactional ids except the one that writes these records. Quotas, credentials, tokens and ACLs are those of the first
+start.
 
     await reset(cluster, forget=control.faults.clear)
 
@@ -34,8 +35,9 @@ async def reset(
 ) -> None:
     """Reset the broker. Returns when all nodes handle requests again, on the same ports.
 
-    `all_killed` describes ``forget`` and ``remember``. Raises ``StartError`` if a node cannot start, or is killed during the
-    reset; the other nodes run then. Raises ``BrokerEnding`` if the broker is stopping.
+    ``forget`` is called when all nodes are dead, ``remember`` at the end (see `all_killed`). Raises ``StartError`` if a
+    node cannot start, or is killed during the reset; the other nodes run then. Raises ``BrokerEnding`` if the broker is
+    stopping.
     """
     async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
         await _reset(cluster)
@@ -78,7 +80,7 @@ async def _delete_topics(cluster: Cluster) -> list[Topic]:
 
 
 def _forget_logs(data_dir: Path, topics: list[Topic]) -> None:
-    """Rename the partitions' directories. The next start removes them in a thread."""
+    """Rename these topics' directories, which the next start removes in a thread, and remove the checkpoints."""
     names = {topic.name for topic in topics}
     directory = LogDirectory(data_dir)
     try:

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from broker.cluster.runtime import NodeRuntime
 
 Prepare = Callable[[list["NodeRuntime"]], Awaitable[None]]
-"""Called when the directories are locked, but not yet read. It registers the nodes in the metadata."""
+"""Callback that registers starting nodes in the metadata, when their directories are locked but not yet read."""
 
 
 @asynccontextmanager
 async def all_killed(
     cluster: Cluster, forget: Callable[[], object], remember: Callable[[], object]
 ) -> AsyncIterator[None]:
-    """Context manager: kill all nodes, for a body that starts them again.
+    """Context manager: kill all nodes. The body of the ``with`` block starts them again.
 
-    Raises ``StartError`` for the errors expected in the body, and, before anything has changed, if another process uses the
-    directory of a dead node. ``forget`` is called when all nodes are dead, to remove rules that would affect the start.
-    ``remember`` is called at the end, also after an error. Metadata changes in the body are synced together: at the end, or
-    before a node handles requests.
+    Raises ``StartError`` in place of an error of the body that is one of ``EXPECTED``, and, before anything has
+    changed, if another process uses the directory of a dead node. ``forget`` is called when all nodes are dead, to
+    remove rules that would affect the start. ``remember`` is called at the end, also after an error. Metadata changes
+    in the body are synced together: at the end, or before a node handles requests.
     """
     try:
         for runtime in cluster.nodes.values():
@@ -53,9 +53,9 @@ async def all_killed(
 async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
     """Start nodes, and return when they handle requests. Nothing of their previous runtimes may still run.
 
-    Raises one of ``EXPECTED`` if a directory or port is not available, or if ``prepare`` fails; then none of the nodes runs.
-    If a later step fails for one node, or the node is killed, the others continue, and ``StartError`` is raised at the end.
-    Raises ``BrokerEnding`` if the broker is stopping.
+    Raises one of ``broker.cluster.errors.EXPECTED`` if a directory or port is not available, or if ``prepare`` fails;
+    then no node runs. If a later part of a node's start fails, or the node is killed, the other nodes continue to
+    start, and ``StartError`` is raised at the end. Raises ``BrokerEnding`` if the broker is stopping.
     """
     cluster.lifecycle.check()
     starts = _Starts(cluster)

@@ -47,7 +47,7 @@ class SnapshotRefused(Exception):
 
 @slotted(frozen=True)
 class Snapshot:
-    """One snapshot. Its files stay until it is removed."""
+    """One snapshot. Its files stay until the snapshot is removed."""
 
     id: int
     path: Path
@@ -132,8 +132,9 @@ class Snapshots:
     ) -> None:
         """Restore a snapshot. Returns when the nodes that ran at the snapshot handle requests again, on the same ports.
 
-        `all_killed` describes ``forget`` and ``remember``. Raises ``NoSuchSnapshot``; ``StartError`` if a node cannot start,
-        or is killed during the restore (the other nodes run then); ``BrokerEnding`` if the broker is stopping.
+        ``forget`` is called when all nodes are dead, ``remember`` at the end (see `all_killed`). Raises
+        ``NoSuchSnapshot``; ``StartError`` if a node cannot start, or is killed during the restore (the other nodes run
+        then); ``BrokerEnding`` if the broker is stopping.
         """
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)

@@ -4,7 +4,7 @@ The port can kill nodes and lose data, so a web page that the user happens to vi
 that, each against one kind of attack:
 
 - The request's ``Host`` is loopback or listed, whatever address it resolved to (against DNS rebinding). If the port has a
-  token, any name is allowed, since such a page cannot have the token.
+  token, any name is allowed, since a malicious page cannot have the token.
 - The ``Origin``, which only browsers add, is loopback or listed (against a form or a script of another site).
 - A call that changes something has ``Content-Type: application/json``, which a page may not send to another site without
   permission.
@@ -81,12 +81,12 @@ class Tokens(NamedTuple):
         return f"Tokens({', '.join(str(role) for role, token in self.by_role() if token)})"
 
     def check(self) -> None:
-        """Raise ``ControlConfigError`` for invalid tokens."""
+        """Raise ``ControlConfigError`` if a token is not ASCII, or if two roles have the same token."""
         given = [token for token in self if token]
         for role, token in self.by_role():
             if not token.isascii():
                 raise ControlConfigError(
-                    f"{_SETTINGS[role]}: a token is of ASCII characters, as HTTP headers are"
+                    f"{_SETTINGS[role]}: a token must consist of ASCII characters, as HTTP headers do"
                 )
             if given.count(token) > 1:
                 raise ControlConfigError(f"{_SETTINGS[role]}: two roles must not have the same token")
@@ -179,9 +179,9 @@ class Access:
 
 
 def require(role: Role, needed: Role) -> None:
-    """Raise ``HttpError`` if the role is too low."""
+    """Raise ``HttpError`` if ``role`` is lower than ``needed``."""
     if role < needed:
-        raise HttpError(403, f"this needs the role {needed}, and the token has the role {role}")
+        raise HttpError(403, f"this call needs the role {needed}, and the token has the role {role}")
 
 
 def is_loopback(host: str) -> bool:

@@ -9,10 +9,10 @@ from msgspec import Meta
 
 NODE_ID_MAX = 2**31 - 1
 FAULT_ID_MAX = 2**53 - 1
-"""Integers that JSON libraries of every language can represent exactly."""
+"""Largest integer that JSON libraries of every language can represent exactly."""
 
 WAIT_MS_MAX = 600_000
-"""Longest timeout of a call that waits."""
+"""Longest timeout that a call may request, such as one that waits for a hit of a rule."""
 
 NodeId = Annotated[int, Meta(ge=0, le=NODE_ID_MAX, description="The id of a node.")]
 FaultId = Annotated[

@@ -1,9 +1,9 @@
 """Imports aiohttp without its client: `aiohttp.web` and what it imports.
 
 ``import aiohttp`` imports the client first. The client creates two TLS contexts and loads OpenSSL, cookie jars and a
-resolver: half of the 120 ms and 18 MiB that the import takes. A control port needs none of these. So a substitute module
-with the package's name and path is put into ``sys.modules``, where aiohttp's own modules find each other. The first access
-to a name that only the package has executes the package in the substitute.
+resolver: half of the 120 ms and 18 MiB that the import takes. A control port needs none of these. So a substitute
+module with the package's name and path is put into ``sys.modules``, from which aiohttp's own modules import each other.
+The first access to a name that only the real package defines executes the real package in the substitute.
 """
 
 from __future__ import annotations
@@ -26,14 +26,17 @@ _RARELY_CALLED: Final = {
     "html": ("escape",),
     "urllib.request": ("getproxies", "proxy_bypass"),
 }
-"""Functions of the server for its own command line, for proxies, and for HTML error pages: 1.3 MiB if they are loaded."""
+"""Functions that the server needs only for its own command line, for proxies, and for HTML error pages, by module. The
+modules (1.3 MiB) are imported when such a function is called."""
 
 
 class PackageInPart(ModuleType):
-    """Substitute for a package of which only some modules are imported. Access to any other name executes the package."""
+    """Substitute for a package that is imported only in part. Access to a name that it does not have executes the
+    package.
+    """
 
     is_taken = False
-    """Whether the wanted modules have been imported."""
+    """Whether `aiohttp.web` has been imported. Until then, access to a missing name raises ``AttributeError``."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__

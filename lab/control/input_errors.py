@@ -13,7 +13,7 @@ from lab.faults.values import there_is
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.S)
 _BAD_WORD: Final = re.compile(r"Invalid enum value (.*)", re.S)
 _SOME_KEY: Final = "[...]"
-"""How msgspec writes the position of an error in an object whose keys are not fields."""
+"""msgspec's placeholder for a key, in the position of an error in an object whose keys are not fields of a struct."""
 
 
 def not_json(error: msgspec.DecodeError) -> str:
@@ -27,7 +27,7 @@ def not_of_the_form(
 ) -> str:
     """Message for ``given``, which is not a valid ``kind``; ``what`` is the word for its fields, such as parameter.
 
-    ``hidden``: names that are never suggested for an unknown one.
+    ``hidden``: names that are never suggested in place of an unknown name.
     """
     said, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`").removeprefix(".")
@@ -64,7 +64,7 @@ def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str)
 
 
 def _hint_at(kind: Any, place: str) -> Any:
-    """The type of a field like ``action.fields`` of a struct; None inside of an array or an object."""
+    """Type of the field at a path such as ``action.fields``; None if the path leads into an array or an object."""
     for name in place.split("."):
         struct = next(_structs(kind), None)
         kind = None if struct is None else get_type_hints(struct).get(name)

@@ -1,9 +1,9 @@
 """The listening sockets of the control port. The HTTP server is loaded when a caller sends the first bytes.
 
-Most brokers get no call: aiohttp and the operations would then cost more than the broker's own start. So the sockets listen
-from the start on, and the first bytes load the server in a thread. Later connections wait in the backlog. The server then
-takes over the sockets, and the connections that were accepted. A connection that is opened and closed again, as a port check
-does, loads nothing.
+Most brokers get no call, and loading aiohttp and the operations costs more than the broker's own start. So the sockets
+listen from the start on, and the first bytes from a caller load the server in a thread. Later connections wait in the
+backlog. The server then takes over the sockets, and the connections that were accepted. A connection that is opened and
+closed again, as a port check does, loads nothing.
 """
 
 from __future__ import annotations

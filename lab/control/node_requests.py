@@ -49,7 +49,7 @@ from protocol.record import Header
 
 CLIENT_ID: Final = "odradek-control"
 ANSWER_S_MAX: Final = 10.0
-"""Timeout of a response. A node that is killed or paused then does not respond, and lagging replicas may delay responses."""
+"""Timeout of a response: the node may be killed or paused before it responds, and lagging replicas delay responses."""
 _OFFSET_COMMIT: Final = (8, 9)
 _DESCRIBE_GROUPS: Final = (15, 6)
 _WRITE_MARKERS: Final = (27, 1)
@@ -117,7 +117,9 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
-    """Offset of the first record at or after a time; the readable end of the log if there is none."""
+    """Offset of the first record at or after a time; the last stable offset or high watermark if there is no such
+    record.
+    """
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
     # The search has a `NodeLife` of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
@@ -151,7 +153,7 @@ def any_running(cluster: Cluster) -> Node:
 async def abort(cluster: Cluster, node: Node, transactional_id: str, timeout_ms: int) -> None:
     """Abort the open transaction of an id and fence its producer, as ``Admin.fenceProducers`` does.
 
-    Returns when the abort is decided; its markers follow.
+    Returns when the abort is decided; the coordinator writes the markers later.
     """
     request = own_requests.init_producer_id(
         transactional_id, min(timeout_ms, node.config.transaction_max_timeout_ms)
@@ -194,7 +196,8 @@ async def produce_in_transaction(
 ) -> tuple[int, own_requests.Producer]:
     """Write a record in a new transaction that ends by ``end``: commit, abort, or none, which leaves it open.
 
-    As for every new producer, InitProducerId fences the id's earlier producer and aborts its open transaction.
+    As for every new producer, InitProducerId fences the id's earlier producer and aborts its open transaction. Returns
+    the offset of the record, and the producer.
     """
     cluster = control.cluster
     leader(cluster, topic, index)
@@ -240,7 +243,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """The rule that holds a request or a step of this transactional id, as the end of a message; empty if none does."""
+    """End of an error message that names the rule that holds a request of this transactional id; empty if no rule does."""
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:

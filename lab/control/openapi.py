@@ -13,7 +13,8 @@ OPENAPI_VERSION: Final = "3.1.0"
 ROLE: Final = "x-role"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = (b"lab.control.routes.", b"broker.control.routes.")
-"""If two structs have the same name, their schemas' names contain the module. Users' programs refer to these names."""
+"""Actual and published prefix of schema names that contain the module, because two structs have the same name. The
+published names must not change: users' programs refer to them."""
 _ERROR: Final = {
     "description": "The call failed; the error says why and, if possible, what to do.",
     "content": {

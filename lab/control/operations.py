@@ -2,7 +2,7 @@
 
     @operation("POST", "/v1/nodes/{node_id}/kill", answer_example={...}, role=Role.STOP)
     async def kill_node(control: Control, params: OneNode) -> NodeView:
-        \"\"\"Kill a node: its connections are reset and its memory is gone, without one write.\"\"\"
+        \"\"\"Kill a node as kill -9 does: its connections are reset, and it writes nothing more.\"\"\"
 
 The signature is the contract: ``params`` is filled from the path and the query, ``body`` from the JSON of the request, and
 the return value is sent as JSON. The OpenAPI document is generated from signatures and docstrings alone. An operation is
@@ -49,9 +49,9 @@ class Operation:
     path: str
     function: _Function
     control: type[Looking]
-    """The type that the function needs. A control port has the operation if its own object is of this type."""
+    """Type of the function's first argument. A port has the operation if its own `Looking` object is of this type."""
     params: Any | None
-    """Type of the object that the function needs. A control port has the operation if its own object is of this type."""
+    """Struct of the parameters in path and query; None if the operation has no parameters."""
     body: Any | None
     answer: Any
     """Struct of the response, or ``Stream`` for a response of another ``content_type``."""

@@ -47,11 +47,11 @@ class Transactions(Protocol):
     """Access to the transactional ids in coordinators and logs."""
 
     async def list(self) -> list[dict[str, Any]]:
-        """All ids of the coordinators, in the form of `lab.trace.reading.transactions`."""
+        """All transactional ids that coordinators know, in the form of `lab.trace.reading.transactions`."""
         ...
 
     async def timeline(self, transactional_id: str) -> Timeline:
-        """The timeline of an id. Raises ``UnknownTransaction`` if there is no such id."""
+        """The timeline of a transactional id. Raises ``UnknownTransaction`` if there is no such id."""
         ...
 
 

@@ -31,7 +31,8 @@ CALLS_MAX: Final = 64
 HANDSHAKE_S_MAX: Final = 10.0
 """Timeout of a TLS handshake."""
 SHUTDOWN_S_MAX: Final = 0.3
-"""How long a stop waits until responses are sent, as for the broker's own clients."""
+"""Seconds that a stop of the port waits for its responses to be sent, as a stop of the broker does for Kafka
+clients."""
 _JSON: Final = "application/json"
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class ControlServer:
         self._calls: dict[asyncio.Task[object], Operation] = {}
         self._calling: set[web.RequestHandler] = set()
         self._document = b""
-        """The OpenAPI document, once it was requested."""
+        """The OpenAPI document; empty until it is requested."""
 
     async def serve(self, listening: Iterable[socket.socket], accepted: Iterable[socket.socket] = ()) -> None:
         """Take over listening sockets, and accepted connections from which nothing was read."""
@@ -179,7 +180,7 @@ class ControlServer:
 
 
 def _noting(calling: set[web.RequestHandler]) -> Middleware:
-    """Middleware: note connections with a call in progress, which are not closed in favour of new ones."""
+    """Middleware: record connections with a call in progress, so that they are not closed in favour of new ones."""
 
     @web.middleware
     async def note(request: web.Request, handler: Handler) -> web.StreamResponse:

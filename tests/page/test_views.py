@@ -341,11 +341,15 @@ def test_a_token_to_look_shows_every_view_and_a_button_says_what_it_needs(open_p
         expect(page.get_by_text("No producer has used a transactional id yet.")).to_be_visible()
         page.get_by_role("link", name="Trace").click()
         page.get_by_role("button", name="record requests").click()
-        expect(page.get_by_text("this needs the role stage, and the token has the role look")).to_be_visible()
+        expect(
+            page.get_by_text("this call needs the role stage, and the token has the role look")
+        ).to_be_visible()
         page.get_by_role("link", name="Nodes and clock").click()
         page.get_by_role("button", name="kill node 1").click()
         page.get_by_role("dialog").get_by_role("button", name="kill").click()
-        expect(page.get_by_text("this needs the role stop, and the token has the role look")).to_be_visible()
+        expect(
+            page.get_by_text("this call needs the role stop, and the token has the role look")
+        ).to_be_visible()
         assert broker.nodes[1].state == "running"
 
 

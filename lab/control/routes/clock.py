@@ -38,7 +38,7 @@ class ClockView(View):
     ahead_ms: dict[str, int]
     """How far each domain is ahead of real time, in milliseconds."""
     next_timer_ms: dict[str, int | None]
-    """Milliseconds of its domain until the next timer fires; null if there is none."""
+    """By domain: milliseconds until the domain's next timer fires; null if the domain has no timer."""
     advance: AdvanceView | None
     """The advance in progress; null if there is none."""
 
@@ -110,11 +110,11 @@ def _advance_view(progress: Progress | None) -> AdvanceView | None:
 async def advance_clock(control: Control, body: Advance) -> ClockView:
     """Advance the clock. All timers that fall due fire in their order before the response.
 
-    docs/time.md describes the domains, and what an advance does to records. A second call waits for the first. If the caller
-    disconnects, its advance is cancelled, and the clock stays where it is then.
+    docs/time.md describes the domains, and what an advance does to records. A second call waits for the first. If the
+    caller disconnects, its advance is cancelled, and the clock stays at the time that it has reached.
     """
     if (body.by is None) == (body.by_ms is None):
-        raise HttpError(400, 'say how far, either as {"by": "7d"} or as {"by_ms": 604800000}')
+        raise HttpError(400, 'give the duration, either as {"by": "7d"} or as {"by_ms": 604800000}')
     by_ms = parse_duration_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
     try:
@@ -129,7 +129,8 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
 async def cancel_advance(control: Control) -> ClockView:
     """Cancel the advance in progress, and those that wait for it.
 
-    The clock stays where it is then, and the waiting callers get 409. Does nothing if there is no advance.
+    The clock stays at the time that it has reached, and the waiting callers get 409. Does nothing if there is no
+    advance.
     """
     await control.clock.cancel()
     return await show_clock(control)
@@ -148,7 +149,7 @@ async def skew_node(control: Control, params: OneNode, body: Skew) -> NodeView:
     skew.
     """
     if (body.by is None) == (body.by_ms is None):
-        raise HttpError(400, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}')
+        raise HttpError(400, 'give the skew, either as {"by": "-30s"} or as {"by_ms": -30000}')
     by_ms = parse_skew_ms(body.by) if body.by is not None else body.by_ms
     assert by_ms is not None
     try:

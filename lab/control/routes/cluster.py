@@ -48,7 +48,7 @@ class ClusterView(View):
     bootstrap_servers: str
     """The addresses of the running nodes, for a client's bootstrap.servers."""
     ca: str | None
-    """With --tls: the file, on the broker's machine, with the certificate that clients must trust."""
+    """With --tls: path of the CA certificate, on the broker's machine, that clients must trust; else null."""
     features: dict[str, int]
     nodes: list[NodeView]
 
@@ -58,7 +58,8 @@ class HealthView(View):
     nodes: dict[str, str]
     """State by node id."""
     offline_partitions: int
-    """Replicas that cannot be read or written until their node is restarted: GET /v1/partitions lists them."""
+    """Number of replicas that cannot be read or written until their node is restarted: GET /v1/partitions lists
+    them."""
 
 
 class OneNode(Given):

@@ -73,7 +73,8 @@ async def lose_power_of_node(control: Control, params: OneNode) -> NodeView:
     role=Role.STOP,
 )
 async def damage_files(control: Control, params: OneNode, body: Damage) -> DamageView:
-    """Damage a batch in the files of a stopped or killed node: flip one of its bytes, or cut the file in the middle of it.
+    """Damage a batch in the files of a stopped or killed node: flip one of its bytes, or cut the file in the middle of
+    the batch.
 
     The node finds the damage at its next start.
     """

@@ -22,7 +22,7 @@ class ExplanationView(View):
     cause: str
     """Name of the cause (docs/troubleshooting.md lists them); empty if nothing is wrong."""
     lines: list[str]
-    """Sentences. The first one says the cause, with the rule or the node that is responsible."""
+    """Sentences. The first one names the cause, with the rule or the node that is responsible."""
 
 
 class ExplanationsView(View):
@@ -59,13 +59,14 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def explain(control: Looking, params: WantedExplanation) -> ExplanationsView:
     """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-    Without any of them: what is wrong anywhere in the cluster, within bounds. All facts of an explanation are of one moment.
+    Without parameters: everything that is wrong in the cluster, within bounds. All facts of an explanation are read at
+    the same time.
     """
     asked = [each for each in (params.topic, params.group, params.transactional_id) if each is not None]
     if len(asked) > 1:
-        raise HttpError(400, "give one of topic, group and transactional_id")
+        raise HttpError(400, "give only one of topic, group and transactional_id")
     if params.partition is not None and params.topic is None:
-        raise HttpError(400, "partition needs a topic")
+        raise HttpError(400, "the parameter partition needs the parameter topic")
     if control.explaining is None:
         raise HttpError(404, control.refusal("explanation"))
     try:

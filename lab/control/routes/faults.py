@@ -34,10 +34,10 @@ class NewFault(Given, omit_defaults=True):
 
 class HeldView(View):
     at: str
-    """The API, or the point inside the broker."""
+    """Name of the API, such as EndTxn, or of the injection point inside the broker, such as txn.marker."""
     node: int
     detached: bool
-    """Whether its connection is closed. The node handles the request when it is released."""
+    """Whether the request's connection is closed, so that no response is sent when the rule releases the request."""
     since_ms: int
     client_id: str | None
     transactional_id: str | None
@@ -55,7 +55,7 @@ class ReleasedRequestView(HeldView):
     outcome: str
     """in progress, answered, no response (acks=0), connection closed, or lost (detached, and no node was running)"""
     errors: list[str]
-    """The different error codes of the response by Kafka's names; only NONE if there was no error."""
+    """Kafka's names of the error codes in the response, without repetition; only NONE if there was no error."""
 
 
 class FaultView(View):
@@ -224,7 +224,7 @@ async def release_fault(control: Looking, params: OneFault, body: Release) -> Re
     may_wait=True,
 )
 async def wait_for_fault(control: Looking, params: Wait) -> WaitedView:
-    """Wait until a rule has a number of hits. After the timeout the response has reached false."""
+    """Wait until a rule has a number of hits. If the timeout expires first, the field reached is false."""
     active = _find(control, params.fault_id)
     try:
         await control.faults.reached(params.fault_id, params.hits, timeout_ms=params.timeout_ms)

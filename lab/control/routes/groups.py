@@ -102,7 +102,7 @@ async def show_group(control: Control, params: OneGroup) -> GroupView:
 
     found = _find(control, params.group)
     if found is None:
-        raise HttpError(404, f"no coordinator that runs knows the group {params.group}")
+        raise HttpError(404, f"no running coordinator knows the group {params.group}")
     group, offsets, node = found
     is_classic = isinstance(group, ClassicGroup)
     described = await node_requests.describe_group(control.cluster, node, params.group, is_classic=is_classic)
@@ -141,9 +141,7 @@ async def reset_offsets(control: Control, params: OneGroup, body: Reset) -> Rese
     from lab.control import node_requests  # rarely used
 
     if (body.to is None) == (body.time_ms is None):
-        raise HttpError(
-            400, 'say which offset, either as {"to": "earliest"} or as {"time_ms": 1795291007000}'
-        )
+        raise HttpError(400, 'give the offset, either as {"to": "earliest"} or as {"time_ms": 1795291007000}')
     cluster = control.cluster
     topic = topic_of(cluster.metadata, body.topic)
     found = _find(control, params.group)

@@ -60,7 +60,7 @@ class PartitionsView(View):
 
 class LossView(View):
     time_ms: int
-    """When the first replica removed the records."""
+    """Time at which the first replica removed the records, in milliseconds since the epoch."""
     topic: str
     partition: int
     first_offset: int
@@ -70,7 +70,7 @@ class LossView(View):
     """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """committed, perhaps committed, or acks=1: how they were acknowledged; docs/faults.md explains it"""
+    """How the records were acknowledged: committed, perhaps committed, or acks=1; docs/faults.md explains these"""
     written_epoch: int
     """The leader epoch in which the records were written."""
     leader: int
@@ -194,7 +194,8 @@ async def list_losses(control: Control) -> LossesView:
 async def move_leader(control: Control, params: OnePartition, body: MoveLeader) -> PartitionView:
     """Make another in-sync replica the leader of a partition, as an election does.
 
-    The preferred leader leads again when leaders are balanced: leader.imbalance.check.interval.seconds.
+    The preferred leader becomes leader again at the next balancing of leaders
+    (leader.imbalance.check.interval.seconds).
     """
     return await _move(control, params.topic, params.partition, body.to)
 

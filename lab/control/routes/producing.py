@@ -83,10 +83,10 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def produce_record(control: Control, params: OneTopic, body: NewRecord) -> WrittenView:
     """Write one record with acks=all: outside of any transaction, or in one that is committed, aborted or left open.
 
-    Each call with a transactional id begins a transaction of its own. It fences the id's earlier producer, and aborts the
-    transaction that this producer, or a call with end none, has left open. If that does not end within 10 s the response is
-    409. The response to a commit comes when the commit is decided, before the markers are written. Rules for Produce do not
-    apply, because the record does not come over the network.
+    Each call with a transactional id begins a transaction of its own. It fences the id's earlier producer, and aborts
+    the transaction that this producer, or a call with end none, has left open. If that transaction does not end within
+    10 s, the response is 409. The response to a commit comes when the commit is decided, before the markers are
+    written. Rules for Produce do not apply, because the record does not come over the network.
     """
     from lab.control import node_requests  # rarely used
 

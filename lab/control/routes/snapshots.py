@@ -60,7 +60,7 @@ async def take_snapshot(control: Control) -> SnapshotView:
 
 @operation("POST", "/v1/snapshots/{snapshot_id}/restore", answer_example=_EXAMPLE, may_wait=True)
 async def restore_snapshot(control: Control, params: OneSnapshot) -> SnapshotView:
-    """Restore a snapshot. Everything that happened after it is removed. The snapshot stays.
+    """Restore a snapshot. Everything that happened after the snapshot is removed. The snapshot stays.
 
     All connections are reset first. Rules and trace are removed, as by a reset, and the rules of the start are added again.
     Topics keep their ids. No producer id is issued twice. Real time is not restored: timeouts count from when they began.

@@ -27,9 +27,9 @@ from storage.files import StorageError
 NAME_CHARACTERS_MAX: Final = 249
 RECORDS_MAX: Final = 10_000
 READ_BYTES: Final = 1024 * 1024
-"""Bytes of the log read in one call. A larger batch is read whole."""
+"""Largest number of bytes of the log that one call reads, except that a larger batch is read whole."""
 RESPONSE_BYTES: Final = 8 * 1024 * 1024
-"""Bytes of keys, values and headers in one response. A single larger record is returned, too."""
+"""Largest size of keys, values and headers in one response, except that a single larger record is returned, too."""
 UNIQUE_CHARACTERS: Final = 12
 WANTED_CHARACTERS_MAX: Final = 4096
 
@@ -45,7 +45,7 @@ class OpenTransactionView(View):
 class PartitionView(View):
     partition: int
     leader: int | None
-    """The node that leads the partition; null if no running node does. The offsets are -1 then."""
+    """The node that leads the partition; null, and the offsets -1, if no running node leads it."""
     log_start_offset: int = -1
     high_watermark: int = -1
     last_stable_offset: int = -1
@@ -96,7 +96,7 @@ class RecordView(View):
     timestamp_ms: int
     key: str | None
     key_base64: str | None
-    """The key as base64, if it is not UTF-8; ``key`` is null then. The same holds for the value."""
+    """The key as base64, if it is not UTF-8; ``key`` is null then. ``value`` and ``value_base64`` are alike."""
     value: str | None
     value_base64: str | None
     headers: list[tuple[str, str | None]]
@@ -115,7 +115,8 @@ class RecordsView(View):
     next_offset: int
     """Offset for the next call."""
     end_offset: int
-    """The last stable offset, or the high watermark for read_uncommitted. If ``next_offset`` is equal, all is read."""
+    """The last stable offset, or the high watermark for read_uncommitted. If ``next_offset`` is equal, all records are
+    read."""
     high_watermark: int
     """If it is above ``end_offset``, there are records in transactions that have not ended yet."""
 

@@ -100,10 +100,10 @@ async def list_transactions(control: Looking) -> TransactionsView:
     may_wait=True,
 )
 async def wait_for_transaction(control: Control, params: WaitForState) -> WaitedTransactionView:
-    """Wait until a transactional id is in a state. After the timeout the response has reached false.
+    """Wait until a transactional id is in a state. If the timeout expires first, the field reached is false.
 
-    The transactional id need not exist yet. The response shows the transaction in the awaited state, even if it has left
-    that state since.
+    The transactional id need not exist yet. The response shows the transaction in the awaited state, even if the
+    transactional id has left that state since.
     """
     states = [state.strip() for state in params.state.split(",")]
     for state in states:
@@ -153,7 +153,7 @@ async def abort_transaction(control: Control, params: OneTransaction) -> Transac
         if txn is not None:
             break
     else:
-        raise HttpError(404, f"no coordinator that runs knows the transactional id {transactional_id}")
+        raise HttpError(404, f"no running coordinator knows the transactional id {transactional_id}")
     if txn.state.wire_name != "Ongoing":
         raise HttpError(
             409, f"{transactional_id} has no open transaction: its state is {txn.state.wire_name}"
@@ -164,5 +164,5 @@ async def abort_transaction(control: Control, params: OneTransaction) -> Transac
     )
     view = next(found, None)
     if view is None:
-        raise HttpError(409, f"{transactional_id}: its coordinator has changed meanwhile")
+        raise HttpError(409, f"{transactional_id}: its coordinator has changed meanwhile, try again")
     return msgspec.convert(view, type=TransactionView)

@@ -27,9 +27,10 @@ BATCHES_OF_MAX: Final = 24
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 SHARE_MAX: Final = 4
-"""Time between two looks, as a multiple of the duration of a look: one viewer takes at most a fifth of the loop's time."""
+"""Pause after each collection of the summaries, as a multiple of its duration: a viewer takes at most 1/5 of the loop's
+time."""
 SILENCE_MS_MAX: Final = 15_000
-"""Silence after which a comment is sent, because proxies close silent connections."""
+"""Time without an event after which a comment is sent, because proxies close silent connections."""
 NAMES_MAX: Final = 8192
 
 

@@ -163,7 +163,7 @@ def test_a_role_may_do_what_lower_roles_may(role: Role, needed: Role) -> None:
     with pytest.raises(HttpError) as caught:
         access.check(headers=headers, changes_state=True, needed=needed)
     assert caught.value.status == 403
-    assert caught.value.sentence == f"this needs the role {needed}, and the token has the role {role}"
+    assert caught.value.sentence == f"this call needs the role {needed}, and the token has the role {role}"
 
 
 def test_without_a_token_a_caller_may_do_everything() -> None:

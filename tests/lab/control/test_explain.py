@@ -65,8 +65,8 @@ async def test_an_id_and_a_group_that_were_never_used_are_unknown(caller: Caller
         ("topic=order", 404, "there is no topic order; did you mean orders?"),
         ("topic=weather", 404, "there is no topic weather"),
         ("topic=orders&partition=9", 404, "orders has no partition 9: the last is 3"),
-        ("topic=orders&group=readers", 400, "give one of topic, group and transactional_id"),
-        ("partition=0", 400, "partition needs a topic"),
+        ("topic=orders&group=readers", 400, "give only one of topic, group and transactional_id"),
+        ("partition=0", 400, "the parameter partition needs the parameter topic"),
     ],
 )
 async def test_what_cannot_be_explained_is_refused(

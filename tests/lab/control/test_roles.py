@@ -46,7 +46,7 @@ async def test_each_call_wants_its_role(roles: Caller) -> None:
             else:
                 # Whether a rule ends a node is known only after its body was parsed, which needs the role stage.
                 first = "stage" if (path, role) == ("/v1/faults", "look") else needed
-                sentence = f"this needs the role {first}, and the token has the role {role}"
+                sentence = f"this call needs the role {first}, and the token has the role {role}"
                 assert (status, answer) == (403, {"error": sentence}), (method, path, body)
     rules = [each.rule.action.do for each in roles.control.faults.list()]
     assert sorted(rules) == ["crash", "drop", "drop", "kill", "kill"]

@@ -60,8 +60,8 @@ async def test_a_reset_takes_skews_away_and_a_snapshot_brings_its_own_back(open_
 @pytest.mark.parametrize(
     ("body", "sentence"),
     [
-        ({}, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}'),
-        ({"by": "5m", "by_ms": 300_000}, 'say how far, either as {"by": "-30s"} or as {"by_ms": -30000}'),
+        ({}, 'give the skew, either as {"by": "-30s"} or as {"by_ms": -30000}'),
+        ({"by": "5m", "by_ms": 300_000}, 'give the skew, either as {"by": "-30s"} or as {"by_ms": -30000}'),
         (
             {"by": "later"},
             "'later' is not a skew: write how far the node's clock is ahead as a number and a unit "
