@@ -243,7 +243,9 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """End of an error message that names the rule that holds a request of this transactional id; empty if no rule does."""
+    """End of an error message that names the rule that holds a request of this transactional id; empty if no rule
+    does.
+    """
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:

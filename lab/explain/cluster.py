@@ -27,7 +27,7 @@ from lab.explain.words import all_away, away, capital, counted, listed, rule_tex
 SUBJECT: Final = "the cluster"
 SHOWN_MAX: Final = 20
 YOUNG_MS: Final = 200
-"""A transaction that has been open, or decided, for a shorter time is normal."""
+"""Age in milliseconds from which an open or decided transaction is reported. Younger ones are normal."""
 _ORDER: Final = tuple(Cause)
 _WORST: Final = (
     Cause.NODE_AWAY,
@@ -46,7 +46,7 @@ _WORST: Final = (
     Cause.GROUP_REBALANCING,
     Cause.MEMBER_STOPPED_POLLING,
 )
-"""Causes that sort before all others. The others have the order of `Cause`."""
+"""Causes that sort before all others. All other causes have the order of `Cause`."""
 
 
 def severity(found: Explanation) -> tuple[bool, int]:
@@ -62,7 +62,9 @@ def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> l
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Merge explanations of a topic's partitions: healthy ones into one sentence, those with equal problems into one."""
+    """Merge explanations of a topic's partitions: those of healthy partitions into one, those with equal problems into
+    one.
+    """
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
@@ -78,8 +80,8 @@ def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
 
 
 def _alike(found: Iterable[Explanation]) -> list[Explanation]:
-    """Merge explanations whose first lines differ only in their subjects. The first of them is kept, and names the subjects
-    of the others.
+    """Merge explanations whose first lines differ only in their subjects: keep the first explanation, and add a line
+    with the subjects of the others.
     """
     alike: dict[tuple[Cause, str], list[Explanation]] = {}
     for each in found:
@@ -188,7 +190,7 @@ def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
 def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explanation]:
     """Explanations of transactions that no explanation of a partition contains.
 
-    They have written no records yet, or their partition has no leader.
+    Such transactions have written no records yet, or their partitions have no leader.
     """
     read = {at.name: at for at in facts.partitions}
     shown = {
@@ -210,7 +212,9 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Explanations of refusals and throttles that no other explanation has: recent ones, or with ``is_old`` older ones."""
+    """Explanations of refusals and throttles that no other explanation contains: recent ones, or older ones if
+    ``is_old``.
+    """
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

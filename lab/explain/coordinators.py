@@ -1,4 +1,4 @@
-"""Explains coordinators that return no state: not available, loading, or held by a rule."""
+"""Explains why a coordinator does not return the state of a group or an id: not available, loading, held by a rule."""
 
 from __future__ import annotations
 
@@ -144,7 +144,11 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
 
 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
-    """(rule, API) of the rule that responds with this error, by the trace, else by the rule's text and hits; or None."""
+    """(rule id, API) of the rule that responds to requests for ``name`` with ``error``; None if there is none.
+
+    The trace tells which rule has responded. Without such an exchange, a rule with this error that has hits is
+    returned.
+    """
     for refusal in around.refusals:
         about = name in (refusal.transactional_id, f"group {refusal.group}")
         if refusal.rule is not None and refusal.error == error and about:
@@ -154,7 +158,9 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
 
 
 def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
-    """A rule with this error that has hit at least once, and the API that the rule names; None if there is none."""
+    """A rule with this error that has at least one hit, and the API in the rule's text; None if there is no such
+    rule.
+    """
     for rule in around.rules or ():
         on, _, action = rule.text.partition(" -> ")
         api, *matchers = on.split() or [""]

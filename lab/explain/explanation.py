@@ -8,8 +8,8 @@ from protocol.slotted import slotted
 
 
 class Cause(Enum):
-    """The cause of an explanation, as a name for programs. docs/troubleshooting.md has the first line of an explanation for
-    each.
+    """The cause of an explanation, as a name for programs. docs/troubleshooting.md has the first line of the
+    explanation for each cause.
     """
 
     NOTHING = "nothing"

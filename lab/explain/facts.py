@@ -13,11 +13,11 @@ from protocol.slotted import slotted
 
 @slotted(frozen=True, kw_only=True)
 class HeldByRule:
-    """A request, or a step inside the broker, that a fault rule holds now."""
+    """A request, or a step inside the broker (such as a log write), that a fault rule holds now."""
 
     rule: int
     at: str
-    """The API or the point: ``WriteTxnMarkers``, ``EndTxn``, ``log.append``."""
+    """API of the held request (``EndTxn``), or injection point of the held step (``log.write``)."""
     node: int
     for_ms: int
     client_id: str | None = None
@@ -81,7 +81,7 @@ class Throttle:
     partitions: tuple[str, ...] = ()
     """The partitions in the client's requests; empty also if they are not known."""
     rule: int | None = None
-    """The fault rule that set the throttle time, so that no quota did; else None."""
+    """The fault rule that set the throttle time; None if a quota did."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -132,7 +132,7 @@ class OpenInLog:
     owner: TransactionFacts | None
     """The transactional id with this producer; None if no coordinator knows the producer, or ``owner_is_known`` is False."""
     owner_is_known: bool
-    """Whether every coordinator was asked."""
+    """Whether every coordinator could be asked for the owner."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -159,17 +159,19 @@ class PartitionFacts:
     isr: tuple[int, ...]
     min_isr: int | None = None
     offline: str | None = None
-    """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR)."""
+    """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR); None if it can."""
     log_start: int | None = None
-    """Log start offset; None if the leader could not be queried. The same holds for the next three fields."""
+    """Log start offset. This field, last stable offset and high watermark are None if the leader could not be
+    queried."""
     last_stable: int | None = None
     high_watermark: int | None = None
     log_end: int | None = None
     """The leader's log end offset, which clients cannot see; None if it could not be read."""
     open: tuple[OpenInLog, ...] = ()
-    """Open transactions by first offset. The first limits the last stable offset, unless that ``advances``."""
+    """Open transactions by first offset. The first one limits the last stable offset, unless ``advances`` is true."""
     advances: bool = False
-    """Whether the transaction that limited the last stable offset ended while facts were read, so readers continue."""
+    """Whether the transaction that limited the last stable offset ended while the facts were read, so that readers
+    continue."""
     tail: Tail | None = None
 
     @property
@@ -212,7 +214,7 @@ class IdFacts:
     places: tuple[PartitionFacts, ...] = ()
     """The partitions of the open or decided transaction, and those where the id's producer has a hanging transaction."""
     home: PartitionFacts | None = None
-    """``state_partition`` from the cluster's metadata, without offsets; None if that was not read."""
+    """What the metadata says about ``state_partition``: leader, ISR, no offsets. None if the metadata was not read."""
     near: str | None = None
     """For an unknown id: the most similar id that exists."""
 
@@ -232,12 +234,12 @@ class MemberFacts:
     host: str
     assigned: tuple[str, ...]
     heartbeat_ms: int | None = None
-    """Age of the member's last heartbeat; None if that is not known."""
+    """Age of the member's last heartbeat; None if the age is not known."""
     session_timeout_ms: int | None = None
     has_joined: bool | None = None
     """During a rebalance: whether the member has joined, or has revoked its partitions as requested. None if not known."""
     fetch_ms: int | None = None
-    """Age of the last Fetch of the member's client; None if that is not known."""
+    """Age of the last Fetch of the member's client; None if the age is not known."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -248,13 +250,15 @@ class GroupOffsetFacts:
 
     at: PartitionFacts
     committed: int | None
-    """None if nothing is committed, or if, with ``pending``, only an open transaction has an offset."""
+    """Committed offset; None if there is none (an open transaction may have a ``pending`` one)."""
     pending: bool
     """Whether an open transaction will commit another offset (UNSTABLE_OFFSET_COMMIT)."""
     pending_of: str | None
-    """The transactional id of that transaction, if it is known."""
+    """Transactional id of the open transaction that will commit an offset; None if there is none, or if it is not
+    known."""
     records: int | None = None
-    """Records from ``committed`` (or the log start) to the last stable offset; None if not counted, as are the next two."""
+    """Records from ``committed`` (or the log start) to the last stable offset. Like ``aborted`` and ``markers``, None
+    if not counted."""
     aborted: int | None = None
     markers: int | None = None
     is_counted_to_the_end: bool = True
@@ -277,11 +281,12 @@ class GroupFacts:
     """Kafka's name: ``Stable``, ``PreparingRebalance``, ``Reconciling``; empty if the coordinator does not know the
     group."""
     state_ms: int | None = None
-    """How long the group has been in this state; None if that is not known."""
+    """How long the group has been in this state; None if the duration is not known."""
     members: tuple[MemberFacts, ...] = ()
     offsets: tuple[GroupOffsetFacts, ...] = ()
     home: PartitionFacts | None = None
-    """``offsets_partition`` from the cluster's metadata, without offsets; None if that was not read."""
+    """What the metadata says about ``offsets_partition``: leader, ISR, no offsets. None if the metadata was not
+    read."""
     near: str | None = None
     """For an unknown group: the most similar group that exists."""
 
@@ -305,4 +310,5 @@ class ClusterFacts:
     ahead_ms: int | None = None
     """How far the clock has been advanced, in milliseconds."""
     left_out: int = 0
-    """Number of partitions, transactions and groups beyond the bound."""
+    """Number of partitions, transactions and groups with a possible problem that are left out because there are too
+    many."""

@@ -146,7 +146,7 @@ def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _steps(history: Sequence[StateStep]) -> Iterator[str]:
-    """A line for each state, with its meaning for the client."""
+    """A line for each state of the id in ``history``, with its meaning for the client."""
     before: StateStep | None = None
     for step in history:
         where = f"  {' '.join(step.partitions)}" if step.partitions else ""

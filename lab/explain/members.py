@@ -12,7 +12,8 @@ from lab.explain.words import capital, duration_text, listed, release, rule_text
 
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 SILENT_MS: Final = 10_000
-"""A member of a lagging group without a Fetch for longer does not poll; one without a heartbeat may be dead."""
+"""Milliseconds without a Fetch after which a member of a lagging group counts as not polling, and without a heartbeat
+after which it may be dead."""
 ASK_CONTROL: Final = (
     "Only the control port of an Odradek broker knows whether a fault rule holds a request of the group: set "
     "ODRADEK_CONTROL."
@@ -50,8 +51,8 @@ def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterConte
 
 
 def _must(at: GroupFacts) -> str:
-    """The request that a late member owes, as text: ``to join again``, or, in the consumer protocol, ``to send a
-    heartbeat``.
+    """What the rebalance expects of a late member, as text: ``to join again``; in the consumer protocol ``to send a
+    heartbeat`` or ``to revoke its partitions``.
     """
     if at.state == "Reconciling":
         return "to revoke its partitions"

@@ -23,9 +23,10 @@ from lab.explain.words import (
 )
 
 LOG_WRITE: Final = "log.write"
-"""Point where a rule holds batches of clients, too. A marker that is held elsewhere is explained with its transaction."""
+"""Injection point at which a rule holds batches of clients, not only markers. A marker that is held at another point is
+explained with its transaction."""
 OTHERS_MAX = 5
-"""Largest number of open transactions shown behind the first one."""
+"""Largest number of open transactions that are shown after the first one."""
 
 
 def explain_partition(at: PartitionFacts, around: ClusterContext) -> Explanation:
@@ -139,7 +140,7 @@ def _isr(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def below_min_isr(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    """The problem if the ISR is smaller than min.insync.replicas; None if it is not, or if that is not known."""
+    """The problem if the ISR is smaller than min.insync.replicas; None if it is not, or if the setting is not known."""
     return next((each for each in _isr(at, around) if each.cause is Cause.BELOW_MIN_ISR), None)
 
 
@@ -174,7 +175,7 @@ def _why_away(at: PartitionFacts, node: int, around: ClusterContext, clause: str
 
 
 def _nodes(ids: Sequence[int]) -> str:
-    """``node 1``, ``nodes 1 and 2``, ``no node``"""
+    """Node ids as text: ``node 1``, ``nodes 1 and 2``, ``no node``"""
     return f"node{'s' * (len(ids) != 1)} {listed([str(each) for each in sorted(ids)])}" if ids else "no node"
 
 
@@ -182,7 +183,7 @@ def _nodes(ids: Sequence[int]) -> str:
 
 
 def stops(at: PartitionFacts) -> str:
-    """The clause that says where readers stop, in front of the reason."""
+    """Beginning of a sentence that says where readers stop. The reason follows."""
     return f"Readers with read_committed of {at.name} stop at offset {at.last_stable}: "
 
 

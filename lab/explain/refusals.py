@@ -11,9 +11,9 @@ from lab.explain.trouble import Trouble
 from lab.explain.words import capital, duration_text, listed, producer_text, rule_text, times
 
 RECENT_MS: Final = 600_000
-"""Age above which a refusal or throttle is shown, but is not a cause."""
+"""Age in milliseconds above which a refusal or throttle is shown, but is not the cause of the explanation."""
 NOW_MS: Final = 60_000
-"""Age above which a refusal is listed after present problems."""
+"""Age in milliseconds above which a refusal is listed after present problems."""
 MEANINGS: Final[dict[str | tuple[str, str], str]] = {
     "INVALID_PRODUCER_EPOCH": "the request has an older epoch than the coordinator has given: the producer is fenced",
     (
@@ -70,7 +70,7 @@ RETRIED: Final = frozenset(
         "REQUEST_TIMED_OUT",
     }
 )
-"""Errors that clients retry. They are shown, but are no cause, unless an existing rule responds with them each time."""
+"""Errors that clients retry. They are shown, but are not the cause, unless a rule that still exists returns them."""
 _FENCED: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH"})
 _DENIED: Final = frozenset(
     {
@@ -99,7 +99,7 @@ _OPERATIONS: Final = {
     ("Produce", "CLUSTER"): "IDEMPOTENT_WRITE",
 }
 _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
-"""Operation of all other APIs on a group or a transactional id."""
+"""By resource type: the ACL operation that APIs without an entry in ``_OPERATIONS`` need."""
 
 
 def refusal_troubles(
@@ -166,8 +166,8 @@ def refused_text(each: Refusal) -> str:
 
 
 def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
-    """Sentences: which principal may not do what, and the command that allows it. ``wanted``: a topic that the client may
-    have meant.
+    """Sentences that say which operation the principal is denied, and the command that allows it. ``wanted``: a topic
+    that the client may have meant.
     """
     kind = each.error.split("_", 1)[0]
     operation = _OPERATIONS.get((each.api, kind), _OF_RESOURCE.get(kind))

@@ -32,7 +32,7 @@ from lab.explain.words import (
 )
 
 ON_THE_WAY_MS: Final = 5_000
-"""Age of a decision from which its marker is no longer described as on the way."""
+"""Age of a commit or abort decision, in milliseconds, from which a missing marker no longer counts as on the way."""
 RESENT_MS: Final = 1_000
 OPEN_MAX: Final = 50
 """Largest number of open transactions of one partition that are examined."""
@@ -52,7 +52,7 @@ def is_open(at: TransactionFacts) -> bool:
 
 
 def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
-    """The transaction at the coordinator whose end will also end this open transaction of a partition.
+    """The coordinator's transaction that this open transaction in a partition's log is a part of.
 
     None if the transaction hangs, or if its transactional id is not known.
     """
@@ -113,8 +113,8 @@ def _away(around: ClusterContext) -> Iterator[str]:
 
 
 def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterContext, prefix: str) -> Trouble:
-    """The problem of an open or decided transaction in one of its partitions; ``place`` is None if that could not
-    be read.
+    """The problem of an open or decided transaction in one of its partitions; ``place`` is None if the partition could
+    not be read.
     """
     if is_decided(at):
         return _decided(at, place, around, prefix)
@@ -125,7 +125,9 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """The problem, with a note if the coordinator does not run: then neither client nor timeout can end the transaction."""
+    """``trouble``, with a note if the coordinator does not run, because then neither client nor timeout can end the
+    transaction.
+    """
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
@@ -220,7 +222,7 @@ def _known(at: TransactionFacts) -> str:
 def _held_marker(
     held: HeldByRule, at: TransactionFacts, names: Sequence[str], around: ClusterContext, prefix: str
 ) -> Trouble:
-    """The problem of a held marker.
+    """The problem of a marker that a rule holds.
 
     While a rule names ``txn.marker``, a coordinator writes the markers of a transaction one after the other.
     """
@@ -237,7 +239,7 @@ def _held_marker(
 
 
 def _again(held: HeldByRule, at: TransactionFacts) -> str:
-    """Clause with the time since the decision, if a repeated WriteTxnMarkers is held; else empty.
+    """Clause with the time since the decision, if the rule holds a repeated WriteTxnMarkers; else empty.
 
     A coordinator sends WriteTxnMarkers again after a timeout, and the rule holds the new request.
     """
@@ -318,7 +320,7 @@ def all_written(at: TransactionFacts, held: Sequence[HeldByRule], around: Cluste
 
 
 def _suspects(around: ClusterContext, at: TransactionFacts) -> list[FaultRule]:
-    """Rules that have hit markers and do not hold them. Whether they dropped this marker is not known here."""
+    """Rules that have hit markers without holding them, and so may have dropped the markers of this transaction."""
     return [each for each in around.rules or () if each.hits and _may_take(each, at)]
 
 
@@ -360,7 +362,9 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether the partition's leader has no open transaction of the producer: the marker or no record was written."""
+    """Whether the partition's leader has no open transaction of the producer: it has the marker, or never had a
+    record.
+    """
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

@@ -11,7 +11,7 @@ from lab.explain.words import capital, rule_text, times
 from protocol.slotted import slotted
 
 HEALTHY: Final = frozenset({Cause.NOTHING, Cause.EMPTY_LOG, Cause.ABORTED_TAIL, Cause.MARKERS_ONLY})
-"""Causes that are no problem: the explanation then says why nothing is wrong."""
+"""Causes of explanations that report no problem, but say why nothing is wrong."""
 
 TRACE_IS_OFF: Final = (
     "The trace is off: requests that were refused are not known. Record them: odradek trace --start"
@@ -27,7 +27,7 @@ class Trouble:
     is_cause: bool = True
     """False for a detail that does not mean that anything is wrong."""
     is_old: bool = False
-    """Whether the problem is from the past. Present problems come first."""
+    """Whether the problem is from the past. Present problems are listed first."""
 
 
 def explained(
@@ -37,12 +37,12 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine the lines of the first problem that is a cause (an old one only if there is no other), the other problems,
-    ``details``.
+    """Combine problems and details into an explanation.
 
-    The cause is that of the first problem. Without a problem that is a cause, ``otherwise`` is used, and lines are added for
-    `unnamed_rules` and for a trace that is off. Sentences about nodes that did not respond in time come last. Equal lines
-    are not repeated.
+    The main problem comes first: the first one with ``is_cause``, an old one only if there is no present one. Its cause
+    is that of the explanation. The other problems and ``details`` follow. If there is no main problem, ``otherwise``
+    replaces it, and lines are added for `unnamed_rules` and for a trace that is off. Sentences about nodes that did not
+    respond in time come last. Equal lines are not repeated.
     """
     found = list(troubles)
     causes = [each for each in found if each.is_cause]
@@ -59,7 +59,7 @@ def explained(
 
 
 def unnamed_rules(around: ClusterContext, lines: Iterable[str]) -> list[FaultRule]:
-    """Rules that have hit and may hit again, and that none of these lines names."""
+    """Rules that have hits, may hit again, and are named by none of these lines."""
     text = "\n".join(lines)
     active = [each for each in around.rules or () if each.hits and not each.spent]
     texts = {each.rule: rule_text(around, each.rule) for each in active}

@@ -58,7 +58,9 @@ def capital(text: str) -> str:
 
 
 def meant(near: str | None) -> str:
-    """The end of a sentence: ``; did you mean readers?``, or a full stop."""
+    """End of a sentence about an unknown name: ``; did you mean readers?`` if there is a similar name, else a full
+    stop.
+    """
     return "." if near is None else f"; did you mean {near}?"
 
 

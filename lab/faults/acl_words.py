@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.metadata.acls import Acl, AclFilter
 
 AclWords = Mapping[str, str]
-"""Words with values, in the order of the rule."""
+"""Names with values (``topic=orders``) from an action on ACLs, in the order of the rule."""
 
 _PRINCIPAL, _HOST, _OPERATION, _PERMISSION = "principal", "host", "operation", "permission"
 _OF_ENTRY: Final = (_PRINCIPAL, _HOST, _OPERATION, _PERMISSION)
@@ -26,7 +26,7 @@ _STAR: Final = "*"
 
 
 class BadAcl(ValueError):
-    """Words that are not a valid ACL. The message says what would be valid."""
+    """The words of a rule are not a valid ACL or ACL filter. The message says what would be valid."""
 
 
 class Resource(NamedTuple):
@@ -38,7 +38,9 @@ class Resource(NamedTuple):
 
 
 def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
-    """The words with Kafka's constants as values. Raises ``BadAcl`` if they are not a filter (``is_filter``) or an ACL."""
+    """Convert values to Kafka's constants. Raises ``BadAcl`` if the words are not a valid filter (``is_filter``) or
+    ACL.
+    """
     from broker.metadata import acls
 
     given = {name: _checked(name, value) for name, value in words.items()}
@@ -49,9 +51,9 @@ def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
         raise BadAcl(f"the only cluster is {acls.CLUSTER_NAME}")
     if not is_filter:
         if not resources:
-            raise BadAcl(f"it needs a resource, such as topic=orders; resources: {', '.join(_types())}")
+            raise BadAcl(f"a resource is missing, such as topic=orders; resources: {', '.join(_types())}")
         if _OPERATION not in given:
-            raise BadAcl("it needs an operation, such as operation=WRITE")
+            raise BadAcl("an operation is missing, such as operation=WRITE")
     return given
 
 
@@ -90,7 +92,8 @@ def filter_of(words: AclWords, principal: str) -> AclFilter:
     """The filter for `remove-acls`. If the rule names no principal, the filter finds the ACLs of the request's
     ``principal``.
 
-    A resource finds all ACLs that apply to it, also those of prefixed patterns and of all resources.
+    If the rule names a resource, the filter finds all ACLs that apply to it, also those of prefixed patterns and of all
+    resources.
     """
     from broker.metadata import acls
 

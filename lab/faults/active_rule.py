@@ -34,12 +34,13 @@ class HeldItem:
     """A held request or step, or a detached request, whose connection is closed."""
 
     at: str
-    """The API of the request, or the point of the step."""
+    """Name of the API, or of the injection point for a step inside the broker."""
     node_id: int
     go: Callable[[], object]
-    """Handles the request, or takes the step."""
+    """Callback that handles the request, or executes the step."""
     is_alive: Callable[[], bool]
-    """Whether the request or step can still happen: the connection is open, or the node has not been restarted."""
+    """Whether a release would have an effect: the connection is still open, or the step's node has not been
+    restarted."""
     since_ms: int
     subjects: RequestSubjects = field(default_factory=RequestSubjects)
     """Topics, partitions, groups and transactional ids of the request or step."""
@@ -47,7 +48,8 @@ class HeldItem:
     call: Call | None = None
     """The request; None for a step."""
     step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
-    """For a step to which another rule can apply: the point, and the callbacks to take it and to refuse it."""
+    """For a step to which another rule can apply: the injection point, and the callbacks that execute and refuse the
+    step."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
@@ -55,9 +57,10 @@ class HeldItem:
     """For the action ``reorder``: number of later matches that are handled first."""
     timer: Timer | None = None
     after: HeldItem | None = None
-    """A step on the same log that was held earlier. This item happens after that step, whichever is released first."""
+    """An earlier held step on the same log. This item is executed after the earlier step, whichever is released
+    first."""
     behind: list[HeldItem] = field(default_factory=list)
-    """Later steps on the same log, which happen after this one."""
+    """Later held steps on the same log, which are executed after this one."""
     is_done: bool = False
 
     def meets(self, only: Match) -> bool:
@@ -100,7 +103,7 @@ class ActiveRule:
     id: int
     rule: Rule
     expires_at_ms: int | None = None
-    """Time of expiry, in the clock's domain ``requests``."""
+    """Time of expiry, in milliseconds of the clock domain ``requests``; None if the rule does not expire."""
     removed: bool = False
     match_counter: MatchCounter = field(init=False)
     api_keys: frozenset[int] = field(init=False)
@@ -111,7 +114,7 @@ class ActiveRule:
     told_of_no_room: bool = False
     expiry: Timer | None = None
     waiting: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
-    """Callers that wait: (number of hits, future)."""
+    """Callers that wait for hits: (number of hits, future)."""
 
     def __post_init__(self) -> None:
         self.match_counter = MatchCounter(self.rule.when)
@@ -119,7 +122,7 @@ class ActiveRule:
 
     @property
     def matches(self) -> int:
-        """Number of matches. They are not counted any more once the rule is spent."""
+        """Number of matches. A rule that is spent (can have no further hit) does not count matches any more."""
         return self.match_counter.matches
 
     @property

@@ -1,4 +1,4 @@
-"""The action ``answer name=value``: the fields of a response that can be altered, and altering them. Pure."""
+"""Alters fields of a response, for the action ``answer name=value``, and lists the fields that can be altered. Pure."""
 
 from __future__ import annotations
 
@@ -47,7 +47,9 @@ def known_fields(api_keys: Collection[int]) -> set[str]:
 
 
 def checked(api_keys: Collection[int], name: str, text: Value) -> Value:
-    """The value for a field, from its text or its JSON value. Raises ``BadField`` if the field cannot have it."""
+    """Convert the text or JSON value for a response's field to the field's type. Raises ``BadField`` for an invalid
+    value.
+    """
     kinds = {fields_of(key)[name] for key in api_keys if name in fields_of(key)}
     values = {kind: _value(name, kind, text) for kind in sorted(kinds)}
     return next(iter(values.values()))

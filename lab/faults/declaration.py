@@ -14,7 +14,7 @@ from msgspec import Meta
 NAME_CHARACTERS_MAX: Final = 1024
 FIELDS_MAX: Final = 32
 NUMBER_MAX: Final = 2**53 - 1
-"""Integers that JSON libraries of every language can represent exactly."""
+"""Largest integer that JSON libraries of every language can represent exactly."""
 MS: Final = "_ms"
 
 Name = Annotated[str, Meta(max_length=NAME_CHARACTERS_MAX)]
@@ -32,15 +32,15 @@ class Match(Part, frozen=True):
 
     version: Annotated[Name | None, Meta(description="3, 3..5, or 3..")] = None
     sender: Annotated[Name | None, Meta(description="client, or node: another node of the cluster.")] = None
-    """Nodes send some of the APIs to each other that clients use, too."""
+    """Who sends the request: some APIs are used both by clients and between nodes."""
     client_id: Name | None = None
     transactional_id: Name | None = None
     topic: Name | None = None
     partition: Number | None = None
-    """With ``topic``: a partition of such a topic. A request matches if one of its partitions does."""
+    """Index of a partition (of a topic that matches ``topic``). A request matches if one of its partitions does."""
     group: Name | None = None
     node: Number | None = None
-    """The node that receives the request or takes the step."""
+    """Id of the node that receives the request, or executes the step."""
     connection: Number | None = None
     listener: Name | None = None
     peer: Name | None = None
@@ -53,15 +53,15 @@ class When(Part, frozen=True):
     """The conditions for a match to be a hit."""
 
     after: Number | None = None
-    """Number of first matches to skip. The other conditions count from 1 after them, and all must hold."""
+    """Number of matches to skip at first. The other conditions count later matches from 1, and all must hold."""
     nth: Number | None = None
-    """Only the match with this number."""
+    """Only the match with this number is a hit."""
     every: Number | None = None
-    """Every n-th match."""
+    """Every n-th match is a hit."""
     times: Number | None = None
-    """At most this many hits."""
+    """Largest number of hits."""
     p: float | None = None
-    """Probability of each hit, drawn from ``seed``: the same seed gives the same draws."""
+    """Probability that a match is a hit. The random numbers depend only on ``seed``."""
     seed: Number | None = None
     expires: Annotated[Name | None, Meta(description="A duration: 10s, 1m30s.")] = None
     """The rule is removed after this time, in the domain ``requests`` of the clock."""
@@ -72,13 +72,13 @@ class Action(Part, frozen=True, kw_only=False):
     """The action at a hit, with its parameters."""
 
     do: Name
-    """A key of `lab.faults.rules.ACTIONS`. Each action has its own parameters."""
+    """Name of the action, a key of `lab.faults.rules.ACTIONS`. Each action has parameters of its own."""
     code: Name | None = None
     delay: Annotated[Name | None, Meta(description="A duration: 1.5s, 200ms.")] = None
     delay_ms: Annotated[Number | None, Meta(description="The duration in milliseconds.")] = None
     silent: bool | None = None
     by: Number | None = None
-    """reorder: how many later matches go first; the default is 1."""
+    """reorder: how many later matches are handled before the request; the default is 1."""
     nodes: Annotated[list[Number], Meta(max_length=2)] | None = None
     one_way: bool | None = None
     """cut, slow-link: affect only what the first node sends to the second."""

@@ -74,7 +74,7 @@ class Faults:
         execute it.
         """
         if len(self._rules) >= RULES_MAX:
-            raise FaultError(f"there are {RULES_MAX} rules already; remove some")
+            raise FaultError(f"there are {RULES_MAX} rules already: remove some first")
         if rule.action.do == "kill" and self._kill_node is None:
             raise FaultError("kill: this broker has no node that can be killed alone; use crash")
         if "acl" in ACTIONS[rule.action.do].parameters and self._acls is None:
@@ -189,7 +189,7 @@ class Faults:
         return active
 
     def _note_hit(self, active: ActiveRule, at: str, node_id: int, subjects: RequestSubjects) -> None:
-        """Record a hit as a happening, for timelines."""
+        """Record a hit as a `Happening`, which timelines show."""
         text = f"rule {active.id} is hit by {at}: {rule_to_text(active.rule)}"
         partitions = {(topic, index) for topic, index in subjects.partitions if index is not None}
         self.injection.happenings.note(

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 HELD_MAX: Final = 1024
 """Largest number of requests and steps that all rules together hold, delay or detach. Further ones are not held."""
 HELD_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Largest total size of the held requests."""
+"""Largest total size of the held requests, in bytes."""
 
 # Steps on one partition's log happen in the order in which they arrived, whichever is released first.
 _IN_ORDER: Final = frozenset({"log.fsync", "log.write", "replica.append"})
 
 _RELEASED: Final = frozenset({"hold", "detach", "reorder"})
-"""Actions whose requests wait for a release, or for later matches. Their responses are then noted."""
+"""Actions that hold requests until a release, or until later matches. Responses to such requests are recorded."""
 
 Running = Callable[[int], "ServedNode | None"]
 """Returns the node with an id if it is running, else None."""
@@ -50,7 +50,7 @@ class HeldItems:
         self._things: dict[HeldItem, ActiveRule] = {}
         self._last: dict[Key, HeldItem] = {}
         self._in_order: Counter[str] = Counter()
-        """Number of held steps that later steps must not overtake, by point."""
+        """Number of held steps that later steps must not overtake, by injection point."""
 
     def __len__(self) -> int:
         return len(self._things)
@@ -61,7 +61,7 @@ class HeldItems:
         return bool(self._in_order)
 
     def has_steps_at(self, point: str) -> bool:
-        """Whether a step is held at this point that later steps must not overtake."""
+        """Whether a step is held at this injection point that later steps must not overtake."""
         return point in self._in_order
 
     def has_room(self, active: ActiveRule, size: int) -> bool:
@@ -87,8 +87,8 @@ class HeldItems:
     def let_go(self, held: HeldItem) -> None:
         """Handle a held request or step, then the steps that wait for it.
 
-        If its connection or node is gone, only the waiting steps are handled. While an earlier step on the same log is held,
-        the step waits for that one.
+        If the connection or node is gone, only the waiting steps are handled. While an earlier step on the same log is
+        held, a step waits for the earlier one.
         """
         active = self._forget(held)
         before = held.after
@@ -107,7 +107,7 @@ class HeldItems:
             self.let_go(each)
 
     def drop(self, held: HeldItem) -> None:
-        """Discard a request or step: it never happens."""
+        """Discard a request or step, which is then never executed."""
         self._forget(held)
         held.is_done = True
 
@@ -127,7 +127,7 @@ class HeldItems:
     # -- creating items --------------------------------------------------------------------------------------------
 
     def of_call(self, call: Call) -> HeldItem:
-        """A held request, whose connection stays open."""
+        """Create the item for a held request, whose connection stays open."""
         node = call.node
         return HeldItem(
             message_name(APIS[call.context.api_key][0]),
@@ -139,7 +139,7 @@ class HeldItems:
         )
 
     def of_bytes(self, call: Call, later_matches: int | None = None) -> HeldItem:
-        """A detached request, whose connection is closed.
+        """Create the item for a detached request, whose connection is closed.
 
         The node that is running when the request is released handles it.
         """
@@ -157,7 +157,7 @@ class HeldItems:
     def of_step(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> HeldItem:
-        """A held step inside the broker. On a log it happens after the steps that were held before it."""
+        """Create the item for a held step. A step on a log is executed after the steps on it that were held before."""
         node = self._running(at.node_id) if self._running is not None else None
         held = HeldItem(
             at.point,
@@ -180,7 +180,8 @@ class HeldItems:
     ) -> bool | None:
         """Hold a step that no rule holds, if an earlier step on the same log is held.
 
-        Returns None if there is no earlier step, False if there is one and the limit is reached.
+        Returns True if the step is now held, None if there is no earlier step, False if the limit of held items is
+        reached.
         """
         before = self._step_before(at)
         if before is None:

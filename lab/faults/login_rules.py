@@ -38,13 +38,15 @@ def mechanism_of(call: Call) -> str | None:
 
 
 def is_login(call: Call) -> bool:
-    """Whether the request may be part of a login: not on a listener without SASL, and not once the client has logged in."""
+    """Whether the request is part of a SASL login: the listener uses SASL, and the client has not logged in yet."""
     authentication = call.context.client.authentication
     return call.context.api_key in LOGINS and authentication is not None and not authentication.is_complete
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
-    """Fail the request instead of handling it, in the same way as the handler itself would."""
+    """Make the login fail with ``code`` instead of handling the request: with the response, delay and close of a real
+    failure.
+    """
     call.route = call.route.handled_by(partial(_refuse, code))
     call.proceed()
 

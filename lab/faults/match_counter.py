@@ -21,7 +21,7 @@ class MatchCounter:
 
     @property
     def spent(self) -> bool:
-        """Whether there can be no more hits."""
+        """Whether the rule can have no further hit."""
         when = self._when
         if when.times is not None and self.hits >= when.times:
             return True

@@ -49,7 +49,7 @@ def circumstances_meet(match: Match, call: Call) -> bool:
 
 
 def asks_for_subjects(match: Match) -> bool:
-    """Whether the content of the request must be examined."""
+    """Whether the rule has conditions on the content of the request: ids, group, topic or partition."""
     wanted = (match.transactional_id, match.group, match.topic, match.partition)
     return any(each is not None for each in wanted)
 

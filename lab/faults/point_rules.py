@@ -1,4 +1,4 @@
-"""Applies rules to the steps inside the broker, before each is taken."""
+"""Applies rules to the steps inside the broker, before each step is executed."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ Refuse = Callable[[ErrorCode], object]
 
 
 class PointRules:
-    """A `broker.injection.points.PointInterceptor`, which is in use while a rule names a point, or a step is held at a
-    point.
+    """A `broker.injection.points.PointInterceptor`, which is in use while a rule names an injection point, or holds a
+    step.
     """
 
     def __init__(self, executor: RuleExecutor) -> None:
@@ -51,7 +51,7 @@ class PointRules:
             refuse(ErrorCode.kafka_storage_error)
 
     def goes_on_to(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
-        """Apply one rule to a step that another rule has released; take the step unless it is a hit."""
+        """Apply ``active`` to a step that another rule has released. Execute the step unless the rule has a hit."""
         if at.point not in active.points or not self._takes(active, at, go_on, refuse):
             go_on()
 

@@ -32,11 +32,11 @@ class ReleasedRequest:
     """One released request and its outcome."""
 
     held: dict[str, Any]
-    """The item as it was in the list of held requests."""
+    """JSON form of the request as the list of held requests showed it."""
     released_at_ms: int
     outcome: str = IN_PROGRESS
     errors: tuple[str, ...] = ()
-    """The different error codes of the response by Kafka's names; only ``NONE`` if there was no error."""
+    """Kafka's names of the error codes in the response, without repetition; only ``NONE`` if there was no error."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,7 +48,7 @@ class ReleasedRequest:
 
 
 def follow(call: Call, released: ReleasedRequest) -> None:
-    """Note the response of a request that is about to be handled."""
+    """Record the outcome of a request that is about to be handled in ``released``."""
 
     def ended(of: Call, event: CallEvent) -> None:
         if event is CallEvent.GONE and released.outcome is IN_PROGRESS:

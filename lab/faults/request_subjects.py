@@ -34,7 +34,10 @@ TopicName = Callable[[UUID], str | None]
 
 @slotted
 class RequestSubjects:
-    """The names in one request. A topic without partitions, as in Metadata, has the partition None."""
+    """The topics, partitions, groups and transactional ids that one request names.
+
+    A topic without partitions, as in Metadata, has the partition None.
+    """
 
     transactional_ids: set[str] = field(default_factory=set)
     groups: set[str] = field(default_factory=set)
@@ -42,7 +45,7 @@ class RequestSubjects:
 
 
 def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
-    """The names in a request. A Fetch in a session includes the session's partitions.
+    """The topics, partitions, groups and transactional ids of a request, with the partitions of a Fetch session.
 
     The node that has received the request resolves topic ids.
     """
@@ -54,7 +57,7 @@ def subjects_of(request: Any, context: RequestContext) -> RequestSubjects:
 
 
 def subjects_at(at: InjectionPoint) -> RequestSubjects:
-    """The names of a step inside the broker."""
+    """The topic, partition, group and transactional id of a step inside the broker."""
     return RequestSubjects(
         {at.transactional_id} if at.transactional_id is not None else set(),
         {at.group_id} if at.group_id is not None else set(),
@@ -63,7 +66,7 @@ def subjects_at(at: InjectionPoint) -> RequestSubjects:
 
 
 def subjects_in(api_key: int, request: Any, name_of: TopicName) -> RequestSubjects:
-    """The names in a decoded request alone."""
+    """The topics, partitions, groups and transactional ids that a decoded request names itself."""
     found = RequestSubjects()
     _look(request, type(request).__union__, api_key, name_of, found)
     if api_key == FIND_COORDINATOR:

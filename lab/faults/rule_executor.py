@@ -26,14 +26,15 @@ class RuleExecutor:
     kill_node: Callable[[int], object] | None
     crash: Callable[[str], object]
     note: Callable[[ActiveRule, str, int, RequestSubjects], object]
-    """Called at a hit with the rule, the API or point, the node, and the names in the request or step."""
+    """Called at a hit with the rule, the API or injection point, the node id, and the subjects of the request or
+    step."""
     changed: Callable[[], None]
-    """Called when a rule is spent, or the held steps have changed, to set the interceptors again."""
+    """Called to update the interceptors when a rule is spent, or when the held steps have changed."""
     acls: AclRules | None = None
     """Executes rules that change ACLs; None without an authorizer."""
 
     def takes_call(self, active: ActiveRule, call: Call) -> bool:
-        """`takes`, for a request. Notes the hit."""
+        """Count a match by a request; record and return whether the match is a hit."""
         if not self.takes(active, len(call.frame)):
             return False
         context = call.context
@@ -42,15 +43,15 @@ class RuleExecutor:
         return True
 
     def takes_step(self, active: ActiveRule, at: InjectionPoint) -> bool:
-        """`takes`, for a step inside the broker. Notes the hit."""
+        """Count a match by a step inside the broker; record and return whether the match is a hit."""
         if not self.takes(active):
             return False
         self.note(active, at.point, at.node_id, subjects_at(at))
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Count a match; returns whether the rule acts. A rule that would hold an item beyond the limit neither counts nor
-        acts.
+        """Count a match; return whether the match is a hit. If the rule would hold more than the limit, the match does
+        not count.
         """
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False

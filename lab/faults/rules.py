@@ -36,7 +36,7 @@ DISK_POINTS: Final = ("log.fsync", "log.write")
 
 
 class Place(Enum):
-    """The type of place where an action may happen; the value is its text for messages."""
+    """The type of place where an action is possible; the value is its name in messages."""
 
     CALL = "an API"
     POINT = "a point inside the broker"
@@ -47,7 +47,7 @@ class Place(Enum):
 
 @slotted(frozen=True)
 class Kind:
-    """The parameters of one action, and the places where it may happen."""
+    """The parameters of one action, and the types of place where the action is possible."""
 
     places: frozenset[Place]
     parameters: tuple[str, ...] = ()
@@ -108,7 +108,7 @@ ACTIONS: Final[dict[str, Kind]] = {
 
 
 PLACED: Final = frozenset({Place.CALL, Place.POINT})
-"""Places that a rule names in front of an arrow. The actions of other places imply them."""
+"""Places whose name, an API or a point, is in front of the rule's arrow. The other places follow from the action."""
 
 # Conditions that are possible at each place.
 _ASKED: Final[dict[Place, frozenset[str]]] = {
@@ -121,7 +121,8 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
 SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
-"""A state of a link or a replica lasts from the moment the rule is added, so there are no matches to count."""
+"""The only conditions of rules on links and replicas: such a rule applies as soon as it is added, without matches to
+count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
 """Default values. A rule that states a default is equal to a rule that leaves it out."""
 
@@ -280,7 +281,7 @@ _NEEDED: Final = {
 
 
 def _spoken(name: str) -> str:
-    """The name of a field in the text form."""
+    """Name that a field has in the text form of rules."""
     return name.removesuffix(MS).replace("_", "-")
 
 
@@ -304,7 +305,9 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
 
 
 def _check_fields(rule: Rule) -> None:
-    """Convert the values to the fields' kinds, so that a rule is equal in both forms."""
+    """Convert the values for the response's fields to the fields' types, so that the text and JSON form of a rule are
+    equal.
+    """
     known = known_fields(rule.api_keys)
     values = {}
     for name, value in (rule.action.fields or {}).items():
@@ -318,7 +321,7 @@ def _check_fields(rule: Rule) -> None:
 
 
 def _check_acl(rule: Rule) -> None:
-    """Convert the words of ``acl`` to Kafka's constants, so that a rule is equal in both forms."""
+    """Convert the words of ``acl`` to Kafka's constants, so that the text and JSON form of a rule are equal."""
     try:
         words = checked_words(rule.action.acl or {}, is_filter=rule.action.do == "remove-acls")
     except BadAcl as error:
@@ -327,7 +330,7 @@ def _check_acl(rule: Rule) -> None:
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:
-    """Conditions that are possible for a rule: those whose value one of the rule's APIs or points has."""
+    """Names of the `Match` fields that the rule may use: one of the rule's APIs or points must have such a value."""
     named: set[str] = set()
     if place is Place.CALL:
         named = named.union(*map(named_by, rule.api_keys))
@@ -351,7 +354,7 @@ def _check_match(rule: Rule, place: Place) -> None:
         if match.node is None:
             raise FaultError("pause needs a node, such as node=2")
         if match.topic is not None and "*" in match.topic:
-            raise FaultError("pause takes one topic, or all of them without topic=")
+            raise FaultError("pause takes the name of one topic; without topic= it pauses all topics")
         if match.partition is not None and match.topic is None:
             raise FaultError("pause: a partition needs a topic, such as topic=orders")
 

@@ -7,7 +7,7 @@ from lab.faults.rules import Rule
 
 
 def set_up(links: Links, rule: Rule) -> None:
-    """Apply a rule that was added."""
+    """Cut or slow down the link, or pause the replicas, that a new rule names."""
     action, match = rule.action, rule.match
     if action.do == "cut":
         for sender, receiver in _directions(rule):
@@ -21,7 +21,7 @@ def set_up(links: Links, rule: Rule) -> None:
 
 
 def take_down(links: Links, rule: Rule) -> None:
-    """Undo a rule that was removed."""
+    """Undo `set_up` for a rule that was removed."""
     action, match = rule.action, rule.match
     if action.do == "cut":
         for sender, receiver in _directions(rule):

@@ -44,13 +44,13 @@ _PARSERS: Final[dict[type, Parser]] = {
 
 
 def _base(hint: Any) -> Any:
-    """The type of a field, without its bounds and without None."""
+    """The type in a field's annotation, without bounds and without None."""
     parts = [each for each in get_args(hint) if each is not NoneType]
     return _base(parts[0]) if parts and get_origin(hint) not in (list, dict) else hint
 
 
 def _words_of(part: type[Part]) -> dict[str, tuple[str, Parser]]:
-    """The words of a part that have a value, with the field and the parser of each."""
+    """The words ``name=value`` of a part of a rule: (field, parser) by name."""
     types = {each.name: _base(each.type) for each in msgspec.structs.fields(part)}
     found: dict[str, tuple[str, Parser]] = {}
     for name, type_ in types.items():

@@ -97,4 +97,4 @@ def settled_code(_: str, text: str) -> str:
 
 Parser = Callable[[str, str], Any]
 SETTLED: Final[dict[str, Parser]] = {"version": settled_span, "code": settled_code}
-"""Parser of the normal form, for words whose values can be written in several ways."""
+"""Functions that bring values that can be written in several ways into one form, by the name of the word."""
