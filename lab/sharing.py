@@ -14,7 +14,7 @@ SWITCH_S: Final = 0.000_5
 
 _LOCK = threading.Lock()
 _usual: list[float] = []
-"""The original switch interval, once for each thread that works now."""
+"""The interpreter's original switch interval, repeated for each thread that is in `loop_goes_first` now."""
 
 
 @contextmanager

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 END_TXN: Final = 26
 INIT_PRODUCER_ID: Final = 22
 BEGINNING: Final = frozenset({0, 24, 25, 28})
-"""Produce, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit: the first of these requests begins a transaction's span."""
+"""Produce, AddPartitionsToTxn, AddOffsetsToTxn, TxnOffsetCommit: requests that begin a transaction's span."""
 OPEN_MAX: Final = 10_000
-"""Largest number of open transaction spans. Beyond it, the span of the least recently used transaction ends."""
+"""Largest number of open transaction spans. Another one ends the span of the least recently used transaction."""
 EXPORT_S_MAX: Final = 1
-"""Timeout of an export. If the collector does not respond, the spans are lost. A stop of the broker waits for two exports
-at most.
-"""
+"""Timeout of an export in seconds. If the collector does not respond, the spans are lost. A stop of the broker waits
+for two exports at most."""
 EVERY_MS: Final = 1000
 NS_PER_US: Final = 1000
 NS_PER_MS: Final = 1_000_000

@@ -31,9 +31,7 @@ modules (1.3 MiB) are imported when such a function is called."""
 
 
 class PackageInPart(ModuleType):
-    """Substitute for a package that is imported only in part. Access to a name that it does not have executes the
-    package.
-    """
+    """Substitute for a package that is imported only in part. Access to a missing name executes the package."""
 
     is_taken = False
     """Whether `aiohttp.web` has been imported. Until then, access to a missing name raises ``AttributeError``."""

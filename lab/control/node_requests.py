@@ -117,9 +117,7 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
-    """Offset of the first record at or after a time; the last stable offset or high watermark if there is no such
-    record.
-    """
+    """Offset of the first record at or after a time; if there is none, the last stable offset or high watermark."""
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
     # The search has a `NodeLife` of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
@@ -243,9 +241,7 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """End of an error message that names the rule that holds a request of this transactional id; empty if no rule
-    does.
-    """
+    """End of an error message: the rule that holds a request of this transactional id; empty if there is none."""
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:

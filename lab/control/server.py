@@ -31,8 +31,7 @@ CALLS_MAX: Final = 64
 HANDSHAKE_S_MAX: Final = 10.0
 """Timeout of a TLS handshake."""
 SHUTDOWN_S_MAX: Final = 0.3
-"""Seconds that a stop of the port waits for its responses to be sent, as a stop of the broker does for Kafka
-clients."""
+"""Seconds that a stop waits for responses to be sent, as a stop of the broker does for Kafka clients."""
 _JSON: Final = "application/json"
 
 if TYPE_CHECKING:

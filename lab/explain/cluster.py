@@ -62,9 +62,7 @@ def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> l
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Merge explanations of a topic's partitions: those of healthy partitions into one, those with equal problems into
-    one.
-    """
+    """Merge explanations of a topic's partitions: all healthy ones, and those with equal problems."""
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
@@ -212,9 +210,7 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Explanations of refusals and throttles that no other explanation contains: recent ones, or older ones if
-    ``is_old``.
-    """
+    """Explanations of refusals and throttles that no other one contains: recent ones, or older ones if ``is_old``."""
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

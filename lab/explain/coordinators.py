@@ -146,8 +146,7 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
     """(rule id, API) of the rule that responds to requests for ``name`` with ``error``; None if there is none.
 
-    The trace tells which rule has responded. Without such an exchange, a rule with this error that has hits is
-    returned.
+    The trace shows which rule has responded. Otherwise, a rule with this error that has hits is returned.
     """
     for refusal in around.refusals:
         about = name in (refusal.transactional_id, f"group {refusal.group}")
@@ -158,9 +157,7 @@ def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] |
 
 
 def _rule_that_answers(name: str, error: str, around: ClusterContext) -> tuple[FaultRule, str] | None:
-    """A rule with this error that has at least one hit, and the API in the rule's text; None if there is no such
-    rule.
-    """
+    """A rule with this error that has hits, and the API in the rule's text; None if there is no such rule."""
     for rule in around.rules or ():
         on, _, action = rule.text.partition(" -> ")
         api, *matchers = on.split() or [""]

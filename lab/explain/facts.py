@@ -161,8 +161,7 @@ class PartitionFacts:
     offline: str | None = None
     """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR); None if it can."""
     log_start: int | None = None
-    """Log start offset. This field, last stable offset and high watermark are None if the leader could not be
-    queried."""
+    """Log start offset. This field and the next two (offsets) are None if the leader could not be queried."""
     last_stable: int | None = None
     high_watermark: int | None = None
     log_end: int | None = None
@@ -170,8 +169,7 @@ class PartitionFacts:
     open: tuple[OpenInLog, ...] = ()
     """Open transactions by first offset. The first one limits the last stable offset, unless ``advances`` is true."""
     advances: bool = False
-    """Whether the transaction that limited the last stable offset ended while the facts were read, so that readers
-    continue."""
+    """Whether the transaction that limited the last stable offset ended while the facts were read."""
     tail: Tail | None = None
 
     @property
@@ -214,7 +212,7 @@ class IdFacts:
     places: tuple[PartitionFacts, ...] = ()
     """The partitions of the open or decided transaction, and those where the id's producer has a hanging transaction."""
     home: PartitionFacts | None = None
-    """What the metadata says about ``state_partition``: leader, ISR, no offsets. None if the metadata was not read."""
+    """Facts of ``state_partition`` from the metadata (leader, ISR); None if the metadata was not read."""
     near: str | None = None
     """For an unknown id: the most similar id that exists."""
 
@@ -254,8 +252,7 @@ class GroupOffsetFacts:
     pending: bool
     """Whether an open transaction will commit another offset (UNSTABLE_OFFSET_COMMIT)."""
     pending_of: str | None
-    """Transactional id of the open transaction that will commit an offset; None if there is none, or if it is not
-    known."""
+    """Transactional id of the open transaction with the pending offset; None if there is none, or if not known."""
     records: int | None = None
     """Records from ``committed`` (or the log start) to the last stable offset. Like ``aborted`` and ``markers``, None
     if not counted."""
@@ -285,8 +282,7 @@ class GroupFacts:
     members: tuple[MemberFacts, ...] = ()
     offsets: tuple[GroupOffsetFacts, ...] = ()
     home: PartitionFacts | None = None
-    """What the metadata says about ``offsets_partition``: leader, ISR, no offsets. None if the metadata was not
-    read."""
+    """Facts of ``offsets_partition`` from the metadata (leader, ISR); None if the metadata was not read."""
     near: str | None = None
     """For an unknown group: the most similar group that exists."""
 
@@ -310,5 +306,4 @@ class ClusterFacts:
     ahead_ms: int | None = None
     """How far the clock has been advanced, in milliseconds."""
     left_out: int = 0
-    """Number of partitions, transactions and groups with a possible problem that are left out because there are too
-    many."""
+    """Number of further partitions, transactions and groups that may have a problem, but are too many to list."""

@@ -125,9 +125,7 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """``trouble``, with a note if the coordinator does not run, because then neither client nor timeout can end the
-    transaction.
-    """
+    """Add a note to ``trouble`` if the coordinator does not run: neither client nor timeout can end the transaction."""
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
@@ -362,9 +360,7 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether the partition's leader has no open transaction of the producer: it has the marker, or never had a
-    record.
-    """
+    """Whether the partition's leader has no open transaction of the producer: marker written, or no record."""
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

@@ -58,9 +58,7 @@ def capital(text: str) -> str:
 
 
 def meant(near: str | None) -> str:
-    """End of a sentence about an unknown name: ``; did you mean readers?`` if there is a similar name, else a full
-    stop.
-    """
+    """End of a sentence about an unknown name: ``; did you mean readers?``, or a full stop if no name is similar."""
     return "." if near is None else f"; did you mean {near}?"
 
 

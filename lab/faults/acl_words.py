@@ -38,9 +38,7 @@ class Resource(NamedTuple):
 
 
 def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
-    """Convert values to Kafka's constants. Raises ``BadAcl`` if the words are not a valid filter (``is_filter``) or
-    ACL.
-    """
+    """Convert values to Kafka's constants. Raises ``BadAcl`` if they are no valid filter (``is_filter``) or ACL."""
     from broker.metadata import acls
 
     given = {name: _checked(name, value) for name, value in words.items()}

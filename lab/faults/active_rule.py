@@ -39,8 +39,7 @@ class HeldItem:
     go: Callable[[], object]
     """Callback that handles the request, or executes the step."""
     is_alive: Callable[[], bool]
-    """Whether a release would have an effect: the connection is still open, or the step's node has not been
-    restarted."""
+    """Whether a release has an effect: the connection is open, or the step's node has not been restarted."""
     since_ms: int
     subjects: RequestSubjects = field(default_factory=RequestSubjects)
     """Topics, partitions, groups and transactional ids of the request or step."""
@@ -48,8 +47,7 @@ class HeldItem:
     call: Call | None = None
     """The request; None for a step."""
     step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
-    """For a step to which another rule can apply: the injection point, and the callbacks that execute and refuse the
-    step."""
+    """For a step to which another rule can apply: injection point, callbacks that execute and refuse the step."""
     connection_id: int | None = None
     bytes: int = 0
     detached: bool = False
@@ -57,8 +55,7 @@ class HeldItem:
     """For the action ``reorder``: number of later matches that are handled first."""
     timer: Timer | None = None
     after: HeldItem | None = None
-    """An earlier held step on the same log. This item is executed after the earlier step, whichever is released
-    first."""
+    """An earlier held step on the same log, which is executed before this one, whichever is released first."""
     behind: list[HeldItem] = field(default_factory=list)
     """Later held steps on the same log, which are executed after this one."""
     is_done: bool = False

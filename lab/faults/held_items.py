@@ -180,8 +180,7 @@ class HeldItems:
     ) -> bool | None:
         """Hold a step that no rule holds, if an earlier step on the same log is held.
 
-        Returns True if the step is now held, None if there is no earlier step, False if the limit of held items is
-        reached.
+        Returns True if the step is now held, None if there is no earlier step, False if too many items are held.
         """
         before = self._step_before(at)
         if before is None:

@@ -44,9 +44,7 @@ def is_login(call: Call) -> bool:
 
 
 def refuse(call: Call, code: ErrorCode) -> None:
-    """Make the login fail with ``code`` instead of handling the request: with the response, delay and close of a real
-    failure.
-    """
+    """Make the login fail with ``code``, with the response, the delay and the close of a real failure."""
     call.route = call.route.handled_by(partial(_refuse, code))
     call.proceed()
 

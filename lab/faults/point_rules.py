@@ -19,9 +19,7 @@ Refuse = Callable[[ErrorCode], object]
 
 
 class PointRules:
-    """A `broker.injection.points.PointInterceptor`, which is in use while a rule names an injection point, or holds a
-    step.
-    """
+    """A `broker.injection.points.PointInterceptor`, in use while a rule names an injection point or holds a step."""
 
     def __init__(self, executor: RuleExecutor) -> None:
         self._executor = executor
@@ -51,7 +49,7 @@ class PointRules:
             refuse(ErrorCode.kafka_storage_error)
 
     def goes_on_to(self, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse) -> None:
-        """Apply ``active`` to a step that another rule has released. Execute the step unless the rule has a hit."""
+        """Apply ``active`` to a step that another rule released. Execute the step unless the rule hits."""
         if at.point not in active.points or not self._takes(active, at, go_on, refuse):
             go_on()
 

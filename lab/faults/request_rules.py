@@ -49,9 +49,7 @@ class RequestRules:
         return self._may_be_handled(call, self._by_api.get(call.context.api_key, ()))
 
     def goes_on_to(self, active: ActiveRule, call: Call) -> None:
-        """Apply ``active`` to a request that another rule has released. Handle the request unless the rule has a
-        hit.
-        """
+        """Apply ``active`` to a request that another rule released. Handle the request unless the rule hits."""
         looks = call.context.api_key in active.api_keys
         if self._may_be_handled(call, (active,) if looks else ()):
             call.proceed()

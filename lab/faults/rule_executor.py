@@ -26,8 +26,7 @@ class RuleExecutor:
     kill_node: Callable[[int], object] | None
     crash: Callable[[str], object]
     note: Callable[[ActiveRule, str, int, RequestSubjects], object]
-    """Called at a hit with the rule, the API or injection point, the node id, and the subjects of the request or
-    step."""
+    """Called at a hit with the rule, the API or injection point, the node id, and the subjects."""
     changed: Callable[[], None]
     """Called to update the interceptors when a rule is spent, or when the held steps have changed."""
     acls: AclRules | None = None
@@ -50,9 +49,7 @@ class RuleExecutor:
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Count a match; return whether the match is a hit. If the rule would hold more than the limit, the match does
-        not count.
-        """
+        """Count a match; return whether it is a hit. At the limit of held items, the match does not count."""
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False
         hit = active.count_match()

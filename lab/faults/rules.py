@@ -121,8 +121,7 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
 SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
-"""The only conditions of rules on links and replicas: such a rule applies as soon as it is added, without matches to
-count."""
+"""The only conditions of rules on links and replicas, which apply at once: there are no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
 """Default values. A rule that states a default is equal to a rule that leaves it out."""
 
@@ -305,9 +304,7 @@ def _check_place(rule: Rule, kind: Kind) -> Place:
 
 
 def _check_fields(rule: Rule) -> None:
-    """Convert the values for the response's fields to the fields' types, so that the text and JSON form of a rule are
-    equal.
-    """
+    """Convert values to the types of the response's fields, so that the text and JSON form of a rule are equal."""
     known = known_fields(rule.api_keys)
     values = {}
     for name, value in (rule.action.fields or {}).items():

@@ -1,4 +1,4 @@
-"""Families of samples as plain values. The event loop creates them, a thread formats them."""
+"""Metric families, as plain values: the event loop creates them, and a thread formats them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class Observed:
 
 
 Row = tuple[tuple[object, ...], float]
-"""(values of the labels, measured value)"""
+"""One sample: (values of the labels, measured value)"""
 
 
 @slotted(frozen=True)
 class Family:
-    """All samples of one metric of `lab.metrics.names`. The name of a counter is without ``_total``."""
+    """All samples of one metric of `lab.metrics.names`. ``name`` has no ``_total`` suffix, even for a counter."""
 
     kind: Kind
     name: str

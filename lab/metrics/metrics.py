@@ -15,7 +15,7 @@ class Collector(Protocol):
     """A source of families with the current state of the broker or proxy."""
 
     async def collect(self) -> list[Family]:
-        """Each family once. The event loop serves other tasks meanwhile."""
+        """Return all metric families, each once. Suspends, so that the event loop serves other tasks meanwhile."""
         ...
 
 

@@ -1,6 +1,6 @@
 """The help line of each metric, by name. docs/metrics.md has them in a table.
 
-The name of a counter is without ``_total`` here.
+The names of counters have no ``_total`` suffix here.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Families of the nodes of this process. They are collected during a scrape, in several turns of the event loop."""
+"""Metric families of the nodes of this process, collected during a scrape in several turns of the event loop."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from lab.views.turns import in_turns
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 2000
-"""Partitions that are shown individually. Further ones count only towards their nodes and topics."""
+"""Largest number of partitions with samples of their own. Further ones count only in sums of nodes and topics."""
 PER_TURN: Final = 20
 GROUPS_MAX: Final = 200
 GROUPS_PER_TURN: Final = 5
@@ -38,7 +38,7 @@ BY_PARTITION: Final = ("topic", "partition")
 
 @slotted
 class _Partitions:
-    """Rows of the families of partitions, by the name of the family."""
+    """Rows (labels, value) of the families with a row for each partition, by the name of the family."""
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     by_topic: Counter[str] = field(default_factory=Counter)
@@ -47,7 +47,7 @@ class _Partitions:
     total: int = 0
 
     def add(self, place: tuple[str, int], names: Sequence[str], values: Sequence[float]) -> None:
-        """Add one row to each of these families."""
+        """Add one row for a partition to each of the families ``names``."""
         for name, value in zip(names, values, strict=True):
             self.rows[name].append((place, value))
 

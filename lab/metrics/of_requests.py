@@ -1,4 +1,4 @@
-"""Families of the counted requests, with the names of Kafka's JMX exporter."""
+"""Metric families of the counted requests, with the names of Kafka's JMX exporter."""
 
 from __future__ import annotations
 

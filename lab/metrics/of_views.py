@@ -1,4 +1,4 @@
-"""Families computed from the views.
+"""Metric families computed from the views of a cluster.
 
 A proxy has no other families, since it knows the upstream cluster only as any client does. `lab.metrics.of_cluster` adds
 the families that only the nodes of this process can provide.
@@ -16,9 +16,9 @@ from lab.views.ports import HANGING, PARTITIONS_MAX, Views
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 NOT_SERVING: Final = ("starting", "stopping", "stopped", "killed")
-"""States of this process' nodes without connections. An upstream node that is unreachable for us may have clients."""
+"""States in which a node has no connections. An upstream node that a proxy cannot reach may have clients."""
 SHOWN_MAX: Final = 500
-"""Largest number of partitions, since each takes some requests to the cluster at each scrape."""
+"""Largest number of partitions with samples: behind a proxy, each takes some requests to the cluster at each scrape."""
 
 
 class ViewMetrics:

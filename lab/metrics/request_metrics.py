@@ -25,7 +25,7 @@ FETCH: Final = 1
 TIMES_KEPT: Final = 1024
 """Number of the newest durations per API that are kept for the quantiles."""
 TOPICS_MAX: Final = 1000
-"""Topics counted by name. Requests of further topics are counted with an empty name."""
+"""Largest number of topics counted by name. Requests for further topics are counted under an empty name."""
 FENCED: Final = frozenset({ErrorCode.invalid_producer_epoch, ErrorCode.producer_fenced})
 
 Names = Callable[[Any], str | None]
@@ -73,7 +73,7 @@ class RequestMetrics:
         """Number of error codes by node id and API. A response counts once for each of its codes, also ``NONE``, as in
         Kafka."""
         self.fenced: Counter[tuple[int, int]] = Counter()
-        """Number of responses that told a producer that it is fenced, by node id and error code."""
+        """Number of responses with an error that fences the producer, by node id and error code."""
         self.times: dict[tuple[int, str], Times] = {}
         self.topics: dict[tuple[int, str], TopicCounts] = {}
         self._calls = calls
@@ -101,7 +101,7 @@ class RequestMetrics:
     # -- counting -----------------------------------------------------------------------------------------------
 
     def count(self, call: Call, local_us: int, total_us: int) -> None:
-        """Count one request that was handled."""
+        """Count one request with its response, and record its durations."""
         node_id, api = call.node.node_id, call.route.api
         name = _kafkas_name(api.name)
         self.requests[node_id, name, call.route.version] += 1
@@ -171,7 +171,7 @@ class _Measured:
 def records_in(records: bytes | memoryview) -> int:
     """Number of records, summed from the batch headers up to the first bytes that are not a batch.
 
-    With acks=0 the leader's check is not known here, and a client may have sent anything.
+    The bytes may be invalid: with acks=0 there is no response that says whether the leader accepted them.
     """
     found = 0
     with suppress(CorruptBatch):

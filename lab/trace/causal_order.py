@@ -1,4 +1,4 @@
-"""Places requests and happenings in a timeline.
+"""Places requests and happenings (starts and stops of nodes, elections, hits of rules) in a timeline.
 
 A request is placed before the first event that it caused, a rule's hit between the states before and after it, everything
 else at its time.
@@ -69,7 +69,7 @@ def _effect(
     taken: Container[Event],
     sent: Collection[BatchKey] | None,
 ) -> Event | None:
-    """The first event that the exchange can have caused. An event has only one cause, so ``taken`` ones are skipped."""
+    """The first event that the exchange can have caused. Events in ``taken`` have another cause, and are skipped."""
     end_ms = exchange.answered_ms if exchange.answered_ms is not None else NEVER_MS
     for index in range(bisect_left(reached_ms, exchange.arrived_ms), len(events)):
         if reached_ms[index] > end_ms:
@@ -105,7 +105,7 @@ def _came_later(event: Event, exchange: Exchange) -> bool:
 
 
 def _running(events: Iterable[Event]) -> list[int]:
-    """The latest time of all events up to each event."""
+    """For each event, the latest ``order_ms`` of this and all earlier events."""
     return list(accumulate((event.order_ms for event in events), max))
 
 
@@ -128,7 +128,7 @@ def _may_cause(exchange: Exchange, event: Event, sent: Collection[BatchKey] | No
 
 
 def _may_join(api_key: int, joined: Iterable[TopicPartition], sent: Collection[BatchKey] | None) -> bool:
-    """Whether the API can have added these partitions. Produce and TxnOffsetCommit add partitions implicitly (KIP-890)."""
+    """Whether the API can have added these partitions to the transaction (Produce: implicitly, KIP-890)."""
     if api_key in (_ADD_OFFSETS, _TXN_OFFSET_COMMIT):
         return any(topic == CONSUMER_OFFSETS for topic, _ in joined)
     if api_key == _PRODUCE and sent is not None:
@@ -168,7 +168,7 @@ def with_happenings(
 
 
 def _within_millisecond(at: str, events: Sequence[Event], first: int, end: int) -> int:
-    """Index of a hit among ``events[first:end]``, which are of the same millisecond."""
+    """Index at which a hit is inserted among ``events[first:end]``, which are of the same millisecond."""
     for index in range(first, end):
         what = events[index].what
         state = what.state if isinstance(what, StateRecord) else None

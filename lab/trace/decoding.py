@@ -67,7 +67,8 @@ class _Teller:
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
         """The fields of a message by name.
 
-        ``wire`` is the field table of the version. A tagged struct that was not sent has no table of its own.
+        ``wire`` is the table of the fields in the message's version. It has no table for a tagged struct that was not
+        sent.
         """
         shown: Decoded = {}
         for field in wire:
@@ -124,7 +125,7 @@ class _Teller:
 
 
 def batch_summary(batch: RecordBatch) -> Decoded:
-    """The header fields of a batch, and the decision of a marker."""
+    """The header fields of a batch, and COMMIT or ABORT if it is a marker."""
     shown: Decoded = {
         "base_offset": batch.base_offset,
         "last_offset": batch.last_offset,

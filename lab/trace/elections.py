@@ -10,7 +10,7 @@ from broker.metadata.values import NO_LEADER, PartitionState, Topic
 
 
 class ElectionWatcher(MetadataListener):
-    """A watcher that records each new leader epoch of a partition as a happening."""
+    """A watcher of the metadata that records each new leader epoch of a partition as a `Happening`."""
 
     def __init__(self, metadata: ClusterMetadata, happenings: Happenings, clock: Clock) -> None:
         self._happenings = happenings

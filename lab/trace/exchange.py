@@ -37,7 +37,7 @@ class Outcome(Enum):
 
 
 class TransactionFacts(NamedTuple):
-    """The transaction or idempotent producer that a request belongs to. -1 and None: not in the request."""
+    """The transaction or idempotent producer of a request. A field that the request lacks is -1 or None."""
 
     transactional_id: str | None
     producer_id: int = -1
@@ -58,7 +58,7 @@ class Exchange:
     """A request, and its response once there is one. Frames are without their size fields."""
 
     number: int
-    """Counts from 1 in the order of arrival. No number is used twice, even after ``clear``."""
+    """Number of the exchange, from 1 in the order of arrival. No number is used twice, even after `Trace.clear`."""
     node_id: int
     connection_id: int
     """Number of the connection among those that the node has accepted."""
@@ -83,7 +83,7 @@ class Exchange:
     """Duration from arrival to response, in real time."""
     outcome: Outcome = Outcome.IN_PROGRESS
     was_held: bool = False
-    """Whether a rule stopped the request on arrival. It may have been released since."""
+    """Whether a rule stopped the request on arrival, even if the rule has released the request since."""
     rule: int | None = None
     """Id of the rule that has responded in the broker's place, or altered the response."""
     principal: str | None = None
@@ -92,7 +92,7 @@ class Exchange:
     throttle_ms: int = 0
     """Throttle time in the response."""
     handled_alone: int = 0
-    """Number of times that the request was handled without a response: as a duplicate, or late."""
+    """Number of times that the request was handled without sending a response: as a duplicate, or after a release."""
     request_summary: str | None = None
     """Text of the request for its line, if the frame was too large to keep whole."""
     answer_summary: str | None = None

@@ -16,7 +16,7 @@ class BadFilter(ValueError):
 
 @slotted(frozen=True)
 class TraceFilter:
-    """A filter, whose fields must all match. None matches everything."""
+    """A filter for exchanges. All fields must match; a field that is None matches everything."""
 
     api_key: int | None = None
     api_version: int | None = None

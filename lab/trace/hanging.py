@@ -20,7 +20,7 @@ async def hanging_of(
 ) -> list[Hanging]:
     """Open transactions of these producers, in partitions that the nodes lead, that the coordinator does not know.
 
-    Empty if no running node coordinates the id, because that cannot be decided then.
+    Empty if no running node coordinates the id: without a coordinator it is not known which transactions hang.
     """
     coordinated = _coordinated(nodes, transactional_id)
     if coordinated is None:

@@ -11,7 +11,7 @@ from lab.trace.decoding import Decoded, answer_dict, request_dict
 from lab.trace.exchange import Exchange, Names, Outcome, no_names
 
 PLACES_TOLD_MAX: Final = 4
-"""Number of topic partitions in one line. The others are only counted."""
+"""Largest number of topic partitions named in one line. Further partitions are only counted."""
 ERRORS_TOLD_MAX: Final = 4
 
 ErrorAt = tuple[str | None, int | None, str]

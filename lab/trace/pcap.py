@@ -115,7 +115,7 @@ class _Flow:
         yield self._packet(before_us - _HANDSHAKE + 2, peer, node, _ACK)
 
     def frame(self, time_us: int, frame: bytes, size: int, *, from_peer: bool) -> Iterator[bytes]:
-        """Packets of a frame of ``size`` bytes, of which ``frame`` was kept."""
+        """Packets for a frame of ``size`` bytes. ``frame`` is the part that the trace has kept."""
         sender, receiver = (self.peer, self.node) if from_peer else (self.node, self.peer)
         data = _FRAME_SIZE.pack(size) + frame
         end = _FRAME_SIZE.size + size
@@ -132,7 +132,7 @@ class _Flow:
     def _packet(
         self, time_us: int, sender: _Side, receiver: _Side, flags: int, kept: bytes = b"", length: int = 0
     ) -> bytes:
-        """A packet with ``length`` bytes of payload, of which ``kept`` was captured."""
+        """A packet with ``length`` bytes of payload. ``kept`` is the part that was captured."""
         packet = b"".join(
             (self._ip(sender, receiver, length), _tcp(sender, receiver, flags, kept, length), kept)
         )

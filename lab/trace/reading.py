@@ -155,7 +155,7 @@ _rank: Callable[[tuple[bool, int, int, Log]], tuple[bool, int]] = lambda each: e
 
 
 def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
-    """Batches from the one that contains ``offset`` on, as many as may be read in one turn."""
+    """Batches beginning with the one that contains ``offset``, as many as may be read in one turn of the event loop."""
     size = 0
     for batch in islice(log.batches(offset), SLICE_BATCHES):
         yield batch
@@ -165,7 +165,7 @@ def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
 
 
 def _start(log: Log, bytes_max: int, since_ms: int | None) -> tuple[int, bool]:
-    """(offset to begin at, whether no batch of the timeline is below it).
+    """(offset at which reading begins, whether the timeline has no batch below this offset).
 
     The time index is used only if the log is too long to be read completely, because a client's timestamp need not be the
     time at which it wrote.

@@ -22,7 +22,7 @@ SECRETS: Final = frozenset({"auth_bytes", "hmac", "salt", "salted_password"})
 ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS = 33, 44
 _WITH_CONFIGS: Final = frozenset({ALTER_CONFIGS, INCREMENTAL_ALTER_CONFIGS})
 WITH_SECRETS: Final = frozenset({*_WITH_CONFIGS, 36, 38, 39, 40, 41, 51})
-"""APIs with secrets: SaslAuthenticate, those of delegation tokens, AlterUserScramCredentials."""
+"""API keys of the APIs with secrets: SaslAuthenticate, delegation tokens, AlterUserScramCredentials."""
 
 
 def redacted(key: int, version: int, frame: bytes, *, is_request: bool) -> bytes:

@@ -19,9 +19,9 @@ class TraceLimits:
 
     entries_max: int = 50_000
     bytes_max: int = 64 * 1024 * 1024
-    """Limit of all exchanges in the ring: their frames, plus ``EXCHANGE_BYTES`` each."""
+    """Limit of the bytes of all exchanges in the ring: the frames, plus ``EXCHANGE_BYTES`` for each exchange."""
     frame_bytes_max: int = 2 * 1024 * 1024
-    """Limit of one request or response. A larger frame is cut, and marked. (Clients send up to 1 MiB by default.)"""
+    """Limit of the bytes of one request or response. A larger frame is cut. (Clients send up to 1 MiB by default.)"""
     head_bytes: int = 16 * 1024
     """Number of bytes that are kept of a frame that is cut."""
     follow_entries_max: int = 1000
@@ -60,7 +60,7 @@ class Ring:
         self._make_room()
 
     def grow(self, exchange: Exchange, added_bytes: int) -> None:
-        """Count the bytes of the response to an exchange that was added before."""
+        """Count ``added_bytes`` more for an exchange that is in the ring: the bytes of its response."""
         if exchange.in_ring:
             self.bytes += added_bytes
             self._make_room()

@@ -38,11 +38,12 @@ class ScanLimits:
     """The limits of the reads for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Number of bytes read of one log. Of a longer log, the end is read, as far back as the id's first transaction."""
+    """Largest number of bytes read of one log. Of a longer log only the end is read, and nothing before the id's first
+    transaction."""
     offsets_max: int | None = None
-    """Number of offsets read before the end of one log; None: unlimited."""
+    """Largest number of offsets read before the end of one log; None: unlimited."""
     exchanges_max: int = 5000
-    """Number of newest exchanges that are taken from the trace's ring."""
+    """Largest number of exchanges read from the trace's ring, the newest ones."""
 
 
 class UnknownTransaction(LookupError):
@@ -53,7 +54,7 @@ class Scan(ABC):
     """A reader of logs, which records the parts that it has read."""
 
     unknown: str
-    """Message that none of the logs has the id; the id is appended."""
+    """Error message if no log has a record of the transactional id, which is appended to the message."""
 
     def __init__(self) -> None:
         self.scanned: list[Scanned] = []
@@ -64,7 +65,7 @@ class Scan(ABC):
 
     @abstractmethod
     def batches(self, place: TopicPartition, since_ms: int | None) -> AsyncIterator[tuple[int, RecordBatch]]:
-        """(node id, batch) for each batch of the log that is read. Adds a row to ``scanned``."""
+        """Read a log. Yields (node id, batch) for each batch, and adds a row to ``scanned``."""
 
     @abstractmethod
     async def hanging(self, transactional_id: str, producer_ids: frozenset[int]) -> list[Hanging]:
@@ -72,10 +73,10 @@ class Scan(ABC):
 
     @abstractmethod
     def happenings(self) -> Iterable[Happening]:
-        """Happenings: starts and stops of nodes, elections, hits of rules."""
+        """The recorded starts and stops of nodes, elections, and hits of rules."""
 
     async def states(self, transactional_id: str) -> list[StateRecord]:
-        """The records of the id, in the order of the log."""
+        """The records of a transactional id in ``__transaction_state``, in the order of the log."""
         place = await self.home(transactional_id)
         found: list[StateRecord] = []
         if place is None:
@@ -146,7 +147,7 @@ def _producer_ids(states: Sequence[StateRecord]) -> frozenset[int]:
 
 
 def _sent(exchanges: Sequence[Exchange], names: Names) -> dict[int, set[BatchKey]]:
-    """The batches in each Produce, by the number of its exchange. Cut frames are skipped."""
+    """The batches in each Produce, by the number of the exchange. Frames that the trace has cut are skipped."""
     return {
         exchange.number: set(_batches_in(request_dict(exchange, names)))
         for exchange in exchanges

@@ -37,7 +37,7 @@ class Subscription:
         self._wake: asyncio.Future[None] | None = None
         self._closed = False
         self.dropped = 0
-        """Number of exchanges dropped so far, because too many waited, or came in one second."""
+        """Number of exchanges dropped so far, because too many were queued, or came in one second."""
 
     def offer(self, exchange: Exchange) -> None:
         """Queue an exchange. The trace calls this when the exchange has an outcome, or is held."""
@@ -65,7 +65,7 @@ class Subscription:
         return self._in_second <= per_second
 
     def take(self) -> Exchange | None:
-        """Return the next exchange that waits; None if there is none."""
+        """Return the next queued exchange without waiting; None if none is queued."""
         if not self._waiting:
             return None
         exchange, size = self._waiting.popleft()
@@ -73,7 +73,7 @@ class Subscription:
         return exchange
 
     def close(self) -> None:
-        """End the subscription. Waiting exchanges can still be taken. A second call does nothing."""
+        """End the subscription. Queued exchanges can still be read. A second call does nothing."""
         if not self._closed:
             self._closed = True
             self._on_close(self)

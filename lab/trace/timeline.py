@@ -131,9 +131,9 @@ def assemble(
 ) -> Assembled:
     """Put records, batches, markers and exchanges of one id in order.
 
-    ``states`` are in the order of the log. ``written`` has the batches and markers of the id's producers, for each partition
-    in the order of its log. ``exchanges`` are in the order of arrival. ``sent`` maps their numbers to the batches in them,
-    which gives the time when these arrived.
+    ``states`` are in the order of the log. ``written`` has the batches and markers of the id's producers, for each
+    partition in the order of its log. ``exchanges`` are in the order of arrival. ``sent`` maps the number of a
+    Produce's exchange to the batches in it, whose time of arrival is then known.
     """
     states, sent = list(states), sent or {}
     lives = _lives(states)
@@ -191,7 +191,7 @@ def _parts(written: Iterable[BatchWritten | MarkerWritten]) -> list[_Part]:
 
 
 def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Add a part to its transaction: the first matching one without a part in this partition, else the last matching one.
+    """Add a part to the first matching transaction without a part in this partition, else to the last matching one.
 
     Returns False if none matches.
     """
@@ -204,7 +204,7 @@ def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
 
 
 def _assign_out_of_time(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Add a part to the first transaction without one in this partition, ignoring time: clocks of different nodes differ."""
+    """Add a part to the first transaction without one in this partition, at any time: clocks of nodes differ."""
     if part.marker is None or not part.batches:
         return False
     for life in lives:
@@ -225,7 +225,7 @@ def _fits(part: _Part, life: TransactionTimeline) -> bool:
 
 
 def _is_of(part: _Part, life: TransactionTimeline) -> bool:
-    """Whether producer, partition and epoch match the transaction."""
+    """Whether the part's producer, partition and epoch match the transaction."""
     if part.producer_id not in life.producer_ids:
         return False
     partitions = life.partitions
@@ -306,7 +306,7 @@ def _life_in_order(life: TransactionTimeline, arrivals_ms: Mapping[BatchKey, int
 
 
 def _insert_stray(events: list[Event], part: _Part) -> None:
-    """Insert a part that belongs to no transaction in the log of states, at its time."""
+    """Insert the events of a part that belongs to no known transaction, by their timestamps."""
     at_ms = 0
     written: list[BatchWritten | MarkerWritten] = [*part.batches]
     if part.marker is not None:

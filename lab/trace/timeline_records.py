@@ -1,4 +1,4 @@
-"""The records that a timeline consists of, and the event that each becomes."""
+"""The records of logs from which a timeline is built, and the event, one line of the timeline."""
 
 from __future__ import annotations
 
@@ -127,6 +127,6 @@ class Event:
     transaction: int | None
     """Number of the event's transaction, from 1; None if the event belongs to no known transaction."""
     order_ms: int
-    """Time for the order. For a batch: the client's timestamp, moved into the possible range."""
+    """Time by which events are ordered. For a batch: the client's timestamp, limited by the other events' times."""
     joined: tuple[TopicPartition, ...] = ()
     """For a state: the partitions that the transaction's previous record does not have."""

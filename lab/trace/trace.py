@@ -76,7 +76,7 @@ class Trace:
         self._time.begin_again()
 
     def status(self) -> dict[str, object]:
-        """The status, for the control port."""
+        """Whether the trace is on, what it contains, and its limits: the response of the control port."""
         first = self._ring.first
         return {
             "running": self.running,
@@ -98,7 +98,7 @@ class Trace:
     def entries(
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
-        """Exchanges after the number ``since``, of these the newest ``limit``, in the order of arrival."""
+        """The newest ``limit`` exchanges that match and have a number above ``since``, in the order of arrival."""
         return _newest(tuple(self._ring), wanted, since, limit)
 
     def refused(self) -> list[Exchange]:
@@ -112,7 +112,7 @@ class Trace:
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:
-        """Subscribe to every exchange from now on. Each is delivered when it ends, and also when a rule holds it.
+        """Subscribe to every exchange from now on, which is delivered when it ends, and also when a rule holds it.
 
         This does not start the trace. Close the subscription at the end (or use ``with``). ``per_second`` limits the rate.
         """
@@ -224,7 +224,7 @@ class _Time:
         self._last_us = 0
 
     def now_us(self, now_ms: int) -> int:
-        """The time in microseconds. Never goes back, and stays within two milliseconds of the clock, even if that jumps."""
+        """The time in microseconds. Never goes back, and stays within 2 ms of the clock, even if the clock jumps."""
         now_us = self.measure_us() + self._ahead_us
         if not -1000 <= now_us - now_ms * 1000 < 2000:
             self._ahead_us += now_ms * 1000 - now_us

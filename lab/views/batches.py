@@ -1,4 +1,4 @@
-"""The batches of a partition for the page: headers only, those that are new since the viewer's last request."""
+"""The headers of a partition's batches that are new since the last request of a viewer of the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from storage.segment import Segment
 WINDOW_BYTES: Final = 16 * 1024
 """Bytes per read: two hundred markers, or the header of one large batch."""
 TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
-"""Number of offsets before the end at which the first read begins. The next value is tried if batches have many records."""
+"""Offsets before the log's end at which the first read begins; the next is tried if there are few batches."""
 TAIL_BATCHES_MIN: Final = 50
 
 
@@ -67,7 +67,7 @@ def batch_view(batch: RecordBatch) -> BatchView:
 
 
 def headers(log: Log, offset: int) -> Iterator[BatchView]:
-    """Views of the batches from the one that contains ``offset`` on. Does not read their records."""
+    """Views of the batches beginning with the one that contains ``offset``. Reads no records."""
     place = log.locate(max(offset, log.log_start_offset))
     if place is None:
         return
@@ -107,7 +107,7 @@ def _tail(log: Log) -> list[BatchView]:
 
 
 def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
-    """The first batches from the last stable offset on.
+    """The first batches after the last stable offset, which readers wait for.
 
     Empty if the last stable offset is the high watermark, or if ``found`` begins at or below it.
     """

@@ -17,7 +17,7 @@ class NodeSummary(Form):
     state: str
     """running, paused, stopped, killed, starting or stopping; for a node behind a proxy: running or unreachable"""
     address: str
-    """The advertised address of its first listener, HOST:PORT."""
+    """The advertised address of the node's first listener, HOST:PORT."""
     leads: int
     replicas: int
     connections: int
@@ -26,13 +26,13 @@ class NodeSummary(Form):
 
 class ClusterSummary(Form):
     product: str
-    """broker, or proxy: then another cluster does the work, and fewer views are available"""
+    """broker, or proxy: a proxy shows another cluster, with fewer views"""
     cluster_id: str
     bootstrap_servers: str
     now_ms: int
     """The broker's clock, in milliseconds since the epoch."""
     ahead_ms: int
-    """How far that clock has been advanced, in milliseconds."""
+    """How far the broker's clock has been advanced, in milliseconds."""
     topics: int
     partitions: int
     trace: bool
@@ -51,7 +51,7 @@ class HeldUp(Form):
     partition: int
     first_offset: int
     records: int
-    """Offsets from there to the high watermark; 0 if an earlier transaction of the partition is open, too."""
+    """Number of offsets from ``first_offset`` to the high watermark; 0 if an earlier transaction is open."""
 
 
 class TransactionSummary(Form):
@@ -73,7 +73,7 @@ class TransactionsSummary(Form):
     total: int
     by_state: dict[str, int]
     transactions: list[TransactionSummary]
-    """Open ones first, the oldest of them leading; then the others, the latest change leading."""
+    """Open transactions, the oldest first; then the others, the latest change first."""
 
 
 class OpenTransaction(Form):
@@ -91,18 +91,18 @@ class PartitionSummary(Form):
     replicas: list[int]
     isr: list[int]
     log_start: int | None
-    """Null without a leader, as are the following fields."""
+    """Log start offset. This and the fields below (offsets) are null if the partition has no leader."""
     last_stable: int | None
     high_watermark: int | None
     log_end: int | None
-    """Null behind a proxy, too."""
+    """Log end offset; null without a leader, and behind a proxy."""
     open: list[OpenTransaction]
 
 
 class PartitionsSummary(Form):
     total: int
     first: int
-    """Index of the first partition below among the partitions of all chosen topics."""
+    """Index of the first of ``partitions`` among the partitions of all chosen topics."""
     partitions: list[PartitionSummary]
 
 
@@ -110,9 +110,9 @@ class GroupOffset(Form):
     topic: str
     partition: int
     committed: int | None
-    """Null if only an open transaction has an offset."""
+    """Committed offset; null if only an open transaction has an offset."""
     lag: int | None
-    """Lag of a read_committed reader: from there to the last stable offset; null if either is unknown."""
+    """Lag of a read_committed reader: last stable offset minus ``committed``; null if either is unknown."""
     pending: bool
     """Whether an open transaction will commit another offset."""
 
@@ -141,7 +141,7 @@ class BatchView(msgspec.Struct, array_like=True):
     records: int
     bytes: int
     kind: str
-    """data, transactional, commit or abort; the last two are markers"""
+    """data, transactional, commit or abort (markers), control (any other control batch)"""
     producer_id: int
     producer_epoch: int
     base_sequence: int
@@ -150,7 +150,7 @@ class BatchView(msgspec.Struct, array_like=True):
 
 
 class BatchesPiece(Form):
-    """The new batches of a partition since the piece before this one.
+    """The batches of a partition that are new since the previous piece.
 
     The outcome of a transactional batch follows from the markers: its transaction is open until a marker of its producer id
     follows in the same partition.
@@ -159,12 +159,12 @@ class BatchesPiece(Form):
     topic: str
     partition: int
     restarted: bool
-    """Forget earlier pieces: this is the first one, the log was truncated, or there were too many new batches at once."""
+    """Whether the viewer must discard earlier pieces: first piece, truncated log, or too many new batches."""
     batches: list[BatchView]
     log_start: int
     last_stable: int
     high_watermark: int
     log_end: int | None
-    """Null behind a proxy, which reads up to the high watermark."""
+    """Log end offset; null behind a proxy, which reads up to the high watermark."""
     held: list[BatchView] = []
-    """If readers wait far before these batches: the first batches from the last stable offset on."""
+    """The first batches after the last stable offset, if ``batches`` begin later; else empty."""

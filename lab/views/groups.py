@@ -18,7 +18,7 @@ from lab.views.turns import in_turns
 
 PER_TURN: Final = 200
 GROUPS_PER_TURN: Final = 5
-"""Groups read in one turn. Each has up to OFFSETS_OF_GROUP_MAX partitions."""
+"""Number of groups read in one turn of the event loop. Each has up to OFFSETS_OF_GROUP_MAX partitions."""
 
 
 async def groups(cluster: Cluster) -> GroupsSummary:

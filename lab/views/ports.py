@@ -19,14 +19,14 @@ HANGING = "Hanging"
 TRANSACTIONS_MAX = 200
 PARTITIONS_MAX = 100
 PARTITIONS_OF_ONE_MAX = 100
-"""Partitions of one transaction that are listed and examined for the readers that wait."""
+"""Largest number of partitions of one transaction that are listed, and examined for waiting readers."""
 OPEN_OF_PARTITION_MAX = 50
 GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
 BATCHES_MAX = 500
-"""Batches in one piece. If there are more, the newest are shown."""
+"""Largest number of batches in one piece. If there are more, the newest are shown."""
 HELD_BATCHES_MAX = 20
-"""Batches shown from the last stable offset on, if it is before all others in the piece."""
+"""Largest number of batches shown after the last stable offset, if it is below all other batches of the piece."""
 
 
 @slotted

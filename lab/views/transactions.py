@@ -20,7 +20,7 @@ from lab.views.turns import in_turns
 
 PER_TURN: Final = 500
 OPEN_PER_TURN: Final = 20
-"""Transactions summarised in one turn. Each has up to PARTITIONS_OF_ONE_MAX partitions."""
+"""Number of transactions summarized in one turn of the event loop. Each has up to PARTITIONS_OF_ONE_MAX partitions."""
 HANGING_MAX: Final = 100
 
 Coordinated = tuple[Transaction, Node]
@@ -121,7 +121,8 @@ def waiting(partition: Partition, first_offset: int) -> HeldUp:
 async def _hanging(cluster: Cluster) -> list[TransactionSummary]:
     """Transactions that are open in a partition, and that no coordinator will end.
 
-    While partitions and coordinators are read, transactions begin and end. So a transaction hangs only if it is found twice.
+    While partitions and coordinators are read, transactions begin and end. So a transaction counts as hanging only if
+    two searches find it.
     """
     suspects = await _unowned(cluster)
     if suspects:

@@ -58,8 +58,7 @@ class HealthView(View):
     nodes: dict[str, str]
     """State by node id."""
     offline_partitions: int
-    """Number of replicas that cannot be read or written until their node is restarted: GET /v1/partitions lists
-    them."""
+    """Number of replicas that are unusable until their node is restarted: GET /v1/partitions lists them."""
 
 
 class OneNode(Given):

@@ -59,8 +59,7 @@ _EXAMPLE: Final[dict[str, Any]] = {
 async def explain(control: Looking, params: WantedExplanation) -> ExplanationsView:
     """Explain why readers of a topic or a partition stop, why a group lags, or what a transactional id waits for.
 
-    Without parameters: everything that is wrong in the cluster, within bounds. All facts of an explanation are read at
-    the same time.
+    Without parameters: everything that is wrong in the cluster, within bounds. All facts are read at the same time.
     """
     asked = [each for each in (params.topic, params.group, params.transactional_id) if each is not None]
     if len(asked) > 1:

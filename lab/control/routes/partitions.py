@@ -194,8 +194,7 @@ async def list_losses(control: Control) -> LossesView:
 async def move_leader(control: Control, params: OnePartition, body: MoveLeader) -> PartitionView:
     """Make another in-sync replica the leader of a partition, as an election does.
 
-    The preferred leader becomes leader again at the next balancing of leaders
-    (leader.imbalance.check.interval.seconds).
+    The preferred leader leads again after the next check of the balance (leader.imbalance.check.interval.seconds).
     """
     return await _move(control, params.topic, params.partition, body.to)
 

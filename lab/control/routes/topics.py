@@ -115,8 +115,7 @@ class RecordsView(View):
     next_offset: int
     """Offset for the next call."""
     end_offset: int
-    """The last stable offset, or the high watermark for read_uncommitted. If ``next_offset`` is equal, all records are
-    read."""
+    """Last stable offset, or high watermark for read_uncommitted. If ``next_offset`` is equal, all records are read."""
     high_watermark: int
     """If it is above ``end_offset``, there are records in transactions that have not ended yet."""
 

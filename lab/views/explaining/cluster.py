@@ -1,4 +1,4 @@
-"""Finds the places in the cluster of this process that may have a problem: a limited number, the worst first."""
+"""Finds partitions, transactions and groups that may have a problem: a limited number, the worst first."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from protocol.named_tuple import NamedTuple
 from protocol.slotted import slotted
 
 PARTITIONS_MAX: Final = 5
-"""Partitions shown with one kind of problem: a killed node affects all that it leads. Users' topics come first."""
+"""Largest number of partitions shown with one kind of problem: a killed node affects many."""
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 IDLE_MS: Final = 10_000
-"""Idle time from which an open transaction counts among those left out."""
+"""Idle milliseconds of an open transaction from which ``left_out`` counts its partition if it is not shown."""
 PER_TURN: Final = 500
 GROUPS_PER_TURN: Final = 50
 REBALANCING: Final = frozenset(
@@ -45,7 +45,9 @@ NO_LEADER_RANK, OFFLINE_RANK, MIN_ISR_RANK, OPEN_RANK = range(4)
 
 @slotted(frozen=True)
 class Suspects:
-    """Places found by a walk over the cluster. Each is checked again in one turn, since it may have changed meanwhile."""
+    """Partitions, transactions and groups that may have a problem.
+
+    All are read again in one turn of the event loop, since they may have changed during the walk over the cluster."""
 
     partitions: tuple[Place, ...]
     transactional_ids: tuple[str, ...]
@@ -54,7 +56,7 @@ class Suspects:
 
 
 async def suspects(cluster: Cluster) -> Suspects:
-    """Walk over all partitions, transactions and groups, in slices."""
+    """Find what may have a problem, by a walk over all partitions, transactions and groups, in slices."""
     partitions = [each async for each in in_turns(_partitions(cluster), PER_TURN) if each is not None]
     # Skip young transactions: under load there are hundreds that are about to end.
     now_for = cluster.clock.now_for
@@ -124,7 +126,7 @@ class Suspect(NamedTuple):
 def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
     """Yield a `Suspect` for each partition that may have a problem.
 
-    A check without a finding yields None, so that `in_turns` counts it too.
+    Each healthy partition yields None, so that `in_turns` counts it too.
     """
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):

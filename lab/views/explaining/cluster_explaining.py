@@ -1,4 +1,5 @@
-"""Explanations for the cluster of this process. The facts of each are read in one turn of the loop, so they are consistent.
+"""Explanations for the cluster of this process. The facts of an explanation are read in one turn of the event loop, so
+they are consistent.
 
 What does not change any more is read before or after that turn, in slices: the trace, the states of an id in the
 coordinator's log, and the content of a log below its last stable offset.
@@ -34,10 +35,10 @@ from lab.views.turns import in_turns
 PARTITIONS_PER_LOOK: Final = 100
 TAILS_PER_TURN: Final = 1
 NAMES_MAX: Final = 1000
-"""Largest number of names that are compared with an unknown one."""
+"""Largest number of existing names that are compared with an unknown name."""
 NAMES_PER_TURN: Final = 500
 NEAR: Final = 0.82
-"""Similarity of names that differ in one or two letters."""
+"""Smallest `difflib` ratio at which a name is suggested for an unknown one: they differ in one or two letters."""
 
 T = TypeVar("T")
 
@@ -118,8 +119,8 @@ class ClusterExplaining:
     async def _look(
         self, producers: Callable[[], frozenset[int]], take: Callable[[Owners], T]
     ) -> tuple[T, ClusterContext]:
-        """Facts and context of one turn of the loop. ``producers`` returns the producer ids whose transactional ids are
-        needed.
+        """Facts (from ``take``) and context, read in one turn of the event loop. ``producers`` returns the producer ids
+        whose transactional ids are needed.
         """
         refusals = await refused(self._trace, self._cluster.clock)
         owners = await owners_of(self._cluster, producers)

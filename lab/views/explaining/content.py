@@ -16,7 +16,7 @@ TAIL_OFFSETS = 1000
 
 
 class Piece(NamedTuple):
-    """A batch, or the part of it in the range."""
+    """A batch, or the part of a batch that is in the range."""
 
     is_marker: bool
     is_aborted: bool
@@ -47,7 +47,7 @@ def tail(log: Log, end: int) -> Tail:
 
 
 def content(log: Log, start: int, end: int, batches_max: int) -> Content:
-    """Count what is between two offsets of a log, up to ``batches_max`` batches."""
+    """Count records, aborted records and markers between two offsets of a log, in at most ``batches_max`` batches."""
     start = max(start, log.log_start_offset)
     found = list(islice(headers_between(log, start, end), batches_max + 1))
     is_whole = len(found) <= batches_max
@@ -69,7 +69,7 @@ def _backwards(log: Log, start: int, end: int) -> Iterator[Piece]:
 
 
 def _resolved(log: Log, found: list[BatchView], start: int) -> Iterator[Piece]:
-    """The pieces, the last one first, since a marker gives the outcome of its producer's earlier batches."""
+    """The pieces of the batches, last first, since a marker gives the outcome of its producer's earlier batches."""
     aborted: dict[int, bool] = {}
     for batch in reversed(found):
         records = min(batch.records, batch.last_offset + 1 - start)

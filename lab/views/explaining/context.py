@@ -26,11 +26,11 @@ from protocol.error_codes import error_name
 REFUSED_MAX: Final = 1000
 """Number of the newest exchanges with errors or throttle times that are examined."""
 PER_TURN: Final = 30
-"""Exchanges examined in one turn, as each is decoded."""
+"""Number of exchanges examined in one turn of the event loop: decoding each takes time."""
 FOLDED_MAX: Final = 100
 HELD_MAX: Final = 1024
 PLACES_MAX: Final = 100
-"""Partitions listed for one refusal."""
+"""Largest number of partitions listed for one refusal."""
 PRODUCE: Final = 0
 FETCH: Final = 1
 WRITE_TXN_MARKERS: Final = 27
@@ -44,7 +44,7 @@ Refused = tuple[tuple[Refusal, ...], tuple[Throttle, ...]]
 
 
 def context(cluster: Cluster, faults: Faults, trace: Trace, refused: Refused) -> ClusterContext:
-    """The context at this moment. ``refused``: the refusals and throttles found in the trace before."""
+    """The context of an explanation now. ``refused``: the refusals and throttles that were found in the trace."""
     rules = faults.list()
     held = islice(((active, item) for active in rules for item in active.held if not item.is_done), HELD_MAX)
     now_ms = cluster.clock.now_ms(Domain.REQUESTS)
@@ -90,7 +90,7 @@ async def refused(trace: Trace, clock: Clock) -> Refused:
 
 
 def _fold(found: dict[T, tuple[int, T]], key: T, tell: Callable[[T], T]) -> None:
-    """Count a refusal or throttle that may equal an earlier one. Only the newest, which comes first, gets its details."""
+    """Count a refusal or throttle. If it is the first with this key, the newest one, ``tell`` adds its details."""
     if key in found:
         count, newest = found[key]
         found[key] = (count + 1, newest)
@@ -133,15 +133,15 @@ def _partitions(exchange: Exchange, names: Names) -> tuple[str, ...]:
 
 
 def _age_ms(exchange: Exchange, clock: Clock) -> int:
-    """Age of an exchange, as time passes for clients: advancing the clock since then does not count."""
+    """Age of an exchange, as time passes for clients: an advance of the clock does not make the exchange older."""
     at_ms = exchange.answered_ms if exchange.answered_ms is not None else exchange.arrived_ms
     return max(0, clock.now_for(at_ms, Domain.REQUESTS) - at_ms)
 
 
 def _refusals(exchange: Exchange, names: Names) -> Iterator[Refusal]:
-    """One refusal for each error of an exchange, without what differs between equal ones.
+    """One refusal for each error of an exchange, without count, age and node, so that equal refusals compare equal.
 
-    Errors between nodes reach the clients anyway, so only those of markers count.
+    Of requests between nodes only WriteTxnMarkers counts: other errors reach the clients anyway.
     """
     if not exchange.errors or (exchange.from_node is not None and exchange.api_key != WRITE_TXN_MARKERS):
         return

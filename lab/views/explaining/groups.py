@@ -39,7 +39,7 @@ ASSIGNED_MAX: Final = 200
 """Largest number of partitions listed for one member."""
 BATCHES_OF_PARTITION_MAX: Final = 2000
 BATCHES_OF_GROUP_MAX: Final = 20_000
-"""Largest number of batches that are counted behind a group's committed offsets."""
+"""Largest number of batches whose records are counted after a group's committed offsets."""
 FETCH: Final = 1
 
 Group = ClassicGroup | ConsumerGroup
@@ -131,7 +131,7 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
 
 
 async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
-    """The facts with counts of the records behind each committed offset, up to the last stable offset."""
+    """The facts, with counts of the records from each committed offset to the last stable offset."""
     left = BATCHES_OF_GROUP_MAX
     offsets = []
     for each in facts.offsets:

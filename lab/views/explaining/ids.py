@@ -25,9 +25,9 @@ from lab.views.led import any_running, first_open_offset, led_partitions, node_i
 from lab.views.turns import in_turns
 
 HISTORY_MAX: Final = 20
-"""Number of the newest states that are shown."""
+"""Largest number of states of an id that are shown, the newest ones."""
 HISTORY_OFFSETS_MAX: Final = 20_000
-"""Number of records of the coordinator's log that are read to find these states."""
+"""Largest number of offsets of the coordinator's log that are read to find the newest states of an id."""
 PLACES_MAX: Final = 100
 PER_TURN: Final = 1000
 
@@ -74,7 +74,8 @@ def id_facts(
 ) -> IdFacts:
     """The facts of an id in this turn of the loop.
 
-    They include its own partitions, and those of ``suspects`` in which its transaction is open.
+    The facts include the partitions of the id's transaction, and those of ``suspects`` in which one of its producers
+    has an open transaction.
     """
     at = coordinated(cluster, transactional_id)
     mine = producers(at, steps or ())

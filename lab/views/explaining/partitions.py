@@ -40,7 +40,7 @@ def open_producers(cluster: Cluster, places: Iterable[Place]) -> frozenset[int]:
 
 
 def partition_facts(cluster: Cluster, owners: Owners, topic: str, index: int) -> PartitionFacts | None:
-    """The facts of a partition in this turn of the loop, without the content of its end (`with_tail`).
+    """The facts of a partition in this turn of the event loop, without the content of the log's end (see `with_tail`).
 
     None if the partition does not exist.
     """
@@ -93,7 +93,7 @@ def home_facts(cluster: Cluster, topic: str, index: int) -> PartitionFacts | Non
 def with_tail(cluster: Cluster, facts: PartitionFacts) -> PartitionFacts:
     """The facts with the content of the log's end, if no transaction is open.
 
-    That part of a log does not change any more.
+    That part of a log does not change any more, so it need not be read in the same turn.
     """
     partition = replica_at_leader(cluster, facts.topic, facts.index)
     end = facts.last_stable

@@ -97,7 +97,7 @@ def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
 
 @slotted(frozen=True)
 class Owners:
-    """The transactional ids of producers, as coordinators had them some turns ago. Their states are read when needed."""
+    """The transactional ids of producers, collected some turns of the loop ago. `facts` reads the current state."""
 
     by_producer: Mapping[int, str]
     asked: frozenset[int]
@@ -117,8 +117,8 @@ class Owners:
 async def owners_of(cluster: Cluster, producers: Callable[[], frozenset[int]]) -> Owners:
     """The transactional ids of the producers that ``producers()`` returns, found by a walk over all coordinators.
 
-    The walk is repeated if ``producers()`` returns others afterwards, up to ``LOOKS_MAX`` times. The ids of later producers
-    are not known.
+    The walk is repeated if ``producers()`` then returns further producers, up to ``LOOKS_MAX`` times. The ids of
+    producers that are new after the last walk are not known.
     """
     asked = now = producers()
     found: dict[int, str] = {}
@@ -142,7 +142,7 @@ def all_serve(cluster: Cluster) -> bool:
 
 
 def unserved(cluster: Cluster) -> tuple[str, ...]:
-    """Sentences that name the coordinators whose ids are not known now."""
+    """Sentences that name the partitions of ``__transaction_state`` whose ids are not known now, and why."""
     return tuple(
         f"The transactional ids of {TRANSACTION_STATE}-{state.index} are not known: "
         + ("it has no leader." if state.leader == NO_LEADER else f"node {state.leader} has not loaded it.")
@@ -159,7 +159,7 @@ def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
 
 
 def _is_empty(node: Node, index: int) -> bool:
-    """Whether this partition of the topic is empty. Then it has no ids, and is loaded only when a client uses one."""
+    """Whether this partition of ``__transaction_state`` is empty: it is loaded only when a client uses an id."""
     partition = node.replicas.leader(TRANSACTION_STATE, index)
     return isinstance(partition, Partition) and partition.log_end_offset == 0
 
