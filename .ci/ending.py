@@ -2,7 +2,7 @@
 
 python3 .ci/ending.py STEP LOG FAILURES      # the step's name, the file with its output, the failures of its tests
 
-It needs no package, because the step that failed may be the one that installs them.
+The script imports no installed package, because the failed step may be the one that installs packages.
 """
 
 import json
@@ -11,9 +11,9 @@ from pathlib import Path
 
 LINES = 60
 NAMES = 15
-"""Number of failed tests that are named. The others are counted."""
+"""Largest number of failed tests that are named. Further ones are only counted."""
 SHOWN = 3
-"""Number of failed tests whose reports are shown."""
+"""Largest number of failed tests whose reports are shown."""
 WIDTH = 400
 
 
@@ -33,7 +33,7 @@ def ending(step: str, log: Path, failures: list[dict]) -> list[str]:
 
 
 def _report(failure: dict, room: int) -> list[str]:
-    """The end of the traceback, then the stacks and the output, as far as there is space."""
+    """The end of a failed test's traceback, then stacks and output, in at most ``room`` lines."""
     sections = failure["sections"]
     head = [f"---- {failure['test']}"]
     # If a test hung, the stacks are more useful than the line of the test that waited.

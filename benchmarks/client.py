@@ -1,6 +1,6 @@
-"""A raw client: prebuilt frames and a blocking socket, and nothing is decoded while the clock runs.
+"""A raw client: it sends prebuilt frames on a blocking socket, and decodes nothing during the measured time.
 
-The client costs next to nothing, so that the broker is what is measured.
+The client takes very little CPU time, so that the figures are the broker's.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FIND_COORDINATOR: Final = (10, 4)
 CREATE_TOPICS: Final = (19, 5)
 INIT_PRODUCER_ID: Final = (22, 4)
 TRANSACTIONAL_PRODUCE: Final = (0, 12)
-"""The first version in which the leader adds the partition to the transaction (KIP-890)."""
+"""First version of Produce in which the leader adds the partition to the transaction (KIP-890)."""
 END_TXN: Final = (26, 5)
 TXN_OFFSET_COMMIT: Final = (28, 5)
 # The versions that librdkafka sends: a producer of transaction version 1.
@@ -163,7 +163,7 @@ def declared_transaction_frames(
 ) -> bytes:
     """The transaction of `whole_transaction_frames` by a producer of transaction version 1 (librdkafka).
 
-    Its partitions are added by AddPartitionsToTxn and AddOffsetsToTxn.
+    The frames add the partitions by AddPartitionsToTxn and AddOffsetsToTxn.
     """
     own = _producer(producer_id, 0)
     declared = AddPartitionsToTxnRequest(
@@ -221,7 +221,7 @@ def _end_request(transactional_id: str, producer: dict[str, Any]) -> EndTxnReque
 
 
 def check_committed(answer: bytes, epoch: int) -> None:
-    """Check the response to the last EndTxn. If an earlier EndTxn had failed, the producer epoch would differ."""
+    """Check the response to the last EndTxn. A different producer epoch means that an earlier EndTxn has failed."""
     ended = parse(END_TXN, answer)
     if ended.error_code or ended.producer_epoch != epoch:
         raise WrongResponse(f"EndTxn: error {ended.error_code}, epoch {ended.producer_epoch}, not {epoch}")
@@ -285,7 +285,7 @@ def find_coordinator_frame(key: str, key_type: int = 1) -> bytes:
 
 
 def find_group_coordinator(client: Client, group: str) -> None:
-    """Find the coordinator, which makes the broker create ``__consumer_offsets``."""
+    """Find the coordinator of a group. The request makes the broker create ``__consumer_offsets``."""
     for key_type, key in ((0, group), (1, group)):
         until_ready(partial(_find_coordinator, client, key, key_type))
 

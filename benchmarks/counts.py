@@ -1,9 +1,10 @@
 """The machine-independent costs of a request: function calls, system calls and memory.
 
-``python -m benchmarks.counts`` prints a table. For each kind of request it has the number of calls of Python functions, of
-calls of built-in functions (``len`` and the like), of system calls on files, of writes to the socket, and the peak of the
-memory in use. Requests are passed to a connection of a broker in this process, as in `benchmarks.inside`.
-`tests/broker/test_counts.py` checks the figures against upper bounds. ``ODRADEK_PURE=1`` counts without the compiled core.
+``python -m benchmarks.counts`` prints a table. For each kind of request it has the number of calls of Python functions,
+of calls of built-in functions (``len`` and the like), of system calls on files, of writes to the socket, and the peak
+of the memory that a request needs. Requests are passed to a connection of a broker in this process, as in
+`benchmarks.inside`. `tests/broker/test_counts.py` checks the figures against upper bounds. ``ODRADEK_PURE=1`` counts
+without the compiled core.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Counts(NamedTuple):
     """System calls that change files."""
     socket_writes: float
     peak_bytes: int
-    """Peak of the memory in use, above that before the request, for a single request."""
+    """Peak of the memory that one request adds to the memory in use before it."""
 
 
 class _Counting(files.System):

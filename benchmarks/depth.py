@@ -62,7 +62,7 @@ class _Watching(files.System):
 
 
 def open_frames(frame: FrameType | None) -> tuple[str, ...]:
-    """Names of the frames from the function that the connection called to ``frame``. Empty if no connection called it."""
+    """Names of the frames from the handler that a connection called to ``frame``; empty without a connection."""
     found: list[str] = []
     while frame is not None and frame.f_code.co_filename != CONNECTION:
         found.append(_name(frame.f_code))
@@ -85,7 +85,7 @@ def requests_in(frames: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 async def depths_of(kind: str) -> dict[str, Depth]:
-    """The requests of one kind (`benchmarks.inside.KINDS`) by name. Of several requests with one name, the deepest."""
+    """Deepest stack for each request of one kind (`benchmarks.inside.KINDS`), by name and version."""
     found: dict[str, Depth] = {}
     async with started() as inside:
         number = WARM + COUNTED
@@ -107,7 +107,7 @@ async def depths_of(kind: str) -> dict[str, Depth]:
 
 
 def depths() -> dict[str, Depth]:
-    """Every request of `KINDS` that writes, by name with version."""
+    """Stack depths of all requests of `KINDS` that write to a log, by name with version."""
     found: dict[str, Depth] = {}
     for kind in KINDS:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:

@@ -22,10 +22,10 @@ class Figure:
     limit: float | None = None
     higher_is_better: bool = False
     baseline: str = ""
-    """The same machine's figure, at the same time, for the minimal program that moves the same bytes."""
+    """What was measured for comparison, as text: for instance by a minimal program that moves the same bytes."""
     note: str = ""
     other_cpu: float = 0.0
-    """Cores that other processes used during the measure. Above about 0.35, the figure is only an order of magnitude."""
+    """Cores that other processes used during the measure. Above about 0.35, ``value`` is only an order of magnitude."""
 
     @property
     def within_limit(self) -> bool | None:

@@ -108,7 +108,7 @@ class Inside:
         return self.last_answer()
 
     def last_answer(self) -> bytes:
-        """The last of the responses that were written together."""
+        """The last response of those that the connection wrote in its last write."""
         written = b"".join(bytes(chunk) for chunk in self._transport.last)
         while len(written) > (end := SIZE.size + SIZE.unpack_from(written)[0]):
             written = written[end:]
@@ -149,7 +149,7 @@ async def frames_of(kind: str, inside: Inside, number: int) -> Sequence[bytes]:
 
 
 async def producer_id_of(transactional_id: str, inside: Inside) -> int:
-    """Request a producer id. FindCoordinator creates ``__transaction_state``, whose partition may still be loading."""
+    """Request a producer id, and retry while ``__transaction_state``, which FindCoordinator creates, is loading."""
     for _ in range(100):
         await inside.ask(find_coordinator_frame(transactional_id))
         answer = parse(INIT, await inside.ask(init_producer_id_frame(transactional_id)))
@@ -160,7 +160,7 @@ async def producer_id_of(transactional_id: str, inside: Inside) -> int:
 
 
 async def group_coordinator_of(group: str, inside: Inside) -> None:
-    """Wait for the coordinator. FindCoordinator creates ``__consumer_offsets``."""
+    """Wait until the group has a coordinator. FindCoordinator creates ``__consumer_offsets``."""
     for _ in range(100):
         answer = parse(FIND_COORDINATOR, await inside.ask(find_coordinator_frame(group, key_type=0)))
         if not answer.coordinators[0].error_code:

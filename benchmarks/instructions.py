@@ -46,7 +46,7 @@ async def handle(kind: str, number: int) -> None:
 
 
 def counted(kind: str, number: int, directory: Path) -> subprocess.Popen[str]:
-    """Start a process that handles the requests under Valgrind."""
+    """Start a process that handles ``number`` requests under Valgrind."""
     return subprocess.Popen(
         [
             "valgrind",
@@ -63,14 +63,14 @@ def counted(kind: str, number: int, directory: Path) -> subprocess.Popen[str]:
 
 
 def instructions(kind: str, directory: Path) -> float:
-    """Instructions of one request."""
+    """Number of CPU instructions of one request."""
     processes = {number: counted(kind, number, directory) for number in (FEW, MANY)}
     collected = {}
     for number, process in processes.items():
         _, said = process.communicate()
         found = COLLECTED.search(said)
         if process.returncode != 0 or found is None:
-            raise SystemExit(f"valgrind said: {said[-2000:]}")
+            raise SystemExit(f"valgrind failed, or printed no count of instructions: {said[-2000:]}")
         collected[number] = int(found[1])
     return (collected[MANY] - collected[FEW]) / (MANY - FEW)
 
@@ -82,7 +82,7 @@ def hot_functions(kind: str, directory: Path) -> set[str]:
 
 
 def spent(profile: Path) -> Counter[str]:
-    """Instructions by function, from a profile."""
+    """Number of CPU instructions by function, from a profile of Valgrind."""
     command: list[str | Path] = ["callgrind_annotate", "--threshold=100", "--auto=no", profile]
     table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     by_function: Counter[str] = Counter()
@@ -107,7 +107,7 @@ def main(arguments: Sequence[str]) -> int:
             runner.run(handle(options.kind[0], options.handle))
         return 0
     if shutil.which("valgrind") is None:
-        raise SystemExit("valgrind is not installed")
+        raise SystemExit("valgrind is not installed: install it, for example by apt-get install valgrind")
     with tempfile.TemporaryDirectory() as temporary:
         directory = options.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)

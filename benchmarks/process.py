@@ -19,7 +19,7 @@ class Unsupported(Exception):
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of the process, in steps of 10 ms: measure for a second or more."""
+    """User and system seconds of all threads of the process, in steps of 10 ms: measure for a second or more."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii")
     except FileNotFoundError as error:
@@ -34,7 +34,7 @@ def _cpu_seconds_of(pid: int | None) -> float:
 
 
 def precise_cpu_seconds(pid: int) -> float:
-    """CPU time of the living threads in nanoseconds, if the kernel has it."""
+    """CPU seconds of the living threads, exact to the nanosecond if the kernel counts them, else in steps of 10 ms."""
     try:
         of_threads = [path.read_text("ascii") for path in Path(f"/proc/{pid}/task").glob("*/schedstat")]
     except FileNotFoundError:  # a thread has just ended
@@ -44,7 +44,7 @@ def precise_cpu_seconds(pid: int) -> float:
 
 
 def queued_seconds(pid: int) -> float:
-    """Seconds for which the process's main thread (or this thread) was runnable without a core, because of other work."""
+    """Seconds for which the process's main thread and this thread, in sum, were runnable but waited for a free core."""
     threads = (Path(f"/proc/{pid}/schedstat"), Path("/proc/thread-self/schedstat"))
     try:
         return sum(int(each.read_text("ascii").split()[1]) for each in threads) / 1e9
@@ -59,18 +59,18 @@ def resident_mib(pid: int) -> float:
     for line in status.splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1]) / 1024
-    raise Unsupported("no VmRSS in /proc/PID/status")
+    raise Unsupported("the process has no VmRSS in /proc/PID/status: it has ended")
 
 
 def machine_cpu_seconds() -> float:
-    """Busy time of all cores since the system's boot."""
+    """Busy seconds of all cores, in sum, since the system's boot."""
     fields = Path("/proc/stat").read_text("ascii").splitlines()[0].split()[1:]
     user, nice, system, _, _, irq, soft_irq, steal = (int(field) for field in fields[:8])
     return (user + nice + system + irq + soft_irq + steal) * TICK_S
 
 
 class Usage:
-    """CPU used during a block, by the target and by others. The values are set at the end of the block, or by ``end``."""
+    """CPU time used during a block, by the target and by others. Set at the end of the block, or by `end`."""
 
     def __init__(self, pid: int | None) -> None:
         self.wall_s = 0.0

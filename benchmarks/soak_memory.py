@@ -71,7 +71,7 @@ SAMPLE_S: Final = 30.0
 SETTLED_S: Final = 600.0
 LIMIT_MIB_PER_HOUR: Final = 10.0
 EPOCHS: Final = 50
-"""Number of transactions of a transactional id before the load takes a new one."""
+"""Number of transactions with one transactional id, before the load uses a new id."""
 MIB: Final = 1 << 20
 SETTINGS: Final = {
     # The disk stays small, and each topic reaches its full size within the minutes that do not count: the broker has an

@@ -78,7 +78,7 @@ class Target(ABC):
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]: ...
 
     def prepare(self, port: int, data: Path) -> None:
-        """Prepare the directory. This does not count as part of the start (Kafka formats its directory)."""
+        """Prepare the directory, as Kafka formats its own. This time does not count as part of the start."""
         data.mkdir(parents=True, exist_ok=True)
 
     def environment(self) -> Mapping[str, str]:

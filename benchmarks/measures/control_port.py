@@ -36,7 +36,7 @@ class Start(NamedTuple):
     call_ms: float
     """Time of the first request to the control port; 0 without a control port."""
     asked_mib: float
-    """Memory after the first requests to the control port. Without a control port, it is read right after ``rest_mib``."""
+    """Memory after the first requests to the control port; without one, memory right after ``rest_mib``."""
     other_cpu: float
 
 
@@ -124,7 +124,7 @@ def ask(running: Running, path: str) -> None:
 
 
 def neighbour(directory: Path) -> tuple[Waits, Waits]:
-    """Waits of a Kafka client before the first request to the control port, and during it."""
+    """Round trips of a Kafka client before the first request to the control port, and during this request."""
     with OdradekWithControlPort().running(directory) as running:
         client = Client(running.connect())
         create_topic(client, PROBE)

@@ -35,7 +35,7 @@ IN_FLIGHT: Final = 4
 P99_LIMIT_MS: Final = 5.0
 MIB: Final = 1 << 20
 KEPT_FILES: Final = 4
-"""Number of files for plain writes: as many bytes as the broker retains of the flood, so that the page cache is as large."""
+"""Number of files for plain writes, which make the page cache as large as the broker's log of the flood."""
 SETTINGS: Final = {
     # A flood of 1 GB/s must not fill the disk, nor the page cache with new pages all the time.
     "log.segment.bytes": str(64 * MIB),

@@ -45,7 +45,7 @@ FEW: Final = 10
 PIPELINE: Final = 50
 """Number of heartbeats in flight."""
 FLAT: Final = 1.3
-"""Factor by which a heartbeat may cost more with a hundred times as many groups."""
+"""Limit of the ratio of a heartbeat's cost with a hundred times as many groups."""
 PAUSE_S: Final = 0.2
 AT_ONCE: Final = {"group.consumer.assignment.interval.ms": "0"}
 """Setting that assigns each member at once. By default, members that join within a second are assigned together."""
@@ -73,7 +73,7 @@ class Groups(ABC):
 
     @abstractmethod
     def beats(self) -> list[bytes]:
-        """One heartbeat of each member of the stable groups."""
+        """A frame with the next heartbeat of each member of the stable groups."""
 
     @abstractmethod
     def check(self, answer: bytes) -> None: ...

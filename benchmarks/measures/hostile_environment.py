@@ -1,6 +1,6 @@
 """A failing environment: clients that do not read their responses, too few file descriptors, a log pipe without a reader.
 
-In each case a second client (one small Produce after another) measures its longest wait and whether it gets responses.
+In each case a second client sends one small Produce after another, and measures its longest wait and its responses.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def unread_log(run: Run) -> Iterator[Figure]:
 
 @contextlib.contextmanager
 def _started(run: Run, directory: Path, output: int, before: list[str]) -> Iterator[Running]:
-    """A target started through the command ``before``, with our file descriptor as standard output."""
+    """A target started through the command ``before``, with the file descriptor ``output`` as standard output."""
     port = free_port()
     command = [*before, *run.target.command(port, directory / "data", {})]
     began = time.perf_counter()

@@ -43,7 +43,7 @@ class Waits:
 
     all_ms: list[float]
     own_ms: list[float]
-    """The round trips without the time in which the broker or the probe was runnable without a core."""
+    """The round trips in milliseconds, minus the time for which the broker or the probe waited for a free core."""
     other_cpu: float
 
     def __str__(self) -> str:

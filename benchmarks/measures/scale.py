@@ -64,7 +64,7 @@ class Kept:
     client: Client
     producer_id: int
     idle: list[socket.socket] = field(default_factory=list)
-    """Plain sockets: a `Client` has a buffer of 2 MiB."""
+    """Idle connections, as plain sockets because a `Client` has a buffer of 2 MiB."""
     epoch: int = 0
     produce_s: list[float] = field(default_factory=list)
     transaction_s: list[float] = field(default_factory=list)

@@ -47,7 +47,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def one(nodes: int, topics: int, batches: int, times: int) -> tuple[list[float], list[float]]:
-    """Milliseconds of each snapshot, and of each restore after a further record."""
+    """(ms of each snapshot, ms of each restore, to which a further record was written before)."""
     taken, restored = [], []
     with odradek.Broker(nodes=nodes, settings={"log.segment.bytes": SEGMENT_BYTES}) as broker:
         host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")

@@ -33,7 +33,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def first_ack_ms(run: Run, number: int) -> tuple[float, float]:
-    """Milliseconds until the response, and CPU milliseconds of the process."""
+    """(ms from starting the process to the first acknowledged record, CPU ms of the process until then)"""
     request = produce_frame("first", small_batch())
     with run.target.running(run.scratch / f"start-{number}") as target:
         client = Client(target.connect())

@@ -1,6 +1,6 @@
 """Commits per second of one librdkafka producer that sends its consumer's offsets in each transaction.
 
-It is the loop consume, process, produce: one record in, one out, one commit.
+The producer runs the loop consume, process, produce: one record in, one out, one commit.
 """
 
 from __future__ import annotations

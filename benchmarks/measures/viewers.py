@@ -242,7 +242,7 @@ def _looks(control: Control) -> dict[str, Callable[[], Awaitable[object]]]:
 
 
 async def _longest_turn_ms(look: Callable[[], Awaitable[object]]) -> float:
-    """The longest wait of another coroutine that always wants to run."""
+    """Milliseconds of the longest turn of the event loop while ``look`` runs, as another coroutine sees it."""
     longest = 0.0
     looking = asyncio.ensure_future(look())
     at = time.perf_counter()

@@ -1,4 +1,4 @@
-"""The parameters of a measure (a cell: one target in one round) and its results (samples: one for each row)."""
+"""The parameters of a measure (a `Cell` is one target in one round) and its results (one `Sample` for each row)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Volumes:
 
     warm_s: float
     first_warm_s: float
-    """Seconds before a measure's first round, in which a JVM with half a core compiles its hot code."""
+    """Seconds of warm-up before a measure's first round, in which Kafka's JVM compiles its hot code."""
     measured_s: float
     pushed_bytes: int
     """Maximum number of bytes that one round of large Produces writes."""
@@ -78,7 +78,7 @@ class Sample:
     value: float
     other_cpu: float
     cpu: float | None = None
-    """The broker's CPU time, in the row's unit for it."""
+    """The broker's CPU time, in the ``cpu_unit`` of the row."""
     memory_mib: float | None = None
     note: dict[str, float] = field(default_factory=dict)
 
@@ -89,13 +89,13 @@ class Cell:
 
     target: Target
     running: Running | None
-    """The running target, for measures of a group that starts its targets."""
+    """The running target; None if the measure starts its targets itself."""
     volumes: Volumes
     round: int
     """Number of the round. Round 0 is the warm-up and does not count."""
     scratch: Path
     label: str
-    """A key that is different in each cell, for the names of its topic, ids and directory."""
+    """A key that differs from cell to cell, for the names of the cell's topic, ids and directory."""
 
     @property
     def warm_s(self) -> float:

@@ -1,4 +1,4 @@
-"""Clients with librdkafka and in Java, each call a separate process. They return the same fields as the compiled client."""
+"""Clients with librdkafka and in Java: each call runs a process, and returns the same fields as the compiled client."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def java_produce(broker: Running, topic: str, records: int, size_bytes: int) -> 
     said, used = tool(broker, "ProducerPerformance", arguments)
     reports = PRODUCED.findall(said)
     if not reports or int(reports[-1][0]) != records:
-        raise LoadFailed(f"ProducerPerformance said: {said.strip()[-1000:]}")
+        raise LoadFailed(f"unexpected output of ProducerPerformance: {said.strip()[-1000:]}")
     wall_s = records * size_bytes / MIB / float(reports[-1][1])
     return used | {"operations": records, "bytes": records * size_bytes, "wall_s": wall_s}
 
@@ -63,7 +63,7 @@ def java_consume(broker: Running, topic: str, records: int) -> dict[str, Any]:
     said, used = tool(broker, "ConsumerPerformance", arguments)
     lines = [line.split(", ") for line in said.splitlines() if line.count(", ") == 9]
     if len(lines) != 2 or int(lines[1][4]) < records:
-        raise LoadFailed(f"ConsumerPerformance said: {said.strip()[-1000:]}")
+        raise LoadFailed(f"unexpected output of ConsumerPerformance: {said.strip()[-1000:]}")
     named = dict(zip(lines[0], lines[1], strict=True))
     moved = float(named["data.consumed.in.MB"]) * MIB
     wall_s = float(named["fetch.time.ms"]) / 1000
@@ -84,7 +84,7 @@ def tool(broker: Running, name: str, arguments: Sequence[str]) -> tuple[str, dic
 
 
 def _used(pid: int) -> tuple[float, float, float, float]:
-    """The time, and the CPU seconds of the broker, of our ended child processes, and of the whole machine."""
+    """(time in seconds, CPU seconds of the broker, of our ended child processes, of the whole machine)."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.perf_counter(), cpu_seconds(pid), children.ru_utime + children.ru_stime, machine_cpu_seconds()
 

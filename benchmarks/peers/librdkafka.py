@@ -142,7 +142,7 @@ def latency(options: argparse.Namespace) -> Outcome:
 
 
 def repeat(once: Callable[[], object], seconds: float) -> list[float]:
-    """Seconds of each call."""
+    """Call ``once`` repeatedly for ``seconds``. Returns the seconds of each call."""
     times_s: list[float] = []
     now = time.perf_counter()
     end = now + seconds
@@ -185,7 +185,7 @@ def take(consumer: Consumer, wanted: int) -> tuple[int, int]:
     while records < wanted:
         messages = consumer.consume(min(CONSUMED_AT_ONCE, wanted - records), TIMEOUT_S)
         if not messages:
-            raise SystemExit(f"only {records} of {wanted} records came")
+            raise SystemExit(f"the consumer got only {records} of {wanted} records in time")
         for message in messages:
             if message.error():
                 raise KafkaException(message.error())
@@ -219,7 +219,7 @@ def end_to_end(options: argparse.Namespace) -> Outcome:
 def expected(consumer: Consumer) -> None:
     message = consumer.poll(TIMEOUT_S)
     if message is None:
-        raise SystemExit("the record did not come")
+        raise SystemExit("the consumer did not get the record in time")
     if message.error():
         raise KafkaException(message.error())
 

@@ -1,4 +1,4 @@
-"""The compiled client, `benchmarks/load`: it is built once, and each measure is a process that prints its result last."""
+"""Builds and runs the compiled client, `benchmarks/load`: a process for each measure prints the result."""
 
 from __future__ import annotations
 

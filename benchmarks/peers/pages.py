@@ -35,10 +35,10 @@ MARKED: Final = re.compile(r"(<!-- peers: .*? -->\n).*?(<!-- peers end -->)", re
 
 
 def written(page: str, text: str, runs: Runs) -> str:
-    """The text of a page, in which the part between the page's marks is replaced by the table of the runs."""
+    """The text of a page with the table of the runs between its marks. Raises ``ValueError`` without marks."""
     made, count = MARKED.subn(lambda marks: f"{marks[1]}\n{PAGES[page](runs)}\n\n{marks[2]}", text)
     if count != 1:
-        raise ValueError(f"{page} has {count} places for the table")
+        raise ValueError(f"{page}: {count} places for the table instead of one")
     return made
 
 

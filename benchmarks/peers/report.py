@@ -15,7 +15,7 @@ from benchmarks.peers.rounds import BASE, Result
 from benchmarks.targets import ROOT
 
 BROKER: Final = ("broker", "lab", "protocol", "server", "storage", "benchmarks/peers", "benchmarks/load")
-"""The paths on which figures depend. The report records whether they are unchanged since the commit."""
+"""The paths on which figures depend. The report records whether the files have changed since the commit."""
 HISTORY: Final = ROOT / "benchmarks" / "history"
 OURS: Final = ("odradek", "odradek-control")
 # No row has both control and plain brokers, nor both kfakes: the kfake that is killed has a directory.
@@ -71,7 +71,7 @@ def history(folder: Path = HISTORY) -> list[Report]:
 
 
 def whole(names: Sequence[str], reports: Sequence[Report]) -> list[Report]:
-    """The reports that have each of these rows."""
+    """The reports in which none of these rows is missing."""
     return [each for each in reports if set(names) <= set(each["rows"])]
 
 

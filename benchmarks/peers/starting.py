@@ -57,7 +57,7 @@ def start(cell: Cell) -> list[Sample]:
 
 
 def recover(cell: Cell) -> list[Sample]:
-    """Kill a node after it has written a log. The next node writes a record to each partition of that log."""
+    """Kill a node that has written a log, start it again, and measure until each partition has a new record."""
     directory = cell.scratch / cell.label
     with cell.target.running(directory) as broker:
         Client(broker.connect()).close()
@@ -74,7 +74,9 @@ def recover(cell: Cell) -> list[Sample]:
         client.close()
     kept = sum(each.base_offset for each in answer.responses[0].partition_responses)
     if kept < written["records"]:
-        raise LoadFailed(f"{written['records']} records were acknowledged before the kill, {kept} are there")
+        raise LoadFailed(
+            f"{written['records']} records were acknowledged before the kill, {kept} are in the log after it"
+        )
     return [
         Sample(
             elapsed_s,
@@ -86,7 +88,7 @@ def recover(cell: Cell) -> list[Sample]:
 
 
 def exact_cpu_seconds(pid: int) -> float:
-    """CPU time of the living threads in nanoseconds. The CPU time of ended threads is known only in steps of 10 ms."""
+    """CPU seconds of the living threads, to the nanosecond, or of all threads in 10 ms steps if that is more."""
     nanoseconds = 0
     for thread in Path(f"/proc/{pid}/task").iterdir():
         try:

@@ -68,7 +68,7 @@ class Login(NamedTuple):
     first: Sequence[bytes]
     """Frames, each of which is sent after the response to the one before it."""
     last: Callable[[bytes], bytes] | None = None
-    """Computes the last frame from the last response; None if there is no further frame."""
+    """Computes the frame that follows ``first`` from the last response; None if the login needs no further frame."""
 
 
 def plain() -> Login:
@@ -135,7 +135,7 @@ def _answer(client: socket.socket) -> bytes:
             raise WrongResponse("the broker has closed the connection")
         received += more
     if received[8:10] != b"\0\0":
-        raise WrongResponse(f"a login is refused: {received[10:].decode(errors='replace')}")
+        raise WrongResponse(f"the broker has refused a login: {received[10:].decode(errors='replace')}")
     return received[4:]
 
 

@@ -4,8 +4,9 @@
         for block in blocks("docs/five-minutes.md"):
             terminal.take(block)
 
-`odradek serve` keeps running in a second terminal. The ports of the page are replaced by free ones. Installation commands
-are not run, since they need the network: the package must be installed already, and `tests/test_installs.py` installs ours.
+`odradek serve` keeps running in a second terminal. The ports of the page are replaced by free ones. Installation
+commands are not run, since they need the network: the package must be installed already, and `tests/test_installs.py`
+tests the installation of Odradek.
 """
 
 from __future__ import annotations

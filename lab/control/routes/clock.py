@@ -129,8 +129,7 @@ async def advance_clock(control: Control, body: Advance) -> ClockView:
 async def cancel_advance(control: Control) -> ClockView:
     """Cancel the advance in progress, and those that wait for it.
 
-    The clock stays at the time that it has reached, and the waiting callers get 409. Does nothing if there is no
-    advance.
+    The clock stays at the time that it has reached; waiting callers get 409. Does nothing if there is no advance.
     """
     await control.clock.cancel()
     return await show_clock(control)

@@ -27,7 +27,7 @@ BATCHES_OF_MAX: Final = 24
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 SHARE_MAX: Final = 4
-"""Pause after each event, as a multiple of the time to create it: a viewer takes at most 1/5 of the loop's time."""
+"""Pause after each round of events, as a multiple of its duration: a viewer takes at most 1/5 of the loop's time."""
 SILENCE_MS_MAX: Final = 15_000
 """Time without an event after which a comment is sent, because proxies close silent connections."""
 NAMES_MAX: Final = 8192

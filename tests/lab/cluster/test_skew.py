@@ -27,8 +27,7 @@ if TYPE_CHECKING:
 
 MINUTE_MS, HOUR_MS, DAY_MS = 60_000, 3_600_000, 86_400_000
 WRITTEN = ("transactions", "ids", "retention", "groups")
-"""Clock domains that these tests advance together, so that only a skew makes timestamps differ from the clock of their
-timers."""
+"""Clock domains that these tests advance together, so that only a skew makes timestamps and timers differ."""
 SETTINGS = {
     "offsets.topic.num.partitions": 1,
     "transaction.state.log.num.partitions": 1,
@@ -214,7 +213,7 @@ def test_a_coordinator_that_is_ahead_expires_committed_offsets_earlier(story: St
 
 @contextmanager
 def member(story: Story) -> Iterator[Consumer]:
-    """A consumer with a group that has not looked for its coordinator yet."""
+    """A consumer with a group, which has not sent FindCoordinator yet."""
     consumer = Consumer({"bootstrap.servers": story.broker.bootstrap, "group.id": "readers"})
     yield consumer
     consumer.close()

@@ -233,7 +233,7 @@ IDS = st.builds(of_id, st.none() | TXNS, places=st.lists(PLACES, max_size=2).map
 
 
 def check(found: Explanation, context: ClusterContext) -> None:
-    """Check that the text of an explanation follows the rules."""
+    """Check that the lines of an explanation are distinct, well-formed, and do not contradict each other."""
     assert found.lines
     assert len(set(found.lines)) == len(found.lines)
     text = "\n".join(found.lines)

@@ -130,7 +130,7 @@ def explained(stage: Stage, question: str) -> list[dict[str, Any]]:
 
 
 def typed(stage: Stage, question: str, **environ: str) -> str:
-    """The first line of output of the ``odradek explain`` command in the row."""
+    """The first line of output of the ``odradek explain`` command ``question``."""
     _, *words = (
         question.replace("TOPIC", f"{stage.topic}/{stage.partition}")
         .replace("GROUP", stage.group)

@@ -108,7 +108,7 @@ class Stage:
     def refused(self, act: Callable[[], object]) -> None:
         with suppress(ToolError):
             act()
-            raise AssertionError("it was not refused")
+            raise AssertionError("the request was not refused")
 
     def member(self) -> Member:
         member = Member(self)

@@ -42,7 +42,9 @@ class Stage:
         return self.broker.connect()
 
     def step(self, name: str, at: InjectionPoint) -> None:
-        """Reach an injection point. ``steps`` then has the name of the step, with the error if a rule refuses it."""
+        """Reach an injection point. Appends the name to ``steps`` when the step is executed, or the name and the error
+        if a rule refuses the step.
+        """
 
         def refuse(code: ErrorCode) -> None:
             self.steps.append(f"{name} {code.name}")

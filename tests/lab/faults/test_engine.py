@@ -33,7 +33,7 @@ from tests.lab.faults.stage import Stage
 
 @pytest.fixture(autouse=True)
 def node_1(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Give the node of these connections an id, and no topic ids."""
+    """Set the id of the connections' node to 1. The node knows no topic ids."""
     monkeypatch.setattr(NODE, "node_id", 1, raising=False)
     monkeypatch.setattr(NODE, "topic_name", lambda topic_id: None, raising=False)
 

@@ -136,7 +136,7 @@ def test_a_client_takes_a_refused_login_for_kafka_s_refusal(
 # ---- certificates
 
 DAYS = 3650
-"""Days for which certificates are valid that the authority of --tls issues."""
+"""Validity, in days, of the certificates that the authority of --tls issues."""
 
 
 @pytest.fixture
