@@ -130,7 +130,7 @@ def _flood(target: Running, seconds: float, is_checked: bool) -> Iterator[list[f
 def main(port: int, seconds: float, is_checked: bool) -> None:
     """The flood: keep several batches in flight, sending a new one after each response.
 
-    It prints a line when it has started, and its MiB per second at the end.
+    The process prints a line when the flood has begun, and the MiB per second at the end.
     """
     frame = produce_frame(FLOOD, large_batch())
     answered = 0

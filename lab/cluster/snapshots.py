@@ -54,7 +54,7 @@ class Snapshot:
     """Data directory of the snapshot. Another broker can start on a copy of it."""
     nodes: dict[int, NodeFiles]
     running: tuple[int, ...]
-    """The nodes that were running. They run again after a restore."""
+    """Ids of the nodes that ran at the snapshot. These nodes run again after a restore."""
     metadata: Image
     time: SavedTime
     skews_ms: dict[int, int]

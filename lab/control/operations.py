@@ -67,7 +67,7 @@ class Operation:
     role: Role
     """Role that a call requires."""
     role_of: RoleOf | None
-    """Returns the role that a call with this body requires, if it depends on the body."""
+    """Returns the role that a call with this body requires; None if the role does not depend on the body."""
 
     @property
     def name(self) -> str:

@@ -57,7 +57,7 @@ class Transactions(Protocol):
 
 @slotted(frozen=True, kw_only=True)
 class Looking:
-    """The objects that both the control port of a broker and that of a proxy can access."""
+    """The objects that every control port can access, of a broker and of a proxy."""
 
     clock: VirtualClock
     faults: Faults

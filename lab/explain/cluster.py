@@ -97,7 +97,7 @@ def _alike(found: Iterable[Explanation]) -> list[Explanation]:
 
 
 def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explanation]:
-    """Everything that is wrong now, the worst first; if nothing is, one explanation that says so."""
+    """Explanations of everything that is wrong now, the worst first. If nothing is wrong, one explanation says so."""
     quiet = dataclasses.replace(around, not_asked=())
     found = [*_nodes(around), *_alike(_partitions(facts, quiet))]
     found += [each for at in facts.groups if (each := explain_group(at, quiet)).cause not in HEALTHY]

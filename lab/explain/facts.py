@@ -1,4 +1,4 @@
-"""The facts of an explanation: what was read from a cluster at one moment.
+"""The facts of an explanation: what was read from a cluster at one time.
 
 None means "could not be read", never "there is none", so nothing may be concluded from it. Times are ages in milliseconds,
 by the clock of the node in question, which may have been advanced. Partitions are named ``orders-0``.
@@ -86,7 +86,7 @@ class Throttle:
 
 @slotted(frozen=True, kw_only=True)
 class ClusterContext:
-    """The facts about the whole cluster at the moment of the explanation."""
+    """The facts about the whole cluster at the time of the explanation."""
 
     nodes: Mapping[int, str] | None = None
     """State of each node: running, killed, stopped, paused, starting, stopping; seen by a client: unreachable,

@@ -175,7 +175,9 @@ def _of_clients(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _lag(each: GroupOffsetFacts) -> int | None:
-    """Number of offsets from the committed one to the last stable offset: the lag as clients compute it; None if unknown."""
+    """Number of offsets from the committed offset to the last stable offset: the lag as clients compute it; None if
+    unknown.
+    """
     if each.committed is None or each.at.last_stable is None:
         return None
     return max(0, each.at.last_stable - each.committed)

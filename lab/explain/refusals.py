@@ -221,8 +221,8 @@ def _fencing(each: Refusal, history: Sequence[StateStep]) -> Iterator[str]:
 
 
 def fence_of(step: StateStep, before: StateStep) -> str:
-    """Clause that says what fenced the epoch of ``before`` at this step; empty if nothing did, or if the history does not
-    show it.
+    """Clause that says how the record ``step`` fenced the epoch of the record ``before``; empty if it did not, or if
+    the records do not show how.
 
     With KIP-890 each end of a transaction bumps the epoch, which is not a fencing.
     """

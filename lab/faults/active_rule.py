@@ -52,7 +52,7 @@ class HeldItem:
     bytes: int = 0
     detached: bool = False
     later_matches: int | None = None
-    """For the action ``reorder``: number of later matches that are handled first."""
+    """For the action ``reorder``: number of later matches that are still to be handled before this request."""
     timer: Timer | None = None
     after: HeldItem | None = None
     """An earlier held step on the same log, which is executed before this one, whichever is released first."""

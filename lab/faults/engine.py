@@ -129,7 +129,8 @@ class Faults:
     def release(
         self, rule_id: int, count: int | None = None, only: Match = ANY, to: int | None = None
     ) -> int:
-        """Release the oldest ``count`` requests and steps that a rule holds, all if it is None. Returns the number released.
+        """Release the oldest ``count`` requests and steps that a rule holds, all if ``count`` is None. Returns the
+        number released.
 
         Detached requests are released too. ``only`` restricts the release by topic, partition, transactional id, group,
         client id, sender and node. The rule stays, and holds later requests and steps.

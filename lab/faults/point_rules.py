@@ -87,7 +87,7 @@ def _hold(
 def _lose(
     executor: RuleExecutor, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse
 ) -> None:
-    """Drop the step. Its caller gets no result."""
+    """Do not execute the step. The code that waits for the step gets no result."""
 
 
 def _kill(

@@ -1,4 +1,4 @@
-"""Applies rules that last as long as they exist: cut and slow links, paused replicas."""
+"""Applies rules that have an effect until they are removed: cut and slow links, paused replicas."""
 
 from __future__ import annotations
 

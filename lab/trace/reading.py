@@ -76,7 +76,7 @@ def transactions(nodes: Sequence[Node]) -> list[dict[str, Any]]:
 
 
 def transaction_view(txn: Transaction, coordinator: int, clock: Clock) -> dict[str, Any]:
-    """One entry of ``transactions``."""
+    """The entry for one transactional id in the list that `transactions` returns."""
     is_open = txn.state not in SETTLED
     return {
         "transactional_id": txn.transactional_id,

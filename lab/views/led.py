@@ -38,7 +38,7 @@ def node_id_of(node: Node | None) -> int | None:
 
 
 def first_open_offset(partition: Partition, producer_id: int) -> int | None:
-    """First offset of a producer's open transaction in a partition; None if it has none."""
+    """First offset of a producer's open transaction in a partition; None if the producer has none there."""
     entry = partition.log.producers.entries.get(producer_id)
     if entry is None or entry.current_txn_first_offset < 0:
         return None

@@ -106,7 +106,7 @@ def _open_summary(cluster: Cluster, txn: Transaction, node: Node) -> Transaction
 
 
 def waiting(partition: Partition, first_offset: int) -> HeldUp:
-    """The part of a partition that the open transaction at ``first_offset`` hides. It has records only if no earlier
+    """The part of a partition that the open transaction at ``first_offset`` hides. ``records`` is 0 if an earlier
     transaction is open.
     """
     is_first = partition.last_stable_offset >= first_offset

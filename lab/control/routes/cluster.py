@@ -98,7 +98,8 @@ _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
 async def show_cluster(control: Looking) -> ClusterView:
     """Show the nodes of the cluster: state, listeners, and the partitions that each node leads.
 
-    A proxy shows its own listeners, with the metadata of the upstream cluster. It does not know features, racks and skews.
+    A proxy shows its own listeners, with the metadata of the upstream cluster. A proxy does not know features, racks
+    and skews.
     """
     if not isinstance(control, Control):
         return msgspec.convert(await control.upstream(), type=ClusterView)
@@ -184,7 +185,8 @@ async def start_node(control: Control, params: OneNode) -> NodeView:
 async def pause_node(control: Control, params: OneNode) -> NodeView:
     """Pause a node as SIGSTOP does: it reads and sends nothing, its timers do not fire, its connections stay open.
 
-    The controller does not fence it. It stays leader of its partitions until they are moved, or until it is killed.
+    The controller does not fence the node. The node stays leader of its partitions until they are moved, or it is
+    killed.
     """
     try:
         async with control.cluster.lifecycle.call():

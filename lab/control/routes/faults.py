@@ -41,7 +41,7 @@ class HeldView(View):
     since_ms: int
     client_id: str | None
     transactional_id: str | None
-    """Null if the request names none, or several. The same holds for group, topic and partition."""
+    """Null if the request names no transactional id, or several. Group, topic and partition likewise."""
     group: str | None
     topic: str | None
     partition: int | None

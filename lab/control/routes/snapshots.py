@@ -21,7 +21,7 @@ class SnapshotView(View):
     """Data directory of the snapshot on the broker's machine. Another broker may start on a copy of it."""
     topics: list[str]
     nodes: list[int]
-    """The nodes that were running. They run again after a restore."""
+    """Ids of the nodes that ran at the snapshot. These nodes run again after a restore."""
 
 
 class SnapshotsView(View):

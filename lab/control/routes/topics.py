@@ -117,7 +117,7 @@ class RecordsView(View):
     end_offset: int
     """Last stable offset, or high watermark for read_uncommitted. If ``next_offset`` is equal, all records are read."""
     high_watermark: int
-    """If it is above ``end_offset``, there are records in transactions that have not ended yet."""
+    """High watermark. Above ``end_offset`` there are records that wait for the end of a transaction."""
 
 
 class RecordsForm(Given):

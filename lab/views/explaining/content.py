@@ -27,7 +27,7 @@ class Content(NamedTuple):
     """The counts of records, aborted records and markers in a range of a log."""
 
     records: int
-    """Number of records that readers get."""
+    """Number of records that read_committed readers get."""
     aborted: int
     markers: int
     is_whole: bool

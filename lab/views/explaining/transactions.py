@@ -103,7 +103,9 @@ class Owners:
     asked: frozenset[int]
 
     def facts(self, cluster: Cluster, producer_id: int) -> TransactionFacts | None:
-        """The current state of the transactional id that has this producer id; None if no coordinator has one."""
+        """The current state of the transactional id that has this producer id; None if no coordinator knows such an
+        id.
+        """
         transactional_id = self.by_producer.get(producer_id)
         found = None if transactional_id is None else coordinated(cluster, transactional_id)
         if found is None or found.node is None or found.entry is None:
