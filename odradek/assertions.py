@@ -41,7 +41,7 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 TIMELINES_MAX: Final = 3
 TIMELINE_LINES_MAX: Final = 60
 LISTED_MAX: Final = 20
-"""Maximum number of values of each kind that a message lists."""
+"""Maximum number of values of each kind (lost, duplicated, unexpected) in the message of a failed assertion."""
 _NOT_PREPARED: Final[tuple[TransactionState, ...]] = (
     "Empty",
     "Ongoing",

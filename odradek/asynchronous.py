@@ -6,7 +6,7 @@ class Rule:
     wait_async = asynchronous(wait)
 
 Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then does the same as for any
-caller that disconnects: it stops an advance of the clock where it is, and completes anything else.
+caller that disconnects: it stops an advance of the clock where it is, and completes a call of any other kind.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class CallInThread:
     def hang_up(self) -> None:
         """Close the connection of the call now, or as soon as it is open.
 
-        A lock is unnecessary: this method sets the flag and then reads the connection; `connected` does the reverse.
+        A lock is unnecessary: this method sets ``_has_hung_up`` and then reads ``_connection``. `connected` first sets
+        ``_connection`` and then reads ``_has_hung_up``.
         """
         self._has_hung_up = True
         connection = self._connection

@@ -36,11 +36,11 @@ __tracebackhide__ = HIDDEN_IN_TRACEBACKS
 class Broker(Handle):
     """A broker in its own process, with its faults, clock, trace, transactions and nodes.
 
-    ``topics`` are ``"orders:4"`` or ``{"orders": 4}``. ``settings`` are Kafka's and ours (docs/configuration.md).
-    ``seed`` are records that a new data directory contains from the start: a file of JSON lines, or a list of
-    ``{"topic": "orders", "value": "paid"}``, with optional ``key``, ``partition`` and ``aborted``.
-    Without ``data_dir`` the data is temporary: it is deleted when the broker is closed. ``transaction_version`` is 0, 1 or 2
-    (the default). ``start``, ``with`` or ``async with`` starts the process. The methods raise ``OdradekError``.
+    ``topics`` are ``["orders:4"]`` or ``{"orders": 4}``. ``settings`` are those of Kafka and Odradek
+    (docs/configuration.md). ``seed`` are records that a new data directory contains from the start: a file of JSON
+    lines, or a list of ``{"topic": "orders", "value": "paid"}``, with optional ``key``, ``partition`` and ``aborted``.
+    Without ``data_dir`` the data is temporary: it is deleted when the broker is closed. ``transaction_version`` is 0, 1
+    or 2 (the default). ``start``, ``with`` or ``async with`` starts the process. The methods raise ``OdradekError``.
 
     ``tls`` makes the broker serve TLS. True creates a certificate authority for its certificates; a path is the directory of
     an authority, which is created if it does not exist. ``users``, such as ``{"alice": "secret"}``, log in by SASL: by
@@ -149,7 +149,7 @@ class Broker(Handle):
         return Snapshot(self._control.client, self._fork)
 
     def _fork(self, files: Path) -> Broker:
-        """Return a broker that has not been started yet. Its topics are those of the snapshot."""
+        """Return a broker that is not started yet, with a copy of ``files``, a snapshot's files, as data directory."""
         other = Broker(**self._fork_options)
         shutil.copytree(files, other.process.data_dir)
         return other
@@ -165,12 +165,12 @@ class Broker(Handle):
     def _forget(self) -> None:
         if self._remote is not None:
             self._remote.client.retire(
-                "this broker has been ended, and its rules with it: take them from the new one"
+                "the broker process of this object has ended, and its rules with it: add them to the new process"
             )
             self._remote = None
 
     def close(self) -> None:
-        """Stop the process and delete temporary data. Raises ``BrokerFailed`` if its log contains a traceback."""
+        """Stop the process, delete temporary data. Raises ``BrokerFailed`` if the broker's log contains a traceback."""
         try:
             self.process.close()
         finally:

@@ -36,7 +36,7 @@ def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> l
 def ends_with_stdin(folder: str = "") -> str:
     """The option that makes the server die when its standard input ends, and delete the directory ``folder``, if given.
 
-    Standard input is a pipe whose other end the parent process has. It ends when the parent ends, for whatever reason.
+    Standard input is a pipe from the parent process, so it ends when the parent ends, for whatever reason.
     """
     return STDIN_OPTION + folder
 
@@ -48,10 +48,10 @@ def site_folders() -> list[str]:
 
 
 def core() -> str:
-    """Name of the core that the server runs (`compiled/finder.py`), found by importing the core as the server would.
+    """Which code the server runs: "compiled core and modules", "compiled core" or "pure Python" (`compiled/finder.py`).
 
-    If the sources of a checkout have changed since the build, the server runs the sources instead. Its log event ``started``
-    shows that.
+    Finds out by loading the compiled core as the server would. If the sources of a checkout have changed since the
+    build, the server runs the sources instead. The server's log event ``started`` shows that.
     """
     for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
         finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))

@@ -55,7 +55,7 @@ def release_signals(*, to_server: bool = False) -> None:
 
 
 def end_before_the_start(number: int, _: FrameType | None) -> None:
-    """Exit: a server that has opened nothing yet has nothing to stop. `server.process` installs its own handlers later."""
+    """Signal handler until `server.process` installs its own: exit at once, as the server has opened nothing yet."""
     os.write(2, f"stopped by {signal.Signals(number).name} before the start\n".encode())
     os._exit(0)
 
@@ -89,8 +89,8 @@ def take_options(arguments: list[str]) -> None:
 def die_with_stdin(folder: str) -> None:
     """Wait for the end of standard input, then die at once, as by kill -9.
 
-    If ``folder`` is given, the process executes a program that deletes it. The exec ends all threads, so none of them writes
-    there later.
+    If ``folder`` is given, the process executes a program that deletes the folder. The exec ends all threads of the
+    server, so no thread writes to the folder during the deletion.
     """
     while os.read(0, 1024):
         pass
@@ -103,9 +103,10 @@ _REMOVE = "import shutil, sys; shutil.rmtree(sys.argv[1], ignore_errors=True)"
 
 
 class LastResort:
-    """Import finder for dependencies in none of the passed directories. It searches as the interpreter would.
+    """Import finder for dependencies that are in none of the directories passed with ``--site``.
 
-    `-S` disables that search (`odradek._server.command`). Editable installs need it, because they use a .pth file.
+    The finder searches site-packages and reads .pth files, which `-S` disables (`odradek._server.command`). Editable
+    installs need this search, because they use a .pth file.
     """
 
     NAMES = frozenset(

@@ -1,4 +1,4 @@
-"""The results of a certification so far: the matrix of moments and faults, the failures, and the verdict."""
+"""The results of a certification so far: the matrix of requests and faults, the failures, and the verdict."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from odradek.certify.workload import Workload
 
 @dataclass(slots=True)
 class Failure:
-    """A plan whose run has wrong outputs or does not finish, with the run, its findings and their causes."""
+    """A plan (the faults of one run) under which the job's outputs are wrong or the job does not finish."""
 
     plan: Plan
     findings: list[Finding]
@@ -60,11 +60,11 @@ class Certificate:
     reference_s: float = 0.0
     ignored: Fields = frozenset()
     lints: list[Lint] = field(default_factory=list)
-    """Lints of the reference runs. They give context and never cause a verdict."""
+    """Warnings from the traces of the reference runs. They give context and never cause a verdict."""
     mechanisms: list[Mechanism] = field(default_factory=list)
     """Mechanisms seen in the reference runs that can make the job exactly once."""
     caps: list[Lint] = field(default_factory=list)
-    """Lints that defeat all of ``mechanisms``: the verdict is then "no promise"."""
+    """Lints (dangerous requests in the traces) that defeat all of ``mechanisms``: the verdict is then "no promise"."""
     failures: list[Failure] = field(default_factory=list)
     unfinished: list[Failure] = field(default_factory=list)
     redelivered: int = 0
@@ -105,7 +105,7 @@ class Certificate:
 
     @property
     def needed(self) -> Sequence[Requirement]:
-        """The requirements of a certificate for this job; empty until the reference runs have shown the job's moments."""
+        """The (API, fault) pairs that must be tried for a certificate; empty until the reference runs have ended."""
         return self.exploration.needed if self.exploration is not None else ()
 
     @property
@@ -122,7 +122,7 @@ class Certificate:
 
     @property
     def cells(self) -> Mapping[Cell, Coverage]:
-        """Coverage of each cell of the matrix; empty until the reference runs have shown the job's moments."""
+        """State of each cell (class of requests, fault) of the matrix; empty until the reference runs have ended."""
         return self.exploration.cells if self.exploration is not None else {}
 
     def covered(self) -> Counter[Coverage]:
@@ -134,7 +134,7 @@ class Certificate:
         return requirements.wait_s(self.clients) + self.reference_s
 
     def missing_s(self) -> float:
-        """Estimated time in seconds for the unmet requirements, at the pace so far.
+        """Estimated time in seconds for the requirements that no run has met yet, at the pace so far.
 
         Runs in which a response never arrives count less, because several of them run in parallel.
         """

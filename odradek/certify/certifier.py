@@ -112,10 +112,10 @@ class Certifier:
     def again(
         self, plan: Plan, times: int, on_hold: OnHold | None = None
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
-        """Run the plan this many times, and yield each run with its findings and their diagnosis.
+        """Run the plan this many times, and yield each run with its findings and their causes.
 
-        ``on_hold`` is called at each fault, and holds the run until it returns. Raises `NotJudged` if runs without faults
-        give no expected outputs.
+        ``on_hold`` is called at each fault; the run continues when the call returns. Raises `NotJudged` if runs without
+        faults give no expected outputs.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)
@@ -205,7 +205,7 @@ class Certifier:
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
-        """Judge the run again after one more run without faults, and return the new findings."""
+        """Return the findings of the run without the fields that differ in one more run without faults."""
         stage.add_evidence(run)  # evidence exists only for the stage's last run
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
@@ -291,7 +291,7 @@ class Certifier:
     def _is_news(self, failure: Failure) -> bool:
         """Whether no other failure has the same faults and the same kinds of findings.
 
-        Other failures are repeated less often.
+        A failure that resembles an earlier one is repeated less often.
         """
 
         def cause(one: Failure) -> tuple[object, ...]:
@@ -321,7 +321,7 @@ def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
 
 
 def _coverage(run: Run, findings: list[Finding]) -> Coverage:
-    """State of the matrix cell of the run's plan, derived from the run."""
+    """The state that this run gives to the cell of the matrix that its plan tries."""
     if not run.is_reached:
         return Coverage.NOT_REACHED
     if any(each.kind.is_failure for each in findings):

@@ -15,7 +15,7 @@ class Observer(Protocol):
         """Print a line about a run without faults: start, first lines of output, end, what the run waits for."""
 
     def begins(self, certificate: Certificate, budget_s: float) -> None:
-        """Two runs without faults had equal outputs; plans are run from now on."""
+        """Two runs without faults had equal outputs; runs with faults follow from now on."""
 
     def progress(self, certificate: Certificate, text: str) -> None:
         """A run has ended; ``text`` is its plan."""

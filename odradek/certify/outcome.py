@@ -46,7 +46,7 @@ class Again(Enum):
     CAME_BACK = "came back"
     DID_NOT = "did not come back"
     NOT_REACHED = "not reached"
-    """In no try were all faults of the plan hit with an effect."""
+    """There was no try in which each fault of the plan was injected and had an effect."""
 
     @property
     def exit_code(self) -> int:

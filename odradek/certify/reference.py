@@ -53,7 +53,7 @@ class Judge:
     time_outs_s: float
     """Sum of the timeouts of the job's clients, in seconds; 0 if the cluster's clock can be advanced."""
     settled_s: float = 0.0
-    """How long the job wrote after its end in the runs without faults, in seconds."""
+    """How long the job still wrote after the end of its work in the runs without faults, in seconds."""
     warned: tuple[Lint, ...] = ()
     """Lints of the runs without faults."""
     may_come_late: bool = True
@@ -222,7 +222,7 @@ def seen(workload: Workload, run: Run) -> Evidence:
 
 
 def _refuse(said: str, findings: Sequence[Finding]) -> None:
-    """Raise `NotJudged` with the first failure among the findings, if there is one."""
+    """Raise `NotJudged` with the prefix ``said`` and the first failure among the findings; return if there is none."""
     for finding in (each for each in findings if each.kind.is_failure):
         raise NotJudged("\n".join([said + finding.sentence, *finding.evidence]))
 

@@ -154,7 +154,7 @@ class Processes:
         return ProcessInstance(number, process, mark)
 
     def _tree(self) -> Tree:
-        """All processes with the mark of this launcher, including any that outlived the end of their instance."""
+        """All processes that this launcher has started, including any that outlived the end of their instance."""
         return Tree(f"{self._mark}.", [each.pid for each in self._started if each.poll() is None])
 
     def freeze(self) -> None:

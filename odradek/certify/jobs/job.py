@@ -31,7 +31,7 @@ _TAIL_BYTES: Final = 8000
 
 @dataclass(slots=True)
 class Exit:
-    """The end of an instance that the certifier did not cause."""
+    """An exit of an instance that ended by itself, not because of the certifier."""
 
     instance: int
     code: int
@@ -53,7 +53,7 @@ class Grace:
     """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not end within it.
 
     Once a job has not ended within that time, or its end has taken more than a share of `GRACE_SHARE` of the run, later runs
-    send SIGKILL at once. A time that the user has set does not change.
+    send SIGKILL at once. A time that the user has set (``--grace``) does not change.
     """
 
     def __init__(self, said_s: float | None = None) -> None:
@@ -182,7 +182,7 @@ class Job:
                 self._replaced -= 1
 
     def owner(self, peer: str) -> Instance | None:
-        """The running instance that has this connection (host:port); None if none has."""
+        """The running instance whose end of a connection is ``peer`` (host:port); None if no instance has it."""
         port = int(peer.rpartition(":")[2])
         return next((each for each in self.alive if each.has_connection(port)), None)
 
@@ -240,7 +240,7 @@ class Job:
                 self._leave_orphans()
 
     def _leave_orphans(self) -> None:
-        """Stop adopting orphans. Does nothing the second time, as `end` may be called twice."""
+        """Stop adopting orphaned processes. A second call does nothing, as `end` may be called twice."""
         if not self._has_left:
             self._has_left = True
             ORPHANS.leave()

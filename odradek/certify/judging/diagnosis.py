@@ -43,7 +43,7 @@ def bad(
 
 
 class _Places:
-    """For each row, the places of its records: those that read_committed consumers read, and the others."""
+    """The partition and offset of each record of a row, for committed records and for others (aborted or open)."""
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

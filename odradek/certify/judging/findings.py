@@ -77,7 +77,7 @@ def failed(findings: Iterable[Finding]) -> bool:
 
 
 def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
-    """The kinds of the findings, each once, in their order."""
+    """The names of the findings' kinds, each once, in the order of the findings."""
     return tuple(dict.fromkeys(each.kind.value for each in findings))
 
 
@@ -221,7 +221,7 @@ def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[
 
 
 def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
-    """Lost rows whose key is complete in another output topic: consumers see only a part of the records of one input."""
+    """Lost rows for whose key no row is lost in some other output topic: the records of one input are incomplete."""
     topics: defaultdict[object, set[str]] = defaultdict(set)
     incomplete = {(each.topic, each.key) for each in lost}
     for each in reference.rows:

@@ -95,7 +95,7 @@ def caps(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
 
 
 def warnings(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """The lints of a run without faults that can cause a failure."""
+    """The lints of a run without faults, except those that one of the mechanisms found makes harmless."""
     seen = {each.name for each in found}
     return [each for each in lints if not _HARMLESS_WITH.get(each.name, frozenset()) & seen]
 
@@ -124,9 +124,9 @@ def _stable(one: Evidence, two: Evidence) -> Iterator[Exchange]:
 def _elsewhere(evidence: Evidence) -> Iterator[Exchange | str]:
     """Yield one Fetch of the input ("" if there is none) if the job keeps its offsets outside of Kafka's groups.
 
-    A job does so if it commits no offsets of the input, or never fetches the committed ones. For a producer without
-    transactions it makes no difference whether offsets are in a group or in a database: a crash separates them from the
-    records. So the mechanism counts only if the outputs are written in transactions, or not to Kafka.
+    A job does so if it commits no offsets of the input, or never fetches the committed offsets. For a producer without
+    transactions it makes no difference whether offsets are in a group or in a database: after a crash, the offsets may
+    not match the records. So the mechanism counts only if the outputs are written in transactions, or not to Kafka.
     """
     written = [
         each for each in evidence.exchanges if each.api == "Produce" and evidence.outputs & set(each.topics)

@@ -93,7 +93,7 @@ def _revoked(case: Case) -> Iterator[Lint]:
 
 
 def _not_fenced(case: Case) -> Iterator[Lint]:
-    """Yield lints if two producers committed the same offsets, and the later commit contained no group member."""
+    """Yield the lints on fencing if two producers wrote a record, and one committed old offsets without a member id."""
     late = [
         each
         for one, two in case.pairs
@@ -109,10 +109,7 @@ def _not_fenced(case: Case) -> Iterator[Lint]:
 
 
 def _are_others(one: Write, two: Write) -> bool:
-    """Whether two producers wrote the two records.
-
-    Their transactional ids differ, or their producer ids do although the job uses one transactional id.
-    """
+    """Whether the two records come from two producers: their producer ids or their transactional ids differ."""
     ours, theirs = one.exchange, two.exchange
     are_other = (
         ours.producer is not None and theirs.producer is not None and ours.producer[0] != theirs.producer[0]
@@ -121,7 +118,7 @@ def _are_others(one: Write, two: Write) -> bool:
 
 
 def _is_not_new(case: Case, transaction: Transaction) -> bool:
-    """Whether the transaction commits no offset above those already committed."""
+    """Whether the transaction commits an offset that is not above the partition's previously committed offset."""
     sent = {id(each) for each in transaction.positions}
     return any(
         each.was_known and each.offset <= each.before for each in case.commits if id(each.exchange) in sent
@@ -129,7 +126,7 @@ def _is_not_new(case: Case, transaction: Transaction) -> bool:
 
 
 def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
-    """Yield the lint of a changing id if a transaction is open and the job now uses another id.
+    """Yield the lint `changing-id` if a transaction stays open and the job has used several transactional ids.
 
     No producer fences the old id, so the transaction stays open until its timeout.
     """
@@ -230,9 +227,9 @@ def _has_positions(write: Write) -> bool:
 
 
 def _was_passed_over(case: Case, moved: Iterable[Commit]) -> bool:
-    """Whether a consumer may have skipped records whose offsets were committed too early.
+    """Whether a consumer may have skipped records because of the commits ``moved``, which were made too early.
 
-    The consumer started at an offset in ``moved``, or a transaction with outputs was not committed after such a commit.
+    A consumer started at one of these offsets, or a transaction with outputs was aborted after one of these commits.
     """
     if not case.bad.is_any(*_MISSING, Kind.REFUSED):
         return False
@@ -273,7 +270,7 @@ def _not_aborted(case: Case) -> Iterator[Lint]:
 
 
 def _is_first(case: Case, lint: Lint) -> bool:
-    """Whether a duplicate was first written in a transaction that should have been aborted."""
+    """Whether the first copy of a duplicate is in the transaction that the job should have aborted after the error."""
     refused = [each for each in case.transactions if any(one is lint.shown for one in each.refused)]
     return any(one.transaction is each for one, _ in case.pairs for each in refused)
 
@@ -316,9 +313,9 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """The trace of the failure, as far as only the job acted.
+    """The trace of the failure, up to the first fault if the certifier itself started another instance (`_TAKES_A_PLACE`).
 
-    If the certifier itself started an instance beside or instead of another one, the trace ends at the fault.
+    After such a fault two instances may use one transactional id, and the certifier is the cause, not the job.
     """
     if not case.bad.faults & _TAKES_A_PLACE:
         return case.evidence
@@ -383,5 +380,5 @@ _CAUSES: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (
 )
 """The functions that find causes, those that need the most evidence first."""
 _LESS_EXACT: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_commits_by_itself, _ahead)
-"""Functions for offsets committed separately from the outputs, or before them. They run only if `_CAUSES` finds none."""
+"""Functions that find offsets committed separately from the outputs, or too early. Used if `_CAUSES` find no cause."""
 _LAST: Final[tuple[Callable[[Case], Iterator[Lint]], ...]] = (_positions_outside, _waits_for_nothing)

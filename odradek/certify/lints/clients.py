@@ -56,7 +56,10 @@ def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
 
 
 def _got_through(exchanges: Sequence[Exchange], broken: Exchange) -> bool:
-    """Whether the same producer or member, else the same API, got a response on a connection opened after the break."""
+    """Whether the client got a response on a connection that it opened after the break.
+
+    The response must belong to the transactional id of the broken exchange, else to its group, else to its API.
+    """
     at = next(number for number, each in enumerate(exchanges) if each is broken)
     seen = {each.peer for each in exchanges[: at + 1]}
     whose = _whose(broken)

@@ -91,9 +91,10 @@ def _follows_work(evidence: Evidence, arrived_us: int) -> bool:
 
 
 def _has_id_by_partition(evidence: Evidence) -> bool:
-    """Whether each input partition has its own transactional id that ends with the partition's number. Such ids fence too.
+    """Whether each input partition has its own transactional id that ends with the partition's number.
 
-    False for a single partition, because its number may be a coincidence.
+    Then the producer of the partition's next owner fences the previous producer. False for a single partition, because
+    the number at the end of its id may be a coincidence.
     """
     found = {
         (exchange.transactional_id or "", key)
@@ -109,7 +110,7 @@ def _has_id_by_partition(evidence: Evidence) -> bool:
 
 
 def no_fencing(evidence: Evidence) -> Iterator[Lint]:
-    """Yield transactional offset commits without a group member.
+    """Yield a lint for each TxnOffsetCommit without a member id.
 
     Only commits of groups with members count: a job that assigns partitions to itself has no generation.
     """

@@ -23,7 +23,7 @@ LOST_MEMBER: Final = frozenset(
         "FENCED_INSTANCE_ID",
     }
 )
-"""Errors for a member that has lost its partitions to another one."""
+"""Errors for a member that has lost its partitions to another member."""
 _COMMITS: Final = frozenset({"OffsetCommit", "TxnOffsetCommit"})
 _ALIKE_MIN: Final = 2
 """Minimum number of transactions from which the ratio of written to read records is derived."""

@@ -1,11 +1,12 @@
-"""Select the next plan: breadth before depth.
+"""Select the next plan, which is the faults of one run: breadth before depth.
 
 First, each fault that a certificate needs is tried once at each decisive request (`requirements`), and again if it was not
 reached or had no effect. Then follow the rest of the matrix, pairs of faults, and random plans from a seed. Plans in which a
 client waits for a response that never arrives form a separate sequence (`slow`), which runs in parallel.
 
-Plans are generated one at a time, because the result of one run influences the next: a fault that fails alone is not
-combined with others, and a class whose moment was not reached is tried at another of its members.
+Plans are generated one at a time, because the result of one run influences the next: a fault that makes the job fail
+alone is not combined with others, and if the request of a plan was not reached, the next plan uses another request of
+the same class.
 """
 
 from __future__ import annotations
@@ -25,22 +26,22 @@ from odradek.certify.plans.plan import Cell, Injection, Plan, single
 from odradek.certify.plans.requirements import DECISIVE, Requirement
 
 TRIES: Final = 3
-"""Maximum number of members of a class at which a fault is tried until it is reached and has an effect."""
+"""Maximum number of requests of one class at which a fault is tried until the fault is injected and has an effect."""
 RANDOM_FAULTS_MAX: Final = 3
 INSTANTS: Final = frozenset({"Fetch", "Produce", "OffsetCommit", "TxnOffsetCommit", "EndTxn"})
-"""Requests after whose response a job computes, writes to a database, or commits."""
+"""APIs after whose response a job computes, writes to a database, or commits."""
 OF_ONE_MORE: Final = frozenset({"add-instance", "second-copy", "remove-instance"})
 OF_TWO: Final = OF_ONE_MORE | {"freeze"}
 """Faults after which two instances work at the same time."""
 DRAWS: Final = 1
 DRAWS_ELSEWHERE: Final = 4
-"""Number of instants per cell for a job that stores its offsets outside Kafka: the decisive instant is between two database
-statements.
+"""Number of random delays tried per cell for a job that stores its offsets outside Kafka: its decisive instant is
+between two database statements.
 """
 
 
 class Coverage(Enum):
-    """State of a cell of the matrix."""
+    """State of a cell of the matrix: the result of trying one fault at one class of requests."""
 
     UNTRIED = "untried"
     NOT_REACHED = "not reached"
@@ -56,7 +57,7 @@ _RANK: Final = list(Coverage)
 
 @dataclass(slots=True)
 class Exploration:
-    """The plans for one job, derived from the moments of its reference run."""
+    """The plans for one job, derived from the moments (requests and broker steps) of its reference run."""
 
     moments: Sequence[Moment]
     nodes: int = 1
@@ -130,7 +131,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _instants(self) -> Iterator[Plan]:
-        """Yield plans with a kill or a freeze between two requests, at several instants after the requests in `INSTANTS`."""
+        """Yield plans with a kill or a freeze between two requests: a random delay after a response (`INSTANTS`)."""
         draws = DRAWS_ELSEWHERE if self.is_elsewhere else DRAWS
         for _ in range(draws):
             for cell, state in list(self.cells.items()):
@@ -140,9 +141,9 @@ class Exploration:
                     yield self._at(cell)
 
     def _elsewhere_too(self) -> Iterator[Plan]:
-        """Yield plans with the faults `OF_TWO`, which make two instances work, at further requests.
+        """Yield plans with a fault of `OF_TWO` at further requests of a class where the fault did no harm.
 
-        The effect of such a fault depends on what the first instance is doing.
+        Such a fault makes two instances work, so its effect depends on what the first instance is doing.
         """
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
@@ -151,14 +152,14 @@ class Exploration:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:
-        """The least tried cell that can meet the requirement; None if one of these cells has failed or was unfinished."""
+        """The least tried of the cells that can meet the requirement; None if one of them failed or was unfinished."""
         cells = list(requirements.cells_of(requirement, self.cells))
         if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
             return None
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """Yield plans for untried cells, fault by fault: first at decisive requests, which lose or duplicate records."""
+        """Yield plans for untried cells, fault by fault, first at requests where records can be lost or duplicated."""
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
@@ -177,8 +178,8 @@ class Exploration:
     def _at(self, cell: Cell) -> Plan:
         """A plan with the fault of this cell at one moment of its class.
 
-        The first plan has the second moment, before and after which the job has work. An additional instance starts at the
-        first moment, where it has most to take over.
+        The first plan uses the second moment of the class, as the job has work before and after it. A fault that starts
+        or replaces an instance uses the first moment, where the new instance has most to take over.
         """
         kind, name = cell
         members = self._members[kind]
@@ -194,7 +195,7 @@ class Exploration:
         return single(moment, fault, random.choice(DELAYS_MS) if fault.is_between else 0)
 
     def _pairs(self) -> Iterator[Plan]:
-        """Yield plans with two faults from clean cells: each pair of faults and of moment classes at least once."""
+        """Yield plans with two faults that did no harm alone: each pair of faults and of moment classes once."""
         clean = self._fast_and_clean()
         random = Random(f"{self.seed}/pairs")
         random.shuffle(clean)

@@ -250,8 +250,8 @@ the response runs then."""
 
 
 _WAITED_FOR: Final = WRITES | {"OffsetFetch"}
-"""Requests that clients give up after their request timeout. Clients wait for JoinGroup and SyncGroup as long as a rebalance
-may take: at least max.poll.interval.ms, five minutes by default."""
+"""Requests whose response clients await for their request timeout only. For JoinGroup and SyncGroup they wait as long
+as a rebalance may take: at least max.poll.interval.ms, five minutes by default."""
 _WHERE: Final[Mapping[str, Collection[str]]] = {
     **CODES,
     "duplicate": WRITES,
@@ -313,7 +313,7 @@ def rule(fault: Fault, moment: Moment) -> str:
 
 
 _SENT_BY_NODES_TOO: Final = frozenset({"AddPartitionsToTxn"})
-"""AddPartitionsToTxn among the APIs of moments: brokers also send it to verify a transaction (KIP-890)."""
+"""APIs of moments that brokers send too: AddPartitionsToTxn, to verify a transaction (KIP-890)."""
 
 
 def holding_rule(moment: Moment) -> str:

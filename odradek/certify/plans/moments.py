@@ -117,7 +117,7 @@ def _steps(
 
 
 class _Phases:
-    """The phase of each producer's transaction while the requests of a trace are read in order."""
+    """The phase of each transactional id's transaction, such as "opens" or "commit", at each request of a trace."""
 
     def __init__(self) -> None:
         self._initialised: set[str] = set()
@@ -180,7 +180,7 @@ def roles(run: Iterable[Exchange]) -> dict[str, str]:
     """Patterns for transactional ids of one run that differ only in a number: ``copier-1`` and ``copier-2`` become
     ``copier-*``.
 
-    Which instance gets which partitions is a race in each run. A pattern matches in every run.
+    In each run another instance, and so another id, may get a partition. A pattern matches in every run.
     """
     shapes: defaultdict[str, set[str]] = defaultdict(set)
     for name in _ids(run, "transactional_id"):
@@ -198,7 +198,10 @@ def _ids(run: Iterable[Exchange], field: str) -> set[str]:
 
 
 def _pattern(one: str, two: str) -> str:
-    """The common prefix and suffix in whole words, with ``*`` between them; another run's middle part may share letters."""
+    """The common prefix and suffix of two ids, with ``*`` between them.
+
+    Only whole words count as common, because random parts of two ids may begin with the same letters by chance.
+    """
     first, second = _WORD.findall(one), _WORD.findall(two)
     begin = _common(first, second)
     end = _common(first[begin:][::-1], second[begin:][::-1])

@@ -13,7 +13,7 @@ from odradek.certify.plans.faults import rule as rule_text
 from odradek.certify.plans.moments import Moment, MomentClass
 
 Cell = tuple[MomentClass, str]
-"""A class of moments and the name of a fault: one cell of the report's matrix."""
+"""A class of moments (equivalent requests) and the name of a fault: one cell of the report's matrix."""
 
 
 @dataclass(frozen=True, slots=True)

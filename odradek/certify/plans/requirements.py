@@ -1,8 +1,8 @@
 """The requirements of a certificate: the decisive requests of a job, and the faults that can break each of them.
 
-The table is the one under "What a certificate needs" in docs/certify.md, which gives the reasons. It applies to the requests
-in the reference run. Each pair of request and fault requires one cell of the matrix, in any phase, that was hit with an
-effect and is clean.
+The table `NEEDED` is the one under "What a certificate needs" in docs/certify.md, which gives the reasons. Of the
+table, only requests that the reference run contains are required. A requirement (request, fault) is met by one run, in
+any phase of a transaction, in which the fault was hit with an effect and the job did not fail.
 """
 
 from __future__ import annotations
@@ -40,16 +40,18 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "OffsetFetch": ("kill-before", "lose-answer", "retriable-error"),
     "Fetch": ("abort-input",),
 }
-"""Names of the faults that can break each request, by API. Requests and faults are in the order in which they are tried."""
+"""By API, the names of the faults that can make a job fail there. APIs and faults are in the order in which they are
+tried.
+"""
 DECISIVE: Final = frozenset(NEEDED) - {"Fetch"}
 KILLS: Final = frozenset({"kill-before", "kill-after", "kill-all", "kill-between"})
 ELSEWHERE: Final = ("kill-between", "freeze-between")
-"""Faults required at Fetch for a job that stores its offsets outside Kafka: its decisive code follows the reads."""
+"""Faults required after Fetch for a job that stores its offsets outside Kafka, as it stores them after reading."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Requirement:
-    """A requirement: one fault at one decisive request."""
+    """A requirement of a certificate: one fault must be tried at one API."""
 
     on: str
     fault: str
@@ -72,7 +74,8 @@ def required(
 ) -> list[Requirement]:
     """The requirements for a job with these moments, in the order in which they are tried: fault by fault.
 
-    Without a decisive commit in Kafka (``is_elsewhere``), faults after the reads of the job's input are required too.
+    If the job commits no offsets to Kafka (or with ``is_elsewhere``), the faults `ELSEWHERE` after Fetch are required
+    too.
     """
     kinds: dict[str, list[Moment]] = {}
     for moment in moments:

@@ -1,7 +1,7 @@
 """The certifier's actions on the job and the broker when the rule of a fault has been hit.
 
-An act returns the reason why it had no effect, as a sentence without a full stop, or an empty string if it had one. It
-runs in a thread of its own, while the rule holds the request or its response.
+Each action is a function. It returns the reason why it had no effect, as a sentence without a full stop, or an empty
+string if it had an effect. It runs in a thread of its own, while the rule holds the request or its response.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ TAKE_OVER_S: Final = stretched(10.0)
 READ_S: Final = stretched(3.0)
 """How long the job may take to read an aborted transaction of its input, in seconds."""
 WAKE_S: Final = 1.0
-"""How long a thawed instance runs before the act ends, in seconds. In this time it may still write."""
+"""How long a thawed instance runs, and may still write, before the action for the fault "freeze" ends, in seconds."""
 NODE_IS_AWAY_S: Final = 0.2
 CUT_S: Final = 1.0
 _LOOK_S: Final = 0.03
 ATTRIBUTE_S: Final = 0.1
 """Interval between two queries of the connections of running instances, in seconds."""
 _STARTS: Final = 2
-"""Number of ends without any request to the broker after which an instance is not expected to send one."""
+"""Number of exits without any request to the broker after which an instance is not expected to send a request."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
 _COMES_IN: Final = WRITES | JOINS | {"Fetch"}
 
 
 @dataclass(slots=True)
 class Scene:
-    """The objects of one run that acts use."""
+    """The objects of one run that the certifier's actions use."""
 
     cluster: Cluster
     job: Job
@@ -91,7 +91,7 @@ class Strike:
 
 
 def perform(scene: Scene, strike: Strike) -> str:
-    """Perform the act of the fault. Returns why it had no effect, or an empty string."""
+    """Perform the certifier's action for the fault. Returns why the action had no effect, or an empty string."""
     act = _ACTS.get(strike.injection.fault.act)
     return act(scene, strike) if act else ""
 
@@ -212,7 +212,7 @@ def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
 
 
 def _ended(scene: Scene, number: int) -> list[int]:
-    """The exit codes of this instance's processes that have ended by themselves."""
+    """The exit codes of all starts of this instance number that have ended by themselves."""
     return [each.code for each in scene.job.exits if each.instance == number]
 
 
@@ -233,7 +233,7 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
 
 
 class OtherInstances:
-    """Observer of the requests that other instances send after the act began.
+    """Observer of the requests that other instances send after the certifier's action began.
 
     Other instances are all except ``frozen``, or only new ones if none is frozen.
 
@@ -251,7 +251,7 @@ class OtherInstances:
         self._looked = 0.0
 
     def look(self) -> None:
-        """Assign new connections to instances before these end. The caller polls this."""
+        """Assign new connections to instances before these instances end. The caller polls this."""
         if time.monotonic() - self._looked >= ATTRIBUTE_S:
             self.did()
             self._looked = time.monotonic()

@@ -18,7 +18,7 @@ IDLE_S: Final = stretched(3.0)
 """Minimum idle time after which a job that commits no offsets to Kafka counts as done, in seconds."""
 IDLE_MIN_S: Final = 2.0
 PAUSES: Final = 3.0
-"""A pause is the end of the work if it is this many times the longest pause before it."""
+"""A pause counts as the end of the job's work if it lasts this many times as long as the longest pause before it."""
 
 
 class Choice:
@@ -33,7 +33,7 @@ class Choice:
     ) -> None:
         self._progress, self._job, self._is_right, self._now_s = progress, job, is_right, now_s
         self.since: float | None = None
-        """Time at which the condition was met, if that became known only later."""
+        """Time since which the lag of the input has been 0; None while the lag is above 0."""
 
     def made(self) -> Until | None:
         """The selected condition; None while the observed run does not show which one fits.

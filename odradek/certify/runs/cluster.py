@@ -66,7 +66,7 @@ class Cluster(Protocol):
         ...
 
     def reach(self, topics: Collection[str]) -> int:
-        """Sum of high watermarks and last stable offsets, which grows with each record and each commit."""
+        """Sum of the topics' high watermarks and last stable offsets, which grows with each record and each commit."""
         ...
 
 

@@ -21,7 +21,10 @@ class Idleness:
         """The longest time between two consecutive events."""
 
     def lasts_s(self, newest: int) -> float:
-        """Seconds since ``newest`` was first observed; 0 if ``newest`` is 0. The caller must poll this."""
+        """Seconds since the highest number was first observed, or since the start before the first event.
+
+        ``newest`` is the number of the latest event. The caller must poll this.
+        """
         if newest > self.newest:
             if self.newest:
                 self.longest_s = max(self.longest_s, self.since_s)

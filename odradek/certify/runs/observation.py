@@ -23,7 +23,7 @@ STEADY: Final = frozenset({"Fetch", "Heartbeat", "ConsumerGroupHeartbeat", "Meta
 """APIs that a client also sends when it has nothing to do."""
 _BEGUN: Final = ("Produce", "OffsetCommit", "TxnOffsetCommit")
 _NEWEST: Final = 100
-"""Number of the latest requests that are searched for an API."""
+"""How many of the latest requests are searched for an API."""
 _OUTCOMES: Final = {
     "hold": ("held", "in_progress"),
     "lose-answer": ("answer_lost", "held", "in_progress"),

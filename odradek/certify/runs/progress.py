@@ -121,7 +121,7 @@ class Progress:
         return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
 
     def says(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are correct, as `asked` returns it.
+        """Whether the outputs are correct; None if the check says not yet. Calls `asked` at intervals.
 
         The result is cached until the job's next request, but not longer than `ASK_PAUSE_S`.
         """

@@ -36,7 +36,7 @@ from odradek.remote import ENTRIES_MAX
 from odradek.topics import Record
 
 LATE_S: Final = 0.2
-"""How long the broker and the job may take to handle a request that arrives after the end, in seconds."""
+"""How long the broker and the job may take to handle requests that are released at the end of a run, in seconds."""
 LOG_LINES: Final = 40
 """Maximum number of output lines of the job that are kept of a run."""
 
@@ -65,8 +65,7 @@ class Run:
     settled_s: float = 0.0
     """How long the job still wrote to the outputs after the end of its work, in seconds."""
     last_request: int = 0
-    """Trace number of the last request before instances were started again after the end; 0 for the last one in the trace.
-    """
+    """Trace number of the last request before all instances were started again at the end; 0 if they were not."""
     trace: list[Exchange] = field(default_factory=list)
     """The exchanges of the run. Filled only by `Stage.add_evidence`, as are the timelines of its transactional ids."""
     timelines: dict[str, str] = field(default_factory=dict)
@@ -92,7 +91,7 @@ class Stage:
     def __init__(self, workload: Workload) -> None:
         self.workload = workload
         self.until = workload.until
-        """The condition of the next runs: the one that the first run has selected, if the user left it open."""
+        """The condition for the end of the next runs: the user's, or, for ``auto``, that selected by the first run."""
         self._directory = Path(tempfile.mkdtemp(prefix="odradek-certify-"))
         self.cluster: Cluster = Foreign(workload) if workload.upstream else Ours(workload)
         self.grace = Grace(workload.grace_s)
@@ -317,7 +316,10 @@ class _RunInProgress:
         return Outputs(committed, written, end.ending, end.why_not, open_now)
 
     def _checked(self, outputs: Outputs) -> Outputs:
-        """Add the findings of the user's check, while the broker and the run's directory still exist."""
+        """Run the user's check on the outputs, and return the outputs with the check's findings (`Outputs.said`).
+
+        The check runs while the broker and the run's directory still exist.
+        """
         if self._workload.check is None:
             return outputs
         started = {*range(1, self._workload.instances + 1), *(each.number for each in self._job.alive)}
@@ -355,7 +357,7 @@ class _RunInProgress:
 
 
 _NOT_OVER: Final = End(Ending.FINISHED, 0.0)
-"""The end with which outputs are judged while the run still continues."""
+"""The `End` of outputs that are read and judged before the run is over."""
 
 
 def _may_be_unfinished(end: End, until: Until) -> bool:
@@ -366,9 +368,9 @@ def _may_be_unfinished(end: End, until: Until) -> bool:
 
 
 def _together(first: Outputs, second: Outputs) -> Outputs:
-    """The first outputs plus the new records of the second.
+    """The first outputs, plus the records of the second that the first do not contain.
 
-    A record that a restarted job wrote again does not count.
+    A record that a restarted job wrote again is left out.
     """
     known = {_row(each) for each in first.committed}
     new = [each for each in second.committed if _row(each) not in known]

@@ -17,7 +17,7 @@ LOOK_PAUSE_S: Final = 0.03
 SETTLES_S: Final = stretched(0.5)
 """Minimum time for which outputs that are not correct must be unchanged, in seconds."""
 REFERENCE_S: Final = stretched(1.0)
-"""Time for which the outputs of a run without faults must be unchanged, in seconds. It shows how long later runs need."""
+"""Time for which the outputs of a run without faults must be unchanged, in seconds. Later runs may wait less."""
 LONGEST_S: Final = stretched(20.0)
 """Maximum wait for unchanged outputs, in seconds, for a job that writes permanently."""
 COMES_S: Final = stretched(15.0)
@@ -25,7 +25,7 @@ COMES_S: Final = stretched(15.0)
 FACTOR: Final = 3.0
 """Factor on ``settle_s`` in `stillness_s`, for outputs that are not correct."""
 AT_ONCE_S: Final = 0.05
-"""A job whose last record follows its last commit within these seconds is considered not to write after its end."""
+"""A job whose last record follows the end of its work within this time is considered not to write after that end."""
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:

@@ -112,7 +112,7 @@ class Staging:
     def _stand_still(self, injection: Injection, at: int) -> bool:
         """Wait for `go_on` of the held moment, then inject the fault.
 
-        Returns False if the run or the connection ended before.
+        Returns False if the run or the held request ended before the injection.
         """
         holding = self._rules[at]
         held = self._seen(injection)

@@ -13,7 +13,7 @@ from odradek.certify.runs.observation import Observation
 from odradek.words import Domain
 
 LEFT_S: Final = 0.5
-"""Seconds without a request after which a transaction counts as abandoned, if there is another sign that it is."""
+"""Seconds without a request after which a transaction counts as abandoned, if something else indicates that too."""
 EXPIRES: Final = "8d"
 """A duration longer than transactional.id.expiration.ms."""
 _CHECKS_MS: Final = 11_000
@@ -39,7 +39,7 @@ class Timekeeping:
         self._observation = Observation(cluster.handle)
         self._expelled, self._note = expelled, note
         self._sessions_over = self._transactions_over = 0
-        """Number of dead instances at the last advance of the clock of groups."""
+        """Number of dead instances and rejected members at the last advance of the clock of groups."""
         self._waits_seen: set[int] = set()
         self._idleness = Idleness(now_s)
         self._ended_once: set[tuple[str, int]] = set()
