@@ -21,7 +21,7 @@ from odradek.errors import ControlRefused, NotFound
 from odradek.remote import Remote
 
 KINDS: Final = ("kill", "stop", "cut", "lose", "drop", "refuse", "delay")
-"""Kill a node, stop a node, cut a link, lose a response, reset a connection, refuse requests, delay requests."""
+"""The kinds: kill or stop a node, cut a link, lose a response, reset a connection, refuse or delay requests."""
 LASTS_S: Final = (1.0, 6.0)
 """Minimum and maximum duration of a failure, in units of the pause between steps."""
 _WRITES: Final = (

@@ -15,7 +15,7 @@ from odradek.topics import read_records
 
 TOPICS_MAX: Final = 10
 RECORDS_MAX: Final = 1000
-"""Maximum size of a topic that is searched, in offsets."""
+"""Maximum size of a topic that is searched, as a number of offsets."""
 
 
 def found_elsewhere(
@@ -46,5 +46,5 @@ def _nearest_first(client: ControlClient, topic: str) -> list[str]:
 
 
 def _size(topic: dict[str, Any]) -> int:
-    """The sum of the partitions' offsets, an upper bound of the number of records."""
+    """High watermark minus log start offset, summed over the partitions: an upper bound of the number of records."""
     return sum(each["high_watermark"] - each["log_start_offset"] for each in topic["partitions"])

@@ -58,7 +58,7 @@ class RecordsHiddenWarning(UserWarning):
 
 
 HIDDEN_IN_TRACEBACKS: Final = methodcaller("errisinstance", (OdradekError, RecordsHiddenWarning))
-"""Value for the ``__tracebackhide__`` of a module: for these errors, pytest shows the line of the test, not the module's."""
+"""Value for a module's ``__tracebackhide__``: pytest shows the test's line for this package's errors and warning."""
 
 
 class ErrorsOfABroker:

@@ -1,4 +1,4 @@
-"""The common base of `odradek.Broker` and `odradek.testcontainers.OdradekContainer`: the objects of their control port."""
+"""The common base of `odradek.Broker` and `odradek.testcontainers.OdradekContainer`: faults, clock, trace and so on."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class Replica:
     """``leading``, ``following``, ``offline`` (its files cannot be used), or the state of a node that does not run."""
     in_sync: bool
     log_start: int | None
-    """Log start offset; None if the node does not run, as ``log_end``."""
+    """Log start offset. This and ``log_end`` are None if the node does not run."""
     log_end: int | None
     leader_epoch: int | None
     """The leader epoch of the last batch in the replica's log; -1 if the log is empty."""

@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeVar
 _T = TypeVar("_T")
 Kind = Literal["group", "transactional_id"]
 QUICK_S: Final = 1.0
-"""Minimum duration of a step that counts as waiting. Consecutive longer steps count as one wait; a shorter one ends it."""
+"""Minimum duration of a step that counts as waiting. Consecutive longer steps are one wait; a shorter step ends it."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
 """Durations of a wait after which a notice is printed, in seconds; later, one is printed every ``AGAIN_S``."""
 AGAIN_S: Final = 300.0
@@ -122,9 +122,9 @@ class Pending:
         return NOTICES_S[-1] + (self.notices - len(NOTICES_S) + 1) * AGAIN_S
 
     def text(self, now: float) -> str:
-        """The text of a notice.
+        """The text of a notice about the current wait.
 
-        Such as ``waiting for 2 s: the coordinator of etl-1: COORDINATOR_NOT_AVAILABLE, asked 14 times``.
+        For example ``waiting for 2 s: the coordinator of etl-1: COORDINATOR_NOT_AVAILABLE, asked 14 times``.
         """
         steps = [each for each in self.steps if each.what or each.where]
         step = next((each for each in steps if not each.where), steps[-1] if steps else None)

@@ -166,7 +166,7 @@ class BrokerProcess:
         self._signal(number)
         code = self.wait()
         if code != 0:
-            raise BrokerFailed(f"exit code {code} after {number.name}\n{self._tail()}")
+            raise BrokerFailed(f"the broker ended with exit code {code} after {number.name}\n{self._tail()}")
         return time.monotonic() - began
 
     def wait(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
@@ -175,7 +175,7 @@ class BrokerProcess:
         try:
             return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired:
-            raise BrokerFailed(f"still running after {timeout_s} s\n{self._tail()}") from None
+            raise BrokerFailed(f"the broker is still running after {timeout_s} s\n{self._tail()}") from None
 
     def restart(
         self, *, environment: Mapping[str, str] | None = None, settings: Mapping[str, object] | None = None
@@ -198,7 +198,7 @@ class BrokerProcess:
                     self.kill()
         self._close_input()
         if not self.tracebacks_expected and TRACEBACK in self._text(0):
-            raise BrokerFailed(f"the broker left a traceback\n{self._tail()}")
+            raise BrokerFailed(f"the broker's log contains a traceback\n{self._tail()}")
 
     def __enter__(self) -> BrokerProcess:
         return self.start()
@@ -255,7 +255,7 @@ class BrokerProcess:
                 raise BrokerFailed(f"the broker ended with exit code {self.exit_code}\n{self._tail()}")
             if time.monotonic() > deadline:
                 self.kill()
-                raise BrokerFailed(f"not ready after {START_TIMEOUT_S} s\n{self._tail()}")
+                raise BrokerFailed(f"the broker was not ready after {START_TIMEOUT_S} s\n{self._tail()}")
             time.sleep(POLL_S)
 
     def _close_input(self) -> None:

@@ -33,9 +33,9 @@ _PREFIX_CHARACTERS_MAX: Final = 100
 _rules_at_the_end = pytest.StashKey[str]()
 _rules_of_the_test = pytest.StashKey["list[Rule]"]()
 _OPTIONS_OF: Final = {"odradek_broker": "odradek_options", "kafka_broker": "kafka_options"}
-"""The session fixtures, and the fixtures with which a module or a class can override their options.
+"""For each session fixture, the fixture that a module or a class overrides to change the broker's options.
 
-``kafka_broker`` is Spark's.
+``kafka_broker`` is the fixture for Spark tests (`odradek.spark.testing`).
 """
 _options_of_brokers = pytest.StashKey["dict[str, pytest.FixtureDef[Any]]"]()
 _ends_of_brokers = pytest.StashKey["dict[str, list[Callable[[], None]]]"]()
@@ -125,7 +125,7 @@ def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any], request: Any) -> Ge
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Close a session broker before a test with other options: pytest itself would reuse the first one."""
+    """Close a session broker before a test with other options: pytest itself would reuse that broker."""
     fixtures = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
     last = item.session.stash.setdefault(_options_of_brokers, {})
     for broker, name in _OPTIONS_OF.items():
@@ -169,7 +169,9 @@ def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> It
 
         @client.setter
         def client(self, client: ControlClient) -> None:
-            raise AttributeError("the client is the broker's and cannot be set")
+            raise AttributeError(
+                "client cannot be set: odradek_faults always uses the client of odradek_broker"
+            )
 
         def add(self, on: str | None = None, **words: Unpack[RuleWords]) -> Rule:
             rule = super().add(on, **words)

@@ -224,18 +224,18 @@ class Rule:
         self.client = client
         self._last = dict(view)
         self.removed = False
-        """Whether ``remove`` was called. The last state of the rule is returned after that."""
+        """Whether ``remove`` was called. After that, ``hits`` and the other attributes keep their last values."""
         self.id: int = view["id"]
         self.text: str = view["text"]
 
     @property
     def hits(self) -> int:
-        """The number of hits."""
+        """The number of matches at which the rule acted."""
         return int(self._now()["hits"])
 
     @property
     def matches(self) -> int:
-        """The number of matches."""
+        """The number of requests and steps that fit the rule, including those at which it did not act."""
         return int(self._now()["matches"])
 
     @property
@@ -414,7 +414,7 @@ class Trace:
         return list(self.client.get("/v1/trace", filters)["exchanges"])
 
     def pcap(self, path: str | Path, **filters: object) -> None:
-        """Write a capture file for Wireshark and tshark."""
+        """Write the recorded exchanges to ``path``, as a capture file for Wireshark and tshark."""
         with Path(path).open("wb") as target:
             self.client.download("/v1/trace.pcap", filters, target)
 

@@ -114,10 +114,12 @@ class Security:
         if self.mechanism is not None:
             _check_mechanism(self.mechanism)
             if not self.users:
-                raise ValueError("a mechanism needs users")
+                raise ValueError("a mechanism needs users: pass users={...} too")
         for user, password in self.users.items():
             if not user.strip() or user != user.strip() or ":" in user or "\n" in user:
-                raise ValueError(f"{user!r} is not the name of a user: it has a colon, or blanks around it")
+                raise ValueError(
+                    f"{user!r} is not the name of a user: it is empty or has a colon or outer blanks"
+                )
             if not password or "\n" in password or "\r" in password:
                 raise ValueError(f"the password of {user} is empty, or has several lines")
 
@@ -152,7 +154,7 @@ class Security:
         password = self.users.get(user) if password is None else password
         if password is None:
             raise ValueError(
-                f"no password for {user}: pass it, as only those of {', '.join(self.users)} are known"
+                f"no password for {user}: pass password=, as only those of {', '.join(self.users)} are known"
             )
         return login_of(user, password, mechanism or self.mechanism)
 

@@ -36,7 +36,7 @@ class Transaction:
     open_ms: int | None
     """Time that the transaction has been open, by the broker's clock, which can be advanced.
 
-    It counts towards the timeout.
+    This time counts towards the transaction timeout.
     """
     last_update_ms: int | None
     partitions: tuple[str, ...]

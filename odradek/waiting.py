@@ -26,7 +26,7 @@ def slices_ms(timeout_s: float) -> Iterator[int]:
 
 
 def hint_of_coroutine(call: str) -> str:
-    """The end of a timeout error for a call in a coroutine, because the call blocks the event loop; else empty."""
+    """Advice to await ``call`` as a coroutine, for the end of a timeout error; empty without a running event loop."""
     asyncio = sys.modules.get("asyncio")
     try:
         if asyncio is not None:

@@ -271,7 +271,7 @@ def again(
       0    it did not come back in any try
       1    it came back: the job is wrong under this plan
       2    not judged: without faults it does not finish, or differs
-      3    not reached: in no try were all its faults hit with an effect
+      3    not reached: no try injected all faults of the plan with an effect
     """
     from odradek.certify import reports
     from odradek.certify.certifier import tried_again

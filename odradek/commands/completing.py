@@ -124,7 +124,7 @@ _KINDS: Final = {
     "states": "state",
 }
 _NAMES: Final = {"topic": "topic", "group": "group"}
-"""The kind of the argument NAME of the subcommands of each of these commands."""
+"""Commands whose subcommands have an argument NAME, and the kind of that name."""
 _WORDS: Final = {
     "api": APIS,
     "domain": get_args(Domain),

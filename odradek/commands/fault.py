@@ -106,12 +106,12 @@ def _place(view: dict[str, Any]) -> tuple[object, ...]:
 @click.option(
     "--count", type=click.IntRange(1), help="Release only this many, the oldest first.  [default: all]"
 )
-@click.option("--topic", help="Only those that name this topic.")
-@click.option("--partition", type=click.IntRange(0), help="Only those that name this partition.")
-@click.option("--transactional-id", metavar="ID", help="Only those of this transactional id.")
-@click.option("--group", help="Only those of this group.")
-@click.option("--client-id", metavar="ID", help="Only those of this client.")
-@click.option("--node", type=click.IntRange(0), help="Only those on this node.")
+@click.option("--topic", help="Only requests and steps that name this topic.")
+@click.option("--partition", type=click.IntRange(0), help="Only requests and steps that name this partition.")
+@click.option("--transactional-id", metavar="ID", help="Only requests and steps of this transactional id.")
+@click.option("--group", help="Only requests and steps of this group.")
+@click.option("--client-id", metavar="ID", help="Only requests and steps of this client id.")
+@click.option("--node", type=click.IntRange(0), help="Only requests and steps on this node.")
 @click.option("--to", "to_id", type=int, metavar="ID", help="Pass the released requests to this rule.")
 @as_json
 @speaking

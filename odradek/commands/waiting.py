@@ -147,7 +147,8 @@ def rule_that_holds(
 ) -> str:
     """The first rule that holds a step or a request of one of these groups or transactional ids, as a sentence; else empty.
 
-    ``partitions`` wait for a marker, whose request (WriteTxnMarkers) has no transactional id.
+    ``partitions`` are those that wait for a marker: the request with the marker (WriteTxnMarkers) has no transactional
+    id.
     """
     for rule in rules:
         for held in rule["held"]:

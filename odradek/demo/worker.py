@@ -56,9 +56,9 @@ def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[Topi
 def start(consumer: Consumer, partitions: list[TopicPartition]) -> None:
     """Assign the partitions with known start offsets.
 
-    librdkafka 2.16 must not look up an offset ("earliest", through ListOffsets): if the partition is revoked during the
-    lookup, it fetches the partition nevertheless. When the partition is assigned again, the worker may get those records,
-    and then the same ones again.
+    librdkafka 2.16 must not look up an offset ("earliest", through ListOffsets): if a partition is revoked during the
+    lookup, librdkafka fetches the partition nevertheless. When the partition is assigned again, the worker may get the
+    fetched records twice.
     """
     consumer.assign(positions(consumer, partitions))
 
@@ -123,7 +123,7 @@ class Worker:
         say("commit", len(messages))
 
     def recover(self, failure: KafkaException) -> None:
-        """Abort, and seek to the group's committed offsets. Raises the error again if it is not abortable."""
+        """Abort the transaction, and seek to the committed offsets. Raises ``failure`` again if it is not abortable."""
         error = failure.args[0]
         if not error.txn_requires_abort():
             raise failure

@@ -155,7 +155,7 @@ def test_the_broker_reads_the_users_that_python_names(password: str, mechanism: 
         ({"users": {"a": "hunter2\nx"}}, "the password of a is empty, or has several lines"),
         ({"users": {"a": ""}}, "the password of a is empty"),
         ({"users": {"a": "hunter2"}, "mechanism": "GSSAPI"}, "unknown mechanism: GSSAPI"),
-        ({"mechanism": "PLAIN"}, "a mechanism needs users"),
+        ({"mechanism": "PLAIN"}, "a mechanism needs users: pass users="),
     ],
 )
 def test_users_that_cannot_be_are_refused(arguments: dict[str, Any], message: str):

@@ -145,8 +145,8 @@ def stuck(outputs: Outputs) -> list[Finding]:
 _MISSING: Final = frozenset({Kind.LOST, Kind.TORN, Kind.REFUSED})
 """Kinds that are not failures while records may still be written. A check may refuse only because records are missing."""
 _SUPERVISOR: Final = (
-    "A supervisor that always restarts (--restart always, as Kubernetes does) starts it again; "
-    "one that restarts failures only does not"
+    "A supervisor that always restarts (--restart always, as Kubernetes does) starts the job again; "
+    "a supervisor that restarts only after failures does not"
 )
 
 

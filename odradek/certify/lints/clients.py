@@ -31,7 +31,7 @@ def only_broker_dropped(exchanges: Sequence[Exchange], exits: Sequence[tuple[int
     version = ".".join(map(str, max(versions)))
     return Lint(
         "only-broker-dropped",
-        f"librdkafka {version} drops the only broker of a cluster when its connection breaks, and may wait for it forever; "
+        f"librdkafka {version} drops the only broker of a cluster when the connection breaks, and may wait forever; "
         "this does not happen with several brokers. Set metadata.recovery.strategy=none, or certify with --nodes 3",
         broken[0].line,
     )

@@ -42,8 +42,8 @@ def offsets_outside(evidence: Evidence) -> Iterator[Lint]:
     if evidence.transactional_ids:
         remedy = "Set enable.auto.commit=false, and send" if automatic else "Send"
         sentence = (
-            f"{how} the offsets of its input outside the transaction: a crash between the two loses or duplicates records. "
-            f"{remedy} the offsets with sendOffsetsToTransaction"
+            f"{how} the offsets of its input outside the transaction: a crash between the offset commit and EndTxn "
+            f"loses or duplicates records. {remedy} the offsets with sendOffsetsToTransaction"
         )
     else:
         sentence = (

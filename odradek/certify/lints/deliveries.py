@@ -117,8 +117,9 @@ def outputs_without_positions(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 each.outputs[0],
                 "outputs-without-positions",
-                f"a transaction of {each.transactional_id} has outputs and no offsets, while others have offsets: a process "
-                "that starts at the committed offsets writes its outputs again. Send both in one transaction",
+                f"a transaction of {each.transactional_id} has outputs and no offsets, while others have offsets: "
+                "a process that starts at the committed offsets writes its outputs again. Put outputs and offsets in "
+                "one transaction",
             )
 
 

@@ -88,7 +88,7 @@ def stale_batch(evidence: Evidence) -> Iterator[Lint]:
             yield seen_at(
                 each.positions[0],
                 "revoked-batch",
-                f"after a rebalance a transaction of {each.transactional_id} has {wrote} records and offsets of {read}: "
+                f"after a rebalance a transaction of {each.transactional_id} has {wrote} records but offsets of {read}: "
                 "it contains records from before the rebalance, which were read again since. Drop unwritten "
                 "records when partitions are revoked",
             )
@@ -211,7 +211,8 @@ def positions_elsewhere(evidence: Evidence) -> Lint | None:
     said = "commits no offset of its input" if commit is None else "never fetches the offsets that it commits"
     return Lint(
         "positions-elsewhere",
-        f"the job {said}: it keeps them outside Kafka, so its lag is meaningless. Set --until to say when the job is done",
+        f"the job {said}: it keeps its offsets outside Kafka, so its lag is meaningless. Set --until to say when the "
+        "job is done",
         commit.line if commit is not None else "",
         commit,
     )

@@ -320,7 +320,7 @@ def _start_node(scene: Scene, strike: Strike) -> str:
     for node_id, node in scene.cluster.handle.nodes.items():
         if node.state == "killed":
             node.start()
-            scene.note(f"node {node_id} is back")
+            scene.note(f"node {node_id} is started again")
     return ""
 
 
