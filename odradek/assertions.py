@@ -69,7 +69,7 @@ class Assertions(TopicOperations, ErrorsOfABroker):
 
         Waits at most ``timeout_s`` seconds for the markers of decided transactions. Warns with ``RecordsHiddenWarning`` if
         decided records are then still above the last stable offset; the warning names the rule, the node or the transaction
-        that holds it back. Raises ``NotFound`` if the topic does not exist.
+        that holds back the last stable offset. Raises ``NotFound`` if the topic does not exist.
         """
         client = self._control_client()
         read, waited_s = read_decided(client, topic, isolation, partition, timeout_s)

@@ -152,7 +152,7 @@ def odradek_clean(odradek: Broker) -> Broker:
 
 @pytest.fixture
 def odradek_faults(request: pytest.FixtureRequest, odradek_broker: Broker) -> Iterator[Faults]:
-    """The rules of ``odradek_broker``.
+    """The fault rules of ``odradek_broker``: the object to add rules and to list them.
 
     A test's rules are removed at the end of the test; the report of a failed test lists them.
     """

@@ -22,7 +22,7 @@ PREPARED: Final[tuple[TransactionState, ...]] = ("PrepareCommit", "PrepareAbort"
 
 @dataclass(frozen=True, slots=True)
 class Transaction:
-    """One transactional id, as its coordinator has it."""
+    """The state of one transactional id, as its coordinator reports it."""
 
     transactional_id: str
     state: TransactionState
@@ -32,9 +32,9 @@ class Transaction:
     """Node id of the coordinator."""
     timeout_ms: int
     start_ms: int | None
-    """Start of the transaction; None if none is open."""
+    """Time at which the transaction started, in ms since the epoch; None if no transaction is open."""
     open_ms: int | None
-    """Time that the transaction has been open, by the broker's clock, which can be advanced.
+    """How long the transaction has been open, by the broker's clock, which can be advanced; None if none is open.
 
     This time counts towards the transaction timeout.
     """

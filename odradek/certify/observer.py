@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Observer(Protocol):
-    """Callbacks for events of a certification, called from several threads."""
+    """Callbacks for events of a certification. Several threads call them."""
 
     def says(self, text: str) -> None:
         """Print a line about a run without faults: start, first lines of output, end, what the run waits for."""

@@ -77,7 +77,8 @@ def cancel(remote: Remote, as_json: bool) -> None:
 def _progress(remote: Remote) -> Iterator[None]:
     """Show the progress of a long advance.
 
-    It is a status line if stderr is a terminal, otherwise a part of the notices that a waiting command prints.
+    The progress is a status line if stderr is a terminal, otherwise a part of the notices that a waiting command
+    prints.
     """
 
     def progress() -> str | None:

@@ -14,7 +14,7 @@ from odradek.commands.groups import CommandGroup
 
 VARIABLE: Final = "_ODRADEK_COMPLETE"
 """Click's environment variable, which the shell script sets when it calls `odradek`."""
-# Directories below the home directory in which each shell searches for completions. zsh needs it in its configuration.
+# The file below the home directory from which each shell loads completions. For zsh, ~/.zshrc must name the directory.
 FILES: Final = {
     "bash": ".local/share/bash-completion/completions/odradek",
     "zsh": ".zfunc/_odradek",

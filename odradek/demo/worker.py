@@ -18,7 +18,7 @@ from odradek.demo.flights import process
 
 GROUP = "flights"
 # A killed broker starts again after a moment. librdkafka 2.16 forgets all brokers when the last one refuses the connection
-# (KIP-899) and can hang while it bootstraps again, so this setting makes it keep the address that it has.
+# (KIP-899) and can hang while it bootstraps again, so this setting makes librdkafka keep the broker's address.
 PATIENCE = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 200,

@@ -56,7 +56,7 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 class ContainerInstance:
-    """An instance in a container, with the process ``docker start --attach`` that has its output and exit code."""
+    """An instance in a container. A process ``docker start --attach`` returns its output and its exit code."""
 
     def __init__(self, number: int, name: str, attached: subprocess.Popen[bytes]) -> None:
         self.number, self.name = number, name

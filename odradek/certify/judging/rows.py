@@ -35,7 +35,7 @@ class Row(NamedTuple):
     key: Data
     value: Data
     headers: Headers = ()
-    """The headers, sorted by name. Headers with one name are in their original order."""
+    """The headers, sorted by name. Headers with the same name are in their original order."""
     partition: int | None = None
     """The partition; None if partitions are not compared."""
     timestamp_ms: int | None = None

@@ -168,7 +168,9 @@ def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartitio
 
 
 def _next_commit(evidence: Evidence, number: int) -> int | None:
-    """Index of the first OffsetCommit after this exchange on a connection that already existed."""
+    """Index of the next OffsetCommit of the inputs on a connection that is older than this exchange; None if there is
+    none.
+    """
     before = {each.peer for each in evidence.exchanges[:number]}
     for place in range(number + 1, len(evidence.exchanges)):
         each = evidence.exchanges[place]

@@ -308,7 +308,7 @@ def _is_transactional(moment: Moment) -> bool:
 
 
 def rule(fault: Fault, moment: Moment) -> str:
-    """The text of the fault rule that injects the fault at the moment."""
+    """The text of the fault rule that injects the fault at the request or step ``moment``."""
     return _rule(moment, moment.ordinal, _action(fault, moment))
 
 
@@ -317,12 +317,12 @@ _SENT_BY_NODES_TOO: Final = frozenset({"AddPartitionsToTxn"})
 
 
 def holding_rule(moment: Moment) -> str:
-    """The text of the rule that holds the run at the moment, before any fault."""
+    """The text of the fault rule that holds the request or step ``moment`` before a fault is injected."""
     return _rule(moment, moment.ordinal, "hold")
 
 
 def striking_rule(fault: Fault, moment: Moment) -> str:
-    """The text of the rule that injects the fault at the single request or step that `holding_rule` holds."""
+    """The text of the fault rule that injects the fault at the request or step that `holding_rule` holds."""
     return _rule(moment, 1, _action(fault, moment))
 
 

@@ -28,7 +28,7 @@ class HeldMoment:
     went_on: threading.Event = field(default_factory=threading.Event)
 
     def go_on(self) -> None:
-        """Inject the fault."""
+        """End the hold: the certifier injects the fault, and the run continues."""
         self.went_on.set()
 
     def __str__(self) -> str:

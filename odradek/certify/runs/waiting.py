@@ -59,7 +59,7 @@ class Watch:
                 self._telling.look(self._waits_for)
                 if self._job.died_alike >= CRASHES:
                     return self._end(Ending.OVERDUE, self._why_it_dies())
-            # The condition is checked before and after the acts: an act that is over now may have started an instance.
+            # The condition is checked again after the actions have ended: an action may have started an instance.
             is_over = self._may_be_over() and self._staging.is_over
             if is_over and (end := self._at_the_end()) is not None:
                 return end
