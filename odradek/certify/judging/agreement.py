@@ -20,7 +20,7 @@ def agreed(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> tuple[Fields, list[str]]:
-    """Return the fields that cannot be compared, and lines that describe the records that differ in other fields.
+    """Return the fields to ignore, as they differ between the two runs, and lines about records that differ otherwise.
 
     There are no lines if the runs agree.
     """

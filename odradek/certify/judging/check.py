@@ -133,9 +133,9 @@ def run_check(
 ) -> list[Finding]:
     """Run the check, and return its findings; empty if it ends with exit code 0.
 
-    The command reads the committed records as NDJSON from standard input. If it contains ``{parquet}``, it also gets them as
-    a file. ``values`` are the other placeholders by their names without braces: ``bootstrap``, ``data``, ``run`` and
-    ``instance``. They are also environment variables: ``ODRADEK_DATA`` and so on.
+    The command reads the committed records as NDJSON from standard input. If the command contains ``{parquet}``, it
+    also gets the records as a Parquet file. ``values`` are the other placeholders by their names without braces:
+    ``bootstrap``, ``data``, ``run`` and ``instance``. They are also environment variables: ``ODRADEK_DATA`` and so on.
 
     ``again`` is called if the exit code is `NOT_YET`. It waits for a moment and returns the current records, or None if
     there is no time left.
@@ -173,7 +173,7 @@ def _findings(command: str, code: int | None, lines: Sequence[str]) -> list[Find
 
 
 def _run_once(check: Check, records: list[Record], values: Mapping[str, str]) -> tuple[int | None, list[str]]:
-    """Run the command in a new directory. Returns its exit code (None after a timeout) and its output lines."""
+    """Run the check's command once. Returns its exit code (None after a timeout) and the last lines of its output."""
     with tempfile.TemporaryDirectory(prefix="odradek-check-") as folder:
         if PARQUET in check.command:
             path = Path(folder) / "outputs.parquet"
@@ -201,7 +201,10 @@ def _environment(values: Mapping[str, str]) -> dict[str, str]:
 
 
 def _ended(process: subprocess.Popen[bytes], told: bytes) -> tuple[int | None, bytes]:
-    """Wait for exit code and output. Kills the whole session after a timeout or an interrupt by the user."""
+    """Write ``told`` to standard input, and return the exit code (None after a timeout) and the output.
+
+    Kills the whole session of the process after a timeout or an interrupt by the user.
+    """
     with process:
         try:
             output, _ = process.communicate(told, TIMEOUT_S)

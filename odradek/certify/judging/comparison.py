@@ -65,7 +65,7 @@ def _headers(one: Row, two: Row) -> Iterable[tuple[str, str, str]]:
 
 
 class Order(NamedTuple):
-    """A key whose rows are in a different order. Rows without a key are compared by partition instead."""
+    """A key (or, for rows without a key, a partition) whose rows are in another order than in the reference run."""
 
     topic: str
     key: Data

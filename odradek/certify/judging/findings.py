@@ -47,7 +47,7 @@ class Ending(Enum):
     IDLE = "idle"
     """The job is alive but has requested no change for `Workload.patience_s`: it is stuck, and missing records are lost."""
     OVERDUE = "overdue"
-    """The run exceeded its deadline, or instances ended with an error and none is restarted: it is stuck."""
+    """The run exceeded its deadline, or instances ended with an error and none is restarted: the job is stuck."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ def kinds_of(findings: Iterable[Finding]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Outputs:
-    """The output topics at the end of a run."""
+    """The records of the output topics at the end of a run, and how the run ended."""
 
     committed: Sequence[Record]
     """The records that read_committed consumers get."""

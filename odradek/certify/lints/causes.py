@@ -25,7 +25,7 @@ _USUAL: Final = frozenset(
 )
 """Errors that clients get in healthy clusters too, and handle without the job."""
 _TAKES_A_PLACE: Final = frozenset({"freeze", "second-copy", "remove-instance"})
-"""Faults with which the certifier itself runs two instances with one number, or replaces an instance."""
+"""Faults for which the certifier itself runs two instances with the same number, or replaces an instance."""
 
 
 def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
@@ -43,7 +43,7 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
 
 
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
-    """Yield the lints whose exchange is in the transaction of a duplicate.
+    """Yield the lints in ``found`` whose exchange is in the transaction that wrote a record again.
 
     If the only finding is a refusal by the user's check, yield all lints.
     """
@@ -139,7 +139,7 @@ def _held_up_by_another_id(case: Case) -> Iterator[Lint]:
 def _uncommitted_input(case: Case) -> Iterator[Lint]:
     """Yield lints of read_uncommitted consumers, if input records were aborted during this run.
 
-    The aborted records of seeds do not count: runs without faults contain them too.
+    Aborted records that the certifier writes as input do not count: runs without faults contain them too.
     """
     aborts = "abort-input" in case.bad.faults
     aborts = aborts or any(
@@ -170,9 +170,9 @@ def _outside(case: Case) -> Iterator[Lint]:
 
 
 def _is_at_fault(case: Case) -> bool:
-    """Whether the producer explains the duplicates: the job uses transactions elsewhere, or the client sent a batch twice.
+    """Whether a producer without transactions explains the duplicates, and not a job that read its input again.
 
-    Otherwise the job read its input again.
+    The producer does if the job has transactional producers too, or if the client sent a batch twice.
     """
     return bool(case.evidence.transactional_ids) or any(_is_resent(*pair) for pair in case.pairs)
 

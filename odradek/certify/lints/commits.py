@@ -16,15 +16,15 @@ class Commit:
     """A committed offset, with the exchange from which it is effective."""
 
     number: int
-    """Index in the trace of the exchange that made it effective: OffsetCommit, or the EndTxn of its transaction."""
+    """Index in the trace of the exchange that made the offset effective: OffsetCommit, or EndTxn of its transaction."""
     exchange: Exchange
-    """The OffsetCommit or TxnOffsetCommit."""
+    """The OffsetCommit or TxnOffsetCommit that contains the offset."""
     key: TopicPartition
     offset: int
     before: int
-    """The previously committed offset."""
+    """The offset that the group had committed for the partition before; 0 if it had committed none."""
     was_known: bool
-    """Whether any offset had been committed before."""
+    """Whether the group had committed an offset for the partition before."""
 
     @property
     def is_outside(self) -> bool:

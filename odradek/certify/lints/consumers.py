@@ -71,7 +71,7 @@ def ahead_of_transactions(evidence: Evidence) -> list[Commit]:
 
 
 def _is_automatic(evidence: Evidence, sent: Sequence[Exchange]) -> bool:
-    """Whether the client commits automatically: at regular intervals, and not immediately after the program's work.
+    """Whether the client commits automatically: at regular intervals, and not immediately after Produce or EndTxn.
 
     A run of one second contains one or two commits, which do not show the difference.
     """

@@ -127,8 +127,8 @@ def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[L
     """Yield batches outside transactions that were rejected or never acknowledged, although the job committed its offsets.
 
     A batch is reported only while the group has one member, as offsets of another member do not belong to the batch.
-    ``is_lost``: whether a record was never written. If not, a later batch with as many records counts as the same batch,
-    sent again by the job.
+    ``is_lost``: whether a record was never written. If False, a later batch with as many records counts as the same
+    batch, sent again by the job.
     """
     lives = _member_spans(evidence)
     again = [each.number for each in read_again(evidence)]
@@ -168,9 +168,7 @@ def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartitio
 
 
 def _next_commit(evidence: Evidence, number: int) -> int | None:
-    """Index of the next OffsetCommit of the inputs on a connection that is older than this exchange; None if there is
-    none.
-    """
+    """Index of the next OffsetCommit on a connection that is older than this exchange; None if there is none."""
     before = {each.peer for each in evidence.exchanges[:number]}
     for place in range(number + 1, len(evidence.exchanges)):
         each = evidence.exchanges[place]

@@ -51,9 +51,9 @@ class _Positions:
         self._reader: dict[TopicPartition, str] = {}
         """The connection that last fetched each partition."""
         self._reader_of: dict[tuple[str, TopicPartition], str] = {}
-        """By (transactional id, partition): the connection that had last fetched when the id last sent an offset.
+        """By (transactional id, partition): `_reader` of the partition when the id last sent an offset for it.
 
-        If `_reader` of the partition now differs, another instance reads the partition.
+        If `_reader` now differs, another instance reads the partition.
         """
         self._aborted: dict[TopicPartition, tuple[int, Exchange]] = {}
         self._beyond: dict[TopicPartition, int] = {}

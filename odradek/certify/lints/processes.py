@@ -13,7 +13,7 @@ GOES_ON: Final = 3
 
 
 class ConnectionMap:
-    """A map from each transactional id to the connections of the consumers whose records its producer processes.
+    """For each transactional id, the connections of the consumers in the same process as its producer.
 
     A transactional id that commits offsets of a partition is in one process with the connection that last fetched that
     partition. If there is only one id, all connections seen so far belong to that id.

@@ -76,7 +76,7 @@ def known_sinks(evidence: Evidence) -> Iterator[Lint]:
 
 
 def shared_id(evidence: Evidence) -> Iterator[Lint]:
-    """Yield a lint if two live producers use one transactional id: a second one started while the first one still runs.
+    """Yield a lint if two live producers use one transactional id: the second started while the first still runs.
 
     Either the first producer sends another request and gets a fencing error, or there are two live consumers whose offsets
     go into the transactions of the id. Neither happens after a kill, and a process that makes a new producer has one

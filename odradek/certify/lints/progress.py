@@ -197,7 +197,7 @@ def _between(offsets: Sequence[int], begin: int, end: int) -> int:
 
 
 def positions_elsewhere(evidence: Evidence) -> Lint | None:
-    """Lint for a job that commits no offsets of its input, or never fetches them; None for other jobs.
+    """Lint for a job that commits no offsets of its input, or never fetches committed offsets; None for other jobs.
 
     This is no problem of the job, but explains why a run that waits for a lag of 0 may never end.
     """

@@ -55,9 +55,9 @@ class Scene:
     time: Timekeeping
     seeds: Sequence[Seed]
     is_done: Callable[[], bool]
-    """Returns whether the job has done its work."""
+    """Function that returns whether the job has done its work."""
     note: Callable[[str], object]
-    """Called with a sentence about each action."""
+    """Function that is called with a sentence about each action."""
     ended: threading.Event = field(default_factory=threading.Event)
     """Set at the end of the run."""
     observation: Observation = field(init=False)
@@ -274,7 +274,7 @@ class OtherInstances:
         )
 
     def joined(self) -> bool:
-        """Whether another instance joined a group, or did what it can do without a group: read, wrote or committed."""
+        """Whether another instance joined a group, or, without joining, read, wrote or committed."""
         return any(word in self.did() for word in ("joined", "read", "wrote", "committed"))
 
     def _of_ended(self, peer: str) -> Instance | None:
@@ -339,7 +339,7 @@ def _move(scene: Scene, strike: Strike) -> str:
 
 
 def _topics(scene: Scene, strike: Strike) -> Collection[str]:
-    """The topics of a Produce: those of the matcher, else those of the latest Produce request."""
+    """The topics of the Produce that was hit: the topic of the rule, else those of the latest Produce request."""
     named = strike.matchers.get("topic")
     return {named} if named else scene.observation.produced_topics()
 

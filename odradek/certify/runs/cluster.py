@@ -145,7 +145,7 @@ def held_up(topic: str, partition: int, last_stable: int, transaction: dict[str,
     """The sentence about a transaction that holds back consumers of a partition.
 
     >>> held_up("out", 0, 7, {"transactional_id": "copier", "producer_id": None})
-    'out-0: readers stop at offset 7: transactional_id copier'
+    'out-0: consumers stop at offset 7: transactional_id copier'
     """
     said = ", ".join(f"{name} {value}" for name, value in transaction.items() if value is not None)
     return f"{topic}-{partition}: consumers stop at offset {last_stable}: {said}"

@@ -72,7 +72,7 @@ class Foreign:
         self._theirs: frozenset[str] = frozenset()
         """Groups that existed before the first run."""
         self._named: set[str] = set()
-        """Groups named in requests of the job."""
+        """Groups that requests of the job have named."""
 
     @property
     def bootstrap_servers(self) -> str:
@@ -124,7 +124,7 @@ class Foreign:
             self._tool("topic", "delete", *names)
 
     def _delete_groups(self) -> None:
-        """Delete the groups that the job created. After a kill they may still have members."""
+        """Delete the groups that the job created. After a kill, the groups may still have members for a while."""
         entries = self.handle.trace.entries(limit=ENTRIES_MAX)
         self._named |= {each.group for each in exchanges(entries) if each.group}
         brought = self._named & set(self._listed("group", "group_id")) - self._theirs

@@ -57,7 +57,7 @@ class Run:
     log: str
     """The last lines that the job printed."""
     clock_was_moved: bool = False
-    """Whether a clock was advanced, so that times in the trace do not measure the job."""
+    """Whether a clock was advanced, so that times in the trace do not show how long the job took."""
     without_effect: dict[int, str] = field(default_factory=dict)
     """For faults of the plan that were hit without effect: index in the plan -> reason."""
     until: Until = field(default_factory=Until)
@@ -213,7 +213,7 @@ class _RunInProgress:
         self._staging = Staging(self._cluster, self._job, plan, self._is_done, workload.seeds, holds=holds)
         self.may_repeat = False
         self._is_not_yet = False
-        """Whether the check has ended with "not yet"."""
+        """Whether the user's check has ended with exit code 75 ("not yet")."""
         self._judged_by = is_right
         if is_right is None and not plan and workload.check is not None:
             self._judged_by = lambda outputs: not outputs.said

@@ -19,12 +19,12 @@ from odradek.errors import OdradekError
 SEEDER: Final = "odradek-certify-seed"
 """The transactional id of the producer of the input."""
 RECORDS_PER_TRANSACTION: Final = 10
-"""Number of committed records per aborted one."""
+"""Number of committed records for each aborted record."""
 _TIMEOUT_S: Final = stretched(60.0)
 
 
 def with_aborted(seeds: Sequence[Seed], every: int = RECORDS_PER_TRANSACTION) -> Iterator[Seed]:
-    """Insert aborted records: after every ``every`` records of a topic, an aborted copy of the last one.
+    """Insert aborted records: after every ``every`` records of a topic, an aborted copy of the last of them.
 
     Does nothing if the user's input already contains aborted records.
     """

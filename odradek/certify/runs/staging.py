@@ -1,4 +1,4 @@
-"""Inject the faults of one plan while the job runs: each has a rule at the broker, and an action that follows its hit."""
+"""Inject the faults of one plan while the job runs: a rule at the broker, and an action when the rule is hit."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Staging:
         return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
 
     def release(self) -> bool:
-        """Release the requests that rules still hold, so that late requests arrive now. Returns whether a rule held any."""
+        """Release the requests that rules still hold, so that they are handled in this run. False if none was held."""
         held = False
         for rule in self._rules:
             if rule.held:
@@ -140,5 +140,5 @@ class Staging:
         )
 
     def _expelled(self) -> int:
-        """Number of members that a rule has rejected with an error saying that they are not members."""
+        """Number of members that a rule has rejected with UNKNOWN_MEMBER_ID."""
         return sum(rule.hits for rule in self._rules if "UNKNOWN_MEMBER_ID" in rule.text)

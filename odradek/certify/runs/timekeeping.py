@@ -90,8 +90,8 @@ class Timekeeping:
     def ends_open_transactions(self, *, are_left: bool = False) -> bool:
         """Advance the clock so that the coordinator aborts transactions that a finished job left open.
 
-        Returns False if no transaction is open, or if all open ones have outlived such an advance already. Unless
-        ``are_left``, also returns False if the job may still continue one of them.
+        Returns False if no transaction is open, or if all open transactions have outlived such an advance already.
+        Unless ``are_left``, also returns False if the job may still continue one of them.
         """
         if not self._moves_time:
             return False
@@ -146,7 +146,7 @@ class Timekeeping:
         return bool(self._observation.unanswered("JoinGroup"))
 
     def _are_partitions_waited_for(self) -> bool:
-        """Whether instances wait for the partitions of a dead one: none replaces it, and the others are idle."""
+        """Whether instances wait for the partitions of a dead instance: none replaces it, and the others are idle."""
         return self._job.given_up > 0 and self._is_nothing_carried_on()
 
     def _are_offsets_waited_for(self) -> bool:

@@ -11,7 +11,7 @@ from odradek.durations import seconds
 class Until:
     """The condition for the end of a run: ``lag=0``, ``exit``, ``records=N``, ``idle=TIME``, ``check``, or ``auto``.
 
-    ``auto``: the first run without faults selects one of the others.
+    ``auto``: the first run without faults selects one of the other conditions.
     """
 
     what: str = "lag"

@@ -18,7 +18,7 @@ from odradek.certify.runs.until import Until
 
 LOOK_PAUSE_S: Final = 0.02
 CRASHES: Final = 3
-"""Number of ends with an error, while nothing else happens, after which an instance is not expected to do its work."""
+"""Number of exits with an error, while nothing else happens, after which the job is not expected to do its work."""
 
 
 @dataclass(frozen=True, slots=True)
