@@ -74,7 +74,7 @@ class Chaos:
         self._injected: list[_Injected] = []
 
     def step(self, now_s: float) -> Iterator[str]:
-        """Revert the failures that are due, then inject the next one. Yields one line of text for each of these actions."""
+        """Revert the failures that are due, then inject the next failure. Yields a line of text for each action."""
         yield from self._revert(now_s)
         kind = self._rng.choice(self._kinds)
         lasts_s = self._rng.uniform(*LASTS_S) * self._pause_s

@@ -109,7 +109,7 @@ def _odradek_session_broker() -> Iterator[_SessionBroker]:
 def odradek_broker(odradek_options: dict[str, Any], _odradek_session_broker: _SessionBroker) -> Broker:
     """One broker for all tests of the session: each test uses its own topics and ids.
 
-    A module or class that overrides ``odradek_options`` gets another broker, which replaces the previous one.
+    A module or class that overrides ``odradek_options`` gets another broker, which replaces the previous broker.
     """
     return _odradek_session_broker.of(odradek_options)
 

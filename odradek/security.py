@@ -142,7 +142,7 @@ class Security:
         return {SASL_VARIABLE: "".join(entries)}
 
     def login(self, user: str | None, password: str | None, mechanism: str | None) -> Login | None:
-        """The credentials of the user, by default of the first one; None without SASL.
+        """The credentials of the user, by default of the first user; None without SASL.
 
         ``password`` is required for a user that was added after the start.
         """

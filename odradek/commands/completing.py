@@ -176,7 +176,7 @@ def attach(command: click.Command, name: str, look: Look) -> None:
 def words_of_a_rule(before: Iterable[str]) -> list[str]:
     """The words that may follow the words ``before`` in a rule.
 
-    They are an API, a point, or a rule on links and disks at the start, and matchers and conditions after that.
+    The words are an API, a point, or a rule on links and disks at the start, and matchers and conditions after that.
     """
     if not list(before):
         return [*APIS, *POINTS, "cut", "slow-link", "slow-disk", "full-disk"]

@@ -52,7 +52,7 @@ def differing(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> list[str]:
-    """The differences between two runs in up to `LINES_MAX` lines, and a line with the number of omitted ones."""
+    """The differences between two runs in up to `LINES_MAX` lines, and a line with the number of omitted lines."""
     also = frozenset(also)
     one, two = rows(first, ignored, also), rows(second, ignored, also)
     difference = compare(one, two, how)

@@ -84,7 +84,7 @@ class Case:
             if exchange.api == "Produce" and was_taken(exchange):
                 self._note(number, exchange)
         self.pairs = list(self._pairs())
-        """For each duplicated row, the first request that wrote it, paired with each later one."""
+        """For each duplicated row, the first request that wrote the row, paired with each later request that did."""
         self.repeated = [
             write for each in bad.repeated for place in each if (write := self.write_of(place)) is not None
         ]

@@ -162,7 +162,7 @@ def reported_early(evidence: Evidence) -> Iterator[Lint]:
 
 
 class _Starts:
-    """The first Fetch of each partition by processes that replaced an earlier one."""
+    """The first Fetch of each partition by processes that replaced an earlier process."""
 
     def __init__(self) -> None:
         self._initialised: set[str] = set()

@@ -61,7 +61,7 @@ class Run:
     without_effect: dict[int, str] = field(default_factory=dict)
     """For faults of the plan that were hit without effect: index in the plan -> reason."""
     until: Until = field(default_factory=Until)
-    """The condition that the run waited for; for the first run without faults and ``auto``, the selected one."""
+    """The condition that the run waited for; for the first run without faults and ``auto``, the selected condition."""
     settled_s: float = 0.0
     """How long the job still wrote to the outputs after the end of its work, in seconds."""
     last_request: int = 0
