@@ -3,7 +3,8 @@
     spark = session()                     # embedded, on this machine's cores
     spark.readStream.format("kafka")...   # Spark's own connector, unmodified
 
-The same program runs with ``spark-submit`` and on the server in SPARK_REMOTE. Then no setting of the cluster is changed.
+The same program runs with ``spark-submit``, and on the Spark Connect server that the environment variable SPARK_REMOTE
+names. In both cases the settings of the cluster are not changed.
 """
 
 from __future__ import annotations
@@ -40,11 +41,11 @@ _REGISTERED: Final = "spark.odradek.registered"
 
 
 class JavaMissing(OdradekError):
-    """There is no Java that Spark can run on."""
+    """No Java was found that Spark can run on."""
 
 
 def cache_directory() -> Path:
-    """The directory for downloads."""
+    """The directory for downloads: $ODRADEK_CACHE, else $XDG_CACHE_HOME/odradek, else ~/.cache/odradek."""
     said = os.environ.get(CACHE_VARIABLE)
     return (
         Path(said) if said else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "odradek"
@@ -85,7 +86,7 @@ def _javas() -> Iterator[Path]:
 
 
 def java_version(path: str | Path) -> int:
-    """The major version of the Java at ``path``, 0 if the file is not a working Java (macOS has a stub named java)."""
+    """The major version of the Java at ``path``, 0 if the file is not a working Java (as the stub of macOS)."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True
@@ -97,9 +98,9 @@ def java_version(path: str | Path) -> int:
 
 
 def _without_incubator(java: Path) -> Path:
-    """A JAVA_HOME with which Spark runs on a Java without the module jdk.incubator.vector.
+    """Write a wrapper script for a Java that lacks the module jdk.incubator.vector; return the script's path.
 
-    Spark always requests this module, and does not need it.
+    Spark always requests this module with ``--add-modules``, and does not need it. The script removes the option.
     """
     wrapper = cache_directory() / "java" / "bin" / "java"
     text = (
@@ -122,9 +123,9 @@ def session(
 ) -> SparkSession:
     """A session with the formats ``kafka``, ``odradek.exactly_once`` and ``odradek.segments``.
 
-    If a session is active, it is returned unchanged. If the environment names the cluster (spark-submit, SPARK_REMOTE),
-    ``master`` has no effect. ``conf`` overrides the defaults. Raises ``JavaMissing`` or ``JarsMissing`` with a message that
-    names what to install.
+    If a session is active, both data sources are registered in it, and it is returned. If the environment names the
+    cluster (spark-submit, SPARK_REMOTE), ``master`` has no effect. ``conf`` overrides the defaults. Raises
+    ``JavaMissing`` or ``JarsMissing`` with a message that names what to install.
     """
     from pyspark.sql import SparkSession
 
@@ -139,7 +140,7 @@ def session(
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Register both data sources in a session, and return the session."""
+    """Register ``odradek.exactly_once`` and ``odradek.segments`` in a session, and return the session."""
     from odradek.spark.segments import Segments
     from odradek.spark.sink import ExactlyOnce
 

@@ -21,8 +21,9 @@ def kill(pid: int) -> None:
 
 
 def of_session(leader: int) -> list[int]:
-    """The processes in the session of ``leader``. Spark's Python workers have a process group of their own, but stay in the
-    session."""
+    """Ids of the processes in the POSIX session of ``leader``.
+
+    Spark's Python workers have a process group of their own, but stay in the session."""
     found = []
     for pid in psutil.pids():
         with suppress(ProcessLookupError, PermissionError):
@@ -32,7 +33,7 @@ def of_session(leader: int) -> list[int]:
 
 
 def python_workers(driver: int) -> list[int]:
-    """The Python workers of Spark below the process ``driver``, without their parent, which forks them."""
+    """Ids of Spark's Python workers below the process ``driver``, without the daemon that forks them."""
     parents: dict[int, int] = {}
     for each in _below(driver):
         with suppress(psutil.Error):
@@ -49,7 +50,7 @@ def _below(pid: int) -> Sequence[psutil.Process]:
 
 
 def jvm_above() -> int | None:
-    """The nearest ancestor of this process that is a JVM; None if there is none."""
+    """Process id of the nearest ancestor of this process that is a JVM; None if there is none."""
     with suppress(psutil.Error):
         return next((each.pid for each in psutil.Process().parents() if each.name() == JVM), None)
     return None

@@ -1,10 +1,10 @@
 """Atomicity of transactions: each partition that a decision lists has a marker, and the marker has the decision's outcome.
 
-Markers are matched to decisions by producer id and epoch. The epoch of a ``bumped`` decision is above that of its data and
-belongs to one transaction. All other decisions of a producer share an epoch and are matched by counting: a partition has at
-least as many markers of each outcome as there are decisions (a coordinator that restarts sends some again). If a partition
-has too few markers, timestamps show which decision lacks its marker. An operator (kafka-transactions abort) writes
-additional markers.
+Markers are matched to decisions by producer id and epoch. The epoch of a ``bumped`` decision is higher than the epoch
+of its data, and no other transaction has it. All other decisions of a producer share an epoch and are matched by
+counting: a partition has at least as many markers of each outcome as there are decisions (a coordinator that restarts
+sends some markers again, and an operator's kafka-transactions abort writes additional markers). If a partition has too
+few markers, timestamps show which decision lacks its marker.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ _KEY = ("replica", "producer_id", "producer_epoch", "bumped")
 
 
 def markers(transactions: DataFrame) -> DataFrame:
-    """One row for each marker and each kind of decision (``bumped`` or not) to which the marker may belong.
+    """One row for each marker and each kind of decision to which the marker may belong.
 
-    A marker that ended no data may belong to both kinds, and has two rows.
+    ``bumped`` decisions have a higher epoch than their data, all others have the same epoch. A marker that ended no
+    data may belong to a decision of either kind, so it has two rows.
     """
     below = F.col("last_epoch") < F.col("marker_epoch")
     ways = (
@@ -41,9 +42,9 @@ def markers(transactions: DataFrame) -> DataFrame:
 
 
 def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """One row for each decision and each partition in its list that exists in these directories.
+    """One row for each decision and each partition that the decision lists, with the partition's chosen replica.
 
-    Partitions of deleted topics are left out.
+    Partitions without a replica in the audited directories, such as those of deleted topics, are left out.
     """
     speaking = replicas.where("speaks").select("topic", "partition", "replica", "compacted", "damaged")
     return (
@@ -87,7 +88,7 @@ def lacking(listed_decisions: DataFrame, found_markers: DataFrame) -> DataFrame:
 def _in_time(
     lacking_decisions: DataFrame, listed_decisions: DataFrame, found_markers: DataFrame
 ) -> DataFrame:
-    """Outcomes of the markers between each decision and the next one, by timestamp, for decisions that share an epoch."""
+    """Outcomes of the markers between each decision and the next one of the same epoch, by timestamp."""
     keys = lacking_decisions.where(~F.col("bumped")).select(*_KEY).distinct()
     moments = listed_decisions.join(F.broadcast(keys), list(_KEY), "left_semi").select(
         *_KEY,
@@ -124,7 +125,7 @@ def verdicts(
     found_markers: DataFrame,
     transactions: DataFrame,
 ) -> DataFrame:
-    """Add to each decision ``verdict``: ``mixed_outcome``, ``missing_marker``, or null if the log does not show which.
+    """Add to each decision a ``verdict``: ``mixed_outcome``, ``missing_marker``, or null if the log shows neither.
 
     A marker is only missing if the log reaches back to the decision: the log still has the transaction's data, or a marker
     that is older than the transaction. A damaged or compacted log, and a decision whose markers are not complete yet, are no
@@ -214,7 +215,7 @@ def atomicity_findings(judged: DataFrame) -> DataFrame:
 def undecided_findings(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
     """Findings for bumped epochs whose markers have different outcomes, although no decision is known.
 
-    A bumped epoch belongs to one transaction.
+    A bumped epoch is higher than the epoch of the data. It belongs to one transaction, so all its markers must agree.
     """
     ended = spoken.where("marker_offset is not null and last_epoch < marker_epoch").withColumnRenamed(
         "marker_epoch", "producer_epoch"
@@ -335,19 +336,20 @@ def neighbours(spoken: DataFrame) -> DataFrame:
 def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -> DataFrame:
     """Findings for ``neighbours`` that no coordinator decided: an abort right after a commit, or a commit next to an abort.
 
-    They are only checked if all decisions are known. Kafka 4.3 legally writes these:
+    The pairs are only checked if all decisions are known. Kafka 4.3 legally writes these pairs:
 
     - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added but not written
       (the client drops its batches at abortTransaction) has a marker right after the previous marker: a decision lists
       the partition.
     - A coordinator that restarts sends the markers of its decision again, with the same outcome. If the leader handles such
-      a request late, the marker may even follow that of the next transaction. It belongs to a decision too.
+      a request late, the marker may even follow the next transaction's marker. All of them belong to a decision.
     - InitProducerId and the transaction timeout abort with a higher epoch (TransactionMetadata.prepareFenceProducerEpoch),
       and transaction version 2 raises the epoch with each decision (prepareAbortOrCommit): the epochs differ.
     - An operator (kafka-transactions abort) writes an abort that no coordinator decided, with the epoch of an open
-      transaction's data. A commit of the coordinator may follow it. The abort may also follow a commit of that epoch, if the
-      transaction was open when the tool listed it and had ended when the tool wrote: a warning. If the commit ended no data
-      of its epoch, there was no transaction that the tool could have seen. Only a coordinator writes a commit.
+      transaction's data. A commit of the coordinator may follow the abort. The abort may also follow a commit of that
+      epoch, if the transaction was open when the tool listed it, and had ended when the tool wrote the abort: this is a
+      warning. If the commit ended no data of its epoch, there was no transaction that the tool could have seen. No
+      operator's tool writes a commit.
     """
     key = ["producer_id", "producer_epoch", "topic", "partition"]
     listed = (

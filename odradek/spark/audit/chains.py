@@ -94,7 +94,7 @@ def chain(rows: DataFrame) -> DataFrame:
 def partition_transactions(rows: DataFrame) -> DataFrame:
     """One row per replica, producer and marker: the data that the marker ended, and the marker.
 
-    The row for the data after a producer's last marker has no marker.
+    If a producer wrote data after its last marker, these have a row without a marker.
 
     ``plain_*`` are the data that the producer wrote outside transactions. Without a marker, ``outcome`` is ``open`` if there
     is transactional data, else null.

@@ -37,9 +37,9 @@ class ClusterMetadata:
     """The cluster as of the end of its metadata log. Times are in milliseconds since the epoch."""
 
     complete: bool = False
-    """Whether the log starts at offset 0 and could be read completely."""
+    """Whether the metadata log starts at offset 0 and could be read completely."""
     end_offset: int = 0
-    """Offset after the last record in the log."""
+    """Offset after the last record in the metadata log."""
     broker_ids: set[int] = field(default_factory=set)
     log_dir_ids: dict[int, set[uuid.UUID]] = field(default_factory=dict)
     """Ids of the log directories of each broker, from its newest registration; empty before Kafka 3.7 (KIP-858)."""
@@ -50,7 +50,7 @@ class ClusterMetadata:
 
 
 def read(log_dirs: list[str]) -> ClusterMetadata:
-    """Read the metadata log with the highest end offset, because the others lack the latest deletions of topics."""
+    """Read the copy of the metadata log with the highest end offset: the others may lack the latest topic deletions."""
     known = [_read(Path(path)) for path in log_dirs if (Path(path) / f"{TOPIC}-0").is_dir()]
     last = max(known, key=lambda each: (each.end_offset, each.complete), default=ClusterMetadata())
     return replace(last, compacted=set().union(*(each.compacted for each in known)))

@@ -16,7 +16,7 @@ from odradek.spark.audit.batch_headers import sound
 from odradek.spark.audit.findings import VIOLATION, WARNING, finding
 
 TORN: Final = "torn tail"
-"""Beginning of the errors of ``odradek.segments`` that mean a torn tail."""
+"""Prefix of the error texts with which ``odradek.segments`` reports an incomplete last batch."""
 
 
 def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> DataFrame:

@@ -1,9 +1,10 @@
 """Count each transaction once, however many partitions it wrote to.
 
-A transaction ends with one decision of its coordinator. In a partition, the epoch of the marker identifies the transaction
-if no other transaction has that epoch (KIP-890, or the coordinator has fenced the producer). Otherwise, the decision before
-the marker identifies it. Where epochs are shared and compaction has removed the decisions, the n-th markers of a kind in all
-partitions are counted as one transaction. This count is never too high, but may be too low.
+A transaction ends with one decision of its coordinator. In a partition, the epoch of the marker identifies the
+transaction if no other transaction has that epoch (KIP-890, or the coordinator has fenced the producer). Otherwise, the
+decision before the marker identifies it. Where epochs are shared and compaction has removed the decisions, the n-th
+commit markers of all partitions are counted as one transaction, and so are the n-th abort markers. This count is never
+too high, but may be too low.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def outcomes(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def by_time(transactions: DataFrame, step: Column) -> DataFrame:
-    """Number, records and bytes of the ended transactions, by outcome and by the ``step`` of time with their last marker."""
+    """Number, records and bytes of ended transactions, by outcome and by the interval ``step`` of their last marker."""
     return (
         transactions.where("outcome != 'open'")
         .groupBy("transaction", "outcome")

@@ -48,7 +48,7 @@ _DIRECTORIES_PER_TASK: Final = 64
 def decoded(records: DataFrame) -> DataFrame:
     """One row per batch (``replica``, ``file``, ``position``).
 
-    ``newest_ms`` is the newest timestamp of the batch's records; ``error`` is set if they cannot be decoded.
+    ``newest_ms`` is the newest timestamp of the batch's records; ``error`` is set if the records cannot be decoded.
     """
     return (
         records.withColumn("replica", replica_of(F.col("log_dir"), F.col("topic"), F.col("partition")))
@@ -64,8 +64,8 @@ def decoded(records: DataFrame) -> DataFrame:
 def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
     """Findings for batches whose header and checksum are right, but whose records cannot be decoded.
 
-    A running broker may have been writing a batch when the records were read. So only batches that were already complete
-    when the headers were read (``looks``) are checked.
+    A running broker may have been writing a batch when the records were read. So with ``looks``, which are given if a
+    broker runs, only batches that were already complete when the headers were read are checked.
     """
     known = rows.where("error is not null").select("replica", "file", "position")
     wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
@@ -139,7 +139,7 @@ def index_findings(
     """Findings for index entries that point to wrong bytes, and for aborted transactions without an entry.
 
     Damaged replicas are skipped. A wrong entry above the recovery point is a warning, because the next start of the broker
-    rebuilds the index there. While a broker runs, ``looks`` select which of the entries ``found`` are checked.
+    rebuilds the index there. If a broker runs, only the entries that ``looks`` selects (``two_looks``) are checked.
     """
     readable = replicas.where("damaged = 0").select("replica", "compacted", "indexed_below")
     judged = found if looks is None else looks.entries()
@@ -192,7 +192,7 @@ def _offset_findings(entries: DataFrame, rows: DataFrame) -> DataFrame:
 def _unlisted_findings(
     aborted: DataFrame, listed: DataFrame, rows: DataFrame, looks: Looks | None
 ) -> DataFrame:
-    """Findings for aborted transactions whose records a consumer would read as if they were committed."""
+    """Findings for aborted transactions that the ``.txnindex`` lacks: consumers would read their records."""
     named = listed.select(
         "replica", "producer_id", F.col("second").alias("marker_offset"), F.col("first").alias("listed_from")
     )

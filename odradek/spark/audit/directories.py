@@ -36,7 +36,7 @@ class LogDirectory:
 
     path: str
     live: bool = False
-    """Whether a broker holds the lock."""
+    """Whether a running broker has locked the directory (``.lock``)."""
     stopped_cleanly: bool = False
     whole: bool = True
     """Whether the directory is a broker's log directory with checkpoint files, not only copied partition directories."""
@@ -113,7 +113,7 @@ def _partitions(here: Path, topic: str) -> frozenset[int]:
 
 
 def is_locked(lock: Path) -> bool:
-    """Whether another process holds the lock. The check does not take the lock, so it cannot prevent a broker's start."""
+    """Whether another process has locked this file. The check locks nothing, so it cannot prevent a broker's start."""
     try:
         with lock.open("rb") as file:
             asked = struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)

@@ -18,7 +18,7 @@ POINTS_MAX: Final = 120
 
 
 def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Add to ``transactions`` the log directory, topic, partition, ``speaks`` and end offset of their replica."""
+    """Add to ``transactions`` columns of their replica: place, end offset, and whether it is chosen (``speaks``)."""
     names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
     return transactions.join(F.broadcast(names), "replica")
 
@@ -126,7 +126,7 @@ def assigned(spoken: DataFrame, decisions: DataFrame) -> DataFrame:
 
 
 def commit_latency(assigned_ones: DataFrame) -> DataFrame:
-    """Percentiles of the milliseconds to a transaction's last marker, from its decision, beginning and first batch.
+    """Percentiles of the time (ms) from a transaction's decision, beginning and first batch to its last marker.
 
     One row per decision (commit, abort) and coordinator partition, and one row per decision for all coordinator partitions
     (``coordinator_partition`` is null). The first batch has the client's timestamp; all other timestamps are the brokers'.

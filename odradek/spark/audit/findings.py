@@ -55,7 +55,7 @@ accept it.
 
 ABOUT: Final = {
     "damage": "Bytes that are not a batch, or a batch with a wrong checksum.",
-    "torn_tail": "The last segment ends within a batch: a crash leaves that, and the next start truncates it.",
+    "torn_tail": "The last segment ends within a batch: a crash leaves such a tail, and the next start truncates it.",
     "lost_offsets": "Offsets that no batch has, although the log was not compacted: records are lost.",
     "overlapping_offsets": "Two batches have the same offsets.",
     "duplicated_sequence": "A producer's sequence is at two offsets: the records of a retry are duplicated.",
@@ -72,7 +72,7 @@ ABOUT: Final = {
     "record_count": "A batch has fewer records than offsets although its topic was never compacted, or it has more.",
     "leader_epoch_regression": "A batch has a lower leader epoch than a batch before it in the log.",
     "lost_partition": "The cluster has the partition, a decided transaction wrote to it, and its directory is lost.",
-    "wrong_index": "An index points to wrong bytes, or a .txnindex lacks an aborted transaction: consumers read it.",
+    "wrong_index": "An index points to wrong bytes, or a .txnindex lacks an aborted transaction, whose records consumers read.",
     "wrong_max_timestamp": "None of the batch's records has its maximum timestamp.",
     "duplicated_key": "Two committed records have the same business key.",
     "offsets_apart": "A group's offsets and the records written in the same transaction have different outcomes.",

@@ -21,7 +21,7 @@ _TRANSACTION_VERSION: Final = 0
 
 
 class Entry(NamedTuple):
-    """One entry of the index file ``file``. Offsets are absolute; ``position`` is the entry's byte in the file.
+    """One entry of the index file ``file``. Offsets are absolute; ``position`` is the entry's first byte in the file.
 
     The meaning of the fields depends on ``kind``. ``offset``: ``first`` is the offset, ``second`` the position in the
     segment. ``transaction``: ``first`` and ``second`` are the first offset and the marker's offset of ``producer_id``'s
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 
 def entries(partition: Partition) -> Iterator[Entry]:
-    """Yield all entries of all index files; of ``.timeindex`` files only the errors."""
+    """Yield all entries of the ``.index`` and ``.txnindex`` files, and the errors found in all index files."""
     for segment in segments(partition):
         yield from _offsets(segment, *_read(segment, "index"))
         yield from _times(segment, *_read(segment, "timeindex"))
@@ -48,7 +48,7 @@ def entries(partition: Partition) -> Iterator[Entry]:
 
 
 def looked_at(partition: Partition) -> Iterator[Entry]:
-    """Yield the segments with their sizes from before their index files are read, and then ``entries``."""
+    """Yield an entry for each segment, with its size before any index file is read, and then the index ``entries``."""
     for segment in segments(partition):
         is_last = int(segment.next_offset is None)
         yield Entry(segment.file, segment.file, SEGMENT, segment.size, segment.inode, is_last)

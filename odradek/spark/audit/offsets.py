@@ -70,7 +70,10 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
 
 
 def offset_findings(apart: DataFrame, blamed: Sequence[DataFrame]) -> DataFrame:
-    """Findings for offsets with another outcome than the transaction's outputs. Producers in ``blamed`` are left out."""
+    """Findings for offsets with another outcome than the transaction's outputs.
+
+    Producers in ``blamed``, which have findings for different outcomes already, are left out.
+    """
     for known in blamed:
         apart = apart.join(F.broadcast(known.select("producer_id").distinct()), "producer_id", "left_anti")
     return apart.select(

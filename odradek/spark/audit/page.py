@@ -103,7 +103,7 @@ def render(report: Report) -> str:
 
 
 def _not_checked(report: Report) -> list[str]:
-    """Names of findings whose rules were not checked, because the audit ran without their option."""
+    """Names of findings whose rules were not checked, because they need ``deep`` or business keys."""
     return [
         *(["wrong_index", "wrong_max_timestamp"] if not report.figures["deep"] else []),
         *(["duplicated_key"] if not report.figures["keys"] else []),

@@ -24,7 +24,7 @@ ABSENT: Final = StructType(
 
 
 def all_here(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> bool:
-    """Whether all log directories of all brokers that ever registered are here, according to the cluster metadata."""
+    """Whether ``directories`` are all log directories of all brokers that ever registered in ``metadata``."""
     ids = {directory.node_id for directory in directories}
     if not metadata.complete or not metadata.broker_ids or not metadata.broker_ids <= ids:
         return False
@@ -33,13 +33,13 @@ def all_here(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> 
 
 
 def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> bool:
-    """Whether these directories contain everything that was ever written to ``__transaction_state``.
+    """Whether ``directories`` contain everything that was ever written to ``__transaction_state``.
 
-    A broker creates a partition's directory at the first append, or a moment after the topic: while it runs, most partitions
-    have none. A partition without a directory has no records, provided that its directory cannot be elsewhere. It cannot if
-    all log directories of all brokers are here (brokers before Kafka 3.7 do not register theirs). Otherwise each partition
-    of the topic must have a directory; if the metadata do not have the number of partitions, the numbers of the directories
-    must have no gap.
+    A broker creates a partition's directory at the partition's first append, or shortly after the topic, so most
+    partitions may have no directory while it runs. If ``directories`` are all log directories of all brokers, a
+    partition without a directory has no records. Brokers before Kafka 3.7 do not register their log directories, so
+    this cannot be known of them. Otherwise each partition of the topic must have a directory; if the metadata do not
+    have the number of partitions, the numbers of the directories must have no gap.
     """
     found = set().union(*(directory.coordinator_partitions for directory in directories))
     existing = {partition for topic, partition in metadata.created_ms if topic == TRANSACTION_STATE}
@@ -52,7 +52,7 @@ def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDir
 def absent(
     metadata: ClusterMetadata, partitions: Sequence[Key], directories: Sequence[LogDirectory]
 ) -> list[dict[str, object]]:
-    """Rows of ``ABSENT``: partitions that exist and have no directory. Empty unless all brokers' directories are here."""
+    """Existing partitions without a directory (rows of ``ABSENT``); empty unless all brokers' directories are given."""
     if not all_here(metadata, directories):
         return []
     here = set(partitions)

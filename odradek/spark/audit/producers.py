@@ -2,7 +2,7 @@
 
 A producer id belongs to one transactional id forever, or to none (InitProducerId without a transactional id allocates a new
 one). The Java client and librdkafka set the transactional bit in every batch of a transactional producer, and the broker
-does not change it. Without the bit a consumer with ``read_committed`` reads the batch, whatever the marker says.
+does not change it. A consumer with ``read_committed`` reads a batch without the bit even if the marker is an abort.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
 
 
 def unknown_findings(strangers_found: DataFrame, given: DataFrame, since_ms: int) -> DataFrame:
-    """Findings for ``strangers`` whose producer id no transactional id ever had.
+    """Findings for ``strangers`` whose producer id was never allocated to a transactional id.
 
-    The coordinators' logs must be complete. The coordinator writes a producer id to its log before its client gets the id.
-    ``given`` is read after the markers, so it has the ids of all of them, even if the id was allocated while the audit was
-    reading. ``since_ms`` is the time at which ``__transaction_state`` was created: a topic that was deleted and created
-    again lacks the earlier producers.
+    The coordinators' logs must be complete. The coordinator writes a producer id to its log before its client gets the
+    id. ``given`` (all allocated producer ids) is read after the markers, so it also has ids that were allocated while
+    the audit was reading. ``since_ms`` is the time at which ``__transaction_state`` was created: a topic that was
+    deleted and created again lacks the earlier producers.
     """
     return (
         strangers_found.where(F.col("marker_ms") >= since_ms)

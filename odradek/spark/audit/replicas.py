@@ -39,7 +39,7 @@ def bucket() -> Column:
 def content() -> Column:
     """A hash of the header fields that must be equal in all replicas of a batch.
 
-    The size is left out, because each cleaner rewrites it.
+    The size is left out, because compaction may change it, and each broker compacts its own replica.
     """
     return F.xxhash64(
         "base_offset",
@@ -151,5 +151,5 @@ def replicas(parts: DataFrame, names: DataFrame) -> DataFrame:
 
 
 def of_replicas(rows: DataFrame, table: DataFrame, *columns: str) -> DataFrame:
-    """Add ``columns`` of the replica to each of ``rows``."""
+    """Add to each row ``columns`` of its replica, from the ``table`` of replicas."""
     return rows.join(F.broadcast(table.select("replica", *columns)), "replica")

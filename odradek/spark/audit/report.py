@@ -44,9 +44,9 @@ class Finding:
 
     @property
     def command(self) -> str | None:
-        """A shell command that shows the bytes of the finding: ``kafka-dump-log.sh``, or ``xxd`` if they are no batch.
+        """A shell command that shows the finding's bytes: ``kafka-dump-log.sh``, or ``xxd`` if they are not a batch.
 
-        None if the place is not known.
+        None if the finding names no file.
         """
         if None in (self.log_dir, self.topic, self.partition, self.file):
             return None

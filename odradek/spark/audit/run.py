@@ -44,10 +44,10 @@ DAY_MS: Final = 86_400_000
 FINDINGS_MAX: Final = 200
 """Largest number of findings of one name in the report; ``OUT/findings`` has all of them."""
 ROWS_MAX: Final = 5_000
-"""Largest number of rows of one result that the page reads."""
+"""Largest number of rows of one result table that are read for the page."""
 _EPOCH: Final = ("replica", "producer_id", "producer_epoch")
 _AT_A_TIME: Final = 3
-"""Number of results that are written at the same time. Each is small, and most of the time is spent on planning."""
+"""Number of small result tables that are written at the same time, because planning them takes most of the time."""
 _DOUBTFUL_WHILE_LIVE: Final = (
     "hanging_transaction",
     "missing_marker",
@@ -76,10 +76,11 @@ def audit(
     """Check all rules on the directories below ``data_dir``; write Parquet tables and ``report.html`` to ``out_dir``.
 
     ``data_dir`` is what ``odradek.segments`` accepts: a data directory, a log.dir of Apache Kafka, a partition's
-    directory, or several separated by commas. ``unique`` maps topics to business keys, which are SQL expressions over the
-    columns of a record. ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` also decodes
-    every record and reads the index files. ``say`` is called with a phrase at the beginning of each step. Raises
-    ``NoSuchDirectory`` if there is no partition to audit, and ``BadKey`` if a business key is not a valid expression.
+    directory, or several separated by commas. ``unique`` maps topics to business keys, which are SQL expressions over
+    the columns of a record. ``producer_id_expiration_ms`` is the brokers' ``producer.id.expiration.ms``. ``deep`` also
+    decodes every record and reads the index files. ``say`` is called with a phrase at the beginning of each step.
+    Raises ``NoSuchDirectory`` if there is no partition to audit, and ``BadKey`` if a business key is not a valid
+    expression or its topic does not exist.
     """
     source = tables.find(str(data_dir))
     for topic in unique or ():
@@ -259,7 +260,7 @@ class Audit:
 
     @cached_property
     def all_is_decided(self) -> bool:
-        """Whether the coordinators' logs are here without gaps, so that a decision that is not in them was never made."""
+        """Whether the coordinators' logs were read without gaps: a decision that they do not contain was never made."""
         return self.source.all_coordinators and coordinator.incomplete(self.history, self.replicas).isEmpty()
 
     def _of_producers(self, known: Mapping[str, Any]) -> Iterator[DataFrame]:

@@ -27,7 +27,7 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True)
 class Source:
-    """The contents of the data directories as far as file names and small files show them, before any segment is read."""
+    """The partitions and checkpoint files of the data directories, and the cluster metadata, without any batches."""
 
     paths: str
     partitions: tuple[replicas.Place, ...]
@@ -76,9 +76,10 @@ def find(paths: str) -> Source:
 
 
 def load(spark: SparkSession, source: Source, table: str, **options: str) -> DataFrame:
-    """A table of ``odradek.segments``.
+    """A table of ``odradek.segments``, as a DataFrame.
 
-    The table ``batches`` includes the internal topics, because their topics are named explicitly.
+    The table ``batches`` includes Kafka's internal topics, because the option ``topics`` names all topics of
+    ``source``.
     """
     if table == "batches":
         options = {"topics": ",".join(source.topics), "columns": _COLUMNS, **options}

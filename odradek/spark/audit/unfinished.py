@@ -11,7 +11,7 @@ from odradek.spark.audit.findings import finding
 def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
     """Transactions without a marker in the chosen replica.
 
-    ``held_offsets`` is the number of offsets from their first batch on.
+    ``held_offsets`` is the number of offsets from the transaction's first batch to the end of the log.
     """
     damage = replicas.select("replica", F.col("damaged").alias("damage"))
     return (
@@ -72,8 +72,8 @@ def classified(
 
     The statuses: open (its coordinator has it as ongoing), ending (decided, its marker is not written yet), hanging (no
     coordinator will end it), blamed (another finding explains it: ``blamed`` has replica and producer_id), unknown (the
-    coordinator's log is damaged or not here, or the producer id was allocated while the audit was reading: ``given`` has
-    it).
+    replica is damaged; or no record of a coordinator has the producer id, and a coordinator's log was not read, or the
+    id was allocated while the audit was reading: ``given`` contains the id).
     """
     state = current.select(
         "transactional_id",
@@ -156,8 +156,8 @@ def hanging_findings(classified_ones: DataFrame) -> DataFrame:
 def overtaken_findings(spoken: DataFrame, replicas: DataFrame, fallen: DataFrame | None) -> DataFrame:
     """Findings for data of two epochs that one marker ended.
 
-    The marker between them is missing, as a new epoch begins after a marker. ``fallen`` are batches with a wrong epoch.
-    Transactions that contain one of them are left out.
+    The marker between the data of the two epochs is missing, as a new epoch begins after a marker. ``fallen`` are
+    batches that have a finding for a too low epoch. Transactions that contain such a batch are left out.
     """
     whole = replicas.where((F.col("damaged") == 0) & ~F.col("compacted")).select("replica")
     inside = (

@@ -1,10 +1,10 @@
 """Zeros behind the last batch of a segment: preallocated space, or lost batches.
 
-With ``preallocate`` Kafka creates the file of a segment with the length ``segment.bytes``. It truncates the file to
-its batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before that segment has a file, and when the
-broker stops cleanly (FileRecords.close). So only the last segment of a running or killed broker may end in zeros, and only
-above the recovery point, because everything below it has been flushed. Whether a topic had ``preallocate`` is not checked,
-as the defaults of a broker are in no directory.
+With ``preallocate`` Kafka creates the file of a segment with the length ``segment.bytes``. It truncates the file to its
+batches when the next segment begins (LogSegment.onBecomeInactiveSegment), before the file of the next segment exists,
+and when the broker stops cleanly (FileRecords.close). So only the last segment of a running or killed broker may end in
+zeros, and only above the recovery point, because everything below it has been flushed. Whether a topic had
+``preallocate`` is not checked, because the log directories do not contain the broker's default configuration.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def zero_tails(everything: DataFrame, known: DataFrame) -> DataFrame:
 
 
 def as_damage(tails: DataFrame) -> DataFrame:
-    """The zeros that are ``lost``, as rows of damage."""
+    """The zeros that are ``lost``, as rows for damaged ranges with an ``error``."""
     what = F.when(F.col("misplaced"), F.lit("; only the last segment may have them")).otherwise(
         F.lit(
             "; a broker truncates them when it stops cleanly, and has flushed all batches below its recovery point"

@@ -53,7 +53,7 @@ def connector_jars(java: Path, cache: Path) -> list[Path]:
 
 
 def _pyspark() -> tuple[str, str, Path]:
-    """The versions of pyspark and of its Scala, and its Ivy jar; found without importing pyspark, which takes a second."""
+    """Return pyspark's version, its Scala version and its Ivy jar, without importing pyspark, which takes a second."""
     found = find_spec("pyspark")
     if found is None or found.origin is None:
         raise JarsMissing(f"pyspark is not installed: {install_command('spark')}")
@@ -68,7 +68,7 @@ def _pyspark() -> tuple[str, str, Path]:
 
 @contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on ``path``; other processes wait."""
+    """Context manager: hold an exclusive lock (flock) on the file ``path``; other processes wait for it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
@@ -96,7 +96,7 @@ def _fetch(java: Path, ivy: Path, spark: str, scala: str, folder: Path) -> None:
 
 
 def _retrieve(java: Path, ivy: Path, versions: dict[str, str], work: Path) -> str:
-    """Run Ivy with a cache of its own, so that an incomplete cache of the user has no effect; return Ivy's output."""
+    """Run Ivy with an empty cache, so that an incomplete cache of the user has no effect; return Ivy's output."""
     settings = os.environ.get(SETTINGS_VARIABLE) or str(_HERE / "ivysettings.xml")
     command = [str(java), "-Xmx256m", *(f"-D{name}={version}" for name, version in versions.items())]
     command += ["-cp", str(ivy), "org.apache.ivy.Main", "-settings", settings, "-cache", str(work / "ivy")]
@@ -125,7 +125,9 @@ def _reason(output: str) -> str:
 
 
 def _check(jars: list[Path]) -> None:
-    """Compare the jars of the pinned version with known digests; Ivy compares them only with the repository's digests."""
+    """Compare the jars with the digests in ``sha256.json``. Raise ``JarsMissing`` if a digest differs.
+
+    Ivy compares jars only with digests that it downloads from the repository."""
     known: dict[str, str] = json.loads((_HERE / "sha256.json").read_text("utf-8"))
     for jar in jars:
         digest = hashlib.sha256(jar.read_bytes()).hexdigest()

@@ -23,13 +23,13 @@ _TAIL_NUMBER, _MINUTE, _HOUR_UTC = (COLUMNS.index(name) for name in ("tailnum", 
 
 
 class Departure(NamedTuple):
-    """A flight as a record for the topic."""
+    """A flight as a record for the source topic."""
 
     departed: int
     """Time of departure in minutes since 1970, UTC; for a cancelled flight the scheduled time."""
     scheduled: int
     key: str
-    """The aircraft. Its flights are in one partition, in order."""
+    """The record's key: the aircraft, so that the flights of an aircraft are in one partition, in order."""
     value: str
     """The record's value as JSON, without the opening brace and the number of the row, which ``in_order`` prepends."""
 
@@ -40,7 +40,7 @@ def _minutes(hour: str) -> int:
 
 
 def departure(fields: list[str]) -> Departure:
-    """Parse a line of the file. ``time_hour`` is the hour of the scheduled departure in UTC."""
+    """Parse the fields of a line of the flights file. The column ``time_hour`` is the scheduled hour in UTC."""
     hour, minute = fields[_HOUR_UTC], int(fields[_MINUTE])
     delay = None if fields[DEP_DELAY] == UNKNOWN else int(float(fields[DEP_DELAY]))
     value = (
@@ -68,5 +68,5 @@ def disorder(departures: Iterable[Departure]) -> timedelta:
 
 
 def closing_value() -> str:
-    """The value of a partition's last record."""
+    """The value of a partition's closing record, as JSON."""
     return json.dumps({"scheduled": CLOSING, "closing": True})

@@ -1,4 +1,4 @@
-"""The expected results, computed from the file with plain Python, independently of the job."""
+"""The expected results, computed from the flights file with plain Python, independently of the Spark job."""
 
 from __future__ import annotations
 

@@ -4,15 +4,17 @@ It is a separate program that runs on any cluster (``spark-submit odradek/spark/
 gets the address of Kafka. It ends when the last window is closed, if its checkpoint is on this machine; otherwise it runs
 like any other stream.
 
-**No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less the
-delay. One watermark for the whole topic is not enough: when the job has much to catch up with, a micro-batch takes a share
-of each partition, and equal shares of two partitions need not end at the same event time. Spark would silently drop flights
-of the partition that is behind. So each partition is a stream with its own watermark, and Spark takes the least watermark of
-a union. Within a partition the flights are in the order of departure, at most 21:40 hours out of order; the delay is 24.
+**No flight is late.** Spark has one watermark per ``withWatermark``: the latest event time that any task has seen, less
+the delay. One watermark for the whole topic is not enough: when the job has much to catch up with, a micro-batch takes
+a share of each partition, and equal shares of two partitions need not end at the same event time. Spark would silently
+drop flights of the partition that is behind. So each partition is a stream with its own watermark, and Spark takes the
+least watermark of a union. Within a partition the flights are in the order of departure, so their scheduled times are
+at most 21:40 hours out of order; the watermark's delay is 24 hours.
 
-**The last hours are written.** A window is written when the watermark has passed it, and the watermark follows the data. So
-the producer ends each partition with a record of a distant time. A filter after ``withWatermark`` removes this record when
-it has moved the watermark. Only a condition on the event time is not pushed down below ``withWatermark``.
+**The last hours are written.** A window is written when the watermark has passed it, and the watermark follows the
+data. So the producer ends each partition with a record of a distant time. A filter after ``withWatermark`` removes this
+record when it has moved the watermark. The filter is on the event time, because Spark pushes other filters down below
+``withWatermark``.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ EXACTLY_ONCE = "odradek.exactly_once"
 FLIGHT = "row LONG, scheduled TIMESTAMP, origin STRING, delay_minutes INT"
 POLL_S = 0.1
 JVM_KILLED = 137
-"""Exit code of a driver whose JVM was killed, as shells report SIGKILL."""
+"""Exit code of a driver whose JVM was killed: 128 + SIGKILL, as in shells."""
 JVM_END_S = stretched(5.0)
 
 
 def flights(spark: SparkSession, bootstrap: str, topic: str, partitions: int, per_batch: int) -> DataFrame:
-    """The flights as a stream without closing records, with a watermark on ``scheduled`` that is correct for each partition.
+    """The flights as a stream, without closing records: a union of one stream, with its own watermark, per partition.
 
     A micro-batch has at most ``per_batch`` offsets.
     """
@@ -101,7 +103,7 @@ def delays(departures: DataFrame) -> DataFrame:
 
 
 def is_over(checkpoint: Path) -> bool:
-    """Whether the query has processed all flights: its last finished batch began with a watermark behind all windows."""
+    """Whether the query has processed all flights: its last finished batch began with a watermark after all windows."""
     done = [int(file.name) for file in (checkpoint / "commits").glob("[0-9]*")]
     if not done:
         return False

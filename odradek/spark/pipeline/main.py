@@ -17,7 +17,7 @@ CLEAN, WRONG, NOTHING_SHOWN = 0, 1, 2
 
 
 def run(settings: Settings, keep: bool) -> int:
-    """Run the pipeline.
+    """Run the pipeline; afterwards delete its directory, unless ``keep`` is set.
 
     Return 0 if the result is correct and the audit found no violation, 1 if not, 2 if the run failed.
     """

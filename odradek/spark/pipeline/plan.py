@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 EARLIEST, LATEST = 0.08, 0.75
-"""Share of the flights before and after which no process is killed.
+"""Shares of the flights before which and after which no process is killed.
 
-Earlier, there is nothing to lose; later, there may be nothing left to do.
+Before ``EARLIEST`` there is nothing to lose; after ``LATEST`` the run may end before the kill.
 """
 BROKER_POINTS: Final[Mapping[str, str]] = {
     "txn.marker.after": "between the markers and Complete",
@@ -42,11 +42,11 @@ class Kills:
 
 @dataclass(slots=True)
 class Plan:
-    """The times at which each process is killed.
+    """The kills of a run that are still to be carried out.
 
-    ``driver``, ``worker`` and ``producer`` are ascending shares of the flights, after which a process is killed. Every
-    second driver, beginning with the first, is killed at a step of the sink instead (``sink_points``: step, times).
-    ``broker_points`` are (crash point, passage).
+    ``driver``, ``worker`` and ``producer`` are ascending shares of the flights, after which a process is killed.
+    ``sink_points`` are (step of the sink, how often the driver reaches it): kills of the driver that come before those
+    in ``driver``. ``broker_points`` are (crash point, how often the broker reaches it).
     """
 
     driver: list[float] = field(default_factory=list)

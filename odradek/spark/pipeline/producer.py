@@ -1,9 +1,9 @@
 """The producer: write the flights to the topic in transactions, and abort some of them and write them again.
 
-It is a separate program that only needs confluent-kafka, as a user would write it. Its position in the file is the offset of
-a group, committed in the same transaction as the flights, so a restarted producer continues exactly there. It prints its
-actions on standard output, a word and a number per line. It reads the row up to which it may write from standard input, so
-that flights are left when the job is killed.
+It is a separate program that only needs confluent-kafka, as a user would write it. Its position in the file is the
+offset of a group, committed in the same transaction as the flights, so a restarted producer continues exactly there. It
+prints its actions on standard output, a word and a number per line. From standard input it reads the row up to which it
+may write: the supervisor (``run.py``) raises this limit step by step, so that flights are left when the job is killed.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from odradek.demo.worker import PATIENCE, TIMEOUT_S, insist, say
 from odradek.spark.pipeline.departures import Departure, closing_value, in_order
 
 GROUP = "flights-file"
-"""The group's offset in partition 0 of the topic is the number of the next flight.
+"""Consumer group of the producer's position: its offset in partition 0 of the topic is the number of the next flight.
 
-After the closing records it is one higher.
+When the closing records are written too, the offset is the number of flights plus one.
 """
 TRANSACTION_FLIGHTS = 1000
 ABORT_EVERY = 7
-"""Every seventh transaction is aborted at its first attempt."""
+"""Every seventh transaction is aborted when it is first written, and then written again."""
 TRANSACTION_TIMEOUT_MS = 30_000
 
 
@@ -100,8 +100,8 @@ class FlightProducer:
     def transact(self, departures: Sequence[Departure], row: int, upto: int, commit: bool) -> None:
         """Write the flights ``row`` to ``upto`` (exclusive) in one transaction, which is aborted if ``commit`` is False.
 
-        After the last flight, each partition gets a closing record. The transaction that is committed also contains the
-        number of the next flight, as the group's offset (`position`).
+        After the last flight, each partition gets a closing record. A committed transaction also contains the number of
+        the next flight, as the offset of ``GROUP``.
         """
         say("begin", row)
         self.producer.begin_transaction()

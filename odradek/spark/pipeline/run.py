@@ -30,22 +30,23 @@ SOURCE, SINK = "flights", "delays"
 SOURCE_PARTITIONS, SINK_PARTITIONS = 4, 3
 TRANSACTION_FLIGHTS: Final = 1000
 GIVING_UP_MAX = 10
-"""Largest number of failures of programs in a run. A program may fail when another process is killed, but not forever."""
+"""Maximum number of restarts after a program failed by itself, as it may when another process is killed."""
 LEAD_BATCHES = 2
-"""How far the producer may be ahead of the job, in micro-batches, so that both are running when something is killed."""
+"""Maximum lead of the producer over the job, in micro-batches, so that both are running when a process is killed."""
 POLL_S = 0.1
 
 
 class PipelineFailed(OdradekError):
-    """The run did not finish, or a step that its proof needs (such as a planned kill) did not happen."""
+    """The run did not finish, or its result would prove nothing: for example, a planned kill did not happen."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings of a run. ``flights``: only this number of flights. ``bootstrap``: address of a Kafka cluster; None
-    starts a broker.
+    """The settings of a run.
 
-    ``data_dir``: the segment files for the audit; None for those of the started broker."""
+    ``flights``: the number of flights to write, None for all. ``bootstrap``: the address of a Kafka cluster; None
+    starts a
+    broker. ``data_dir``: the directory of the segment files to audit; unused if the run starts a broker."""
 
     directory: Path
     seed: int
@@ -61,7 +62,7 @@ class Settings:
 
 @dataclass(slots=True)
 class Heard:
-    """The reports of the programs so far."""
+    """The progress that the producer and the job have reported so far."""
 
     written: int = 0
     """Number of flights that the producer has committed."""
@@ -84,7 +85,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Toll:
-    """The processes that were killed, with the place of each kill."""
+    """The kills so far: for each process a number, or the points in the run at which it was killed."""
 
     driver: list[str] = field(default_factory=list)
     broker: list[str] = field(default_factory=list)
@@ -154,7 +155,7 @@ class Pipeline:
         return outcome
 
     def _audit(self) -> Report | None:
-        """Audit the segment files, if there are any. A broker of our own is stopped first."""
+        """Audit the segment files; None if their directory is unknown. Stops the broker if the run started one."""
         data_dir = self.settings.data_dir
         if self.broker is not None:
             self.broker.terminate()
@@ -187,7 +188,7 @@ class Pipeline:
         self._start_job()
 
     def _start_job(self) -> None:
-        """Start the driver with the next step of the sink at which it is to be killed."""
+        """Start the driver so that it is killed at the next sink step of the plan, if there is one left."""
         assert self.job is not None
         environment = {}
         if self.plan.sink_points:
@@ -196,7 +197,7 @@ class Pipeline:
         self.job.start(environment)
 
     def _arm_and_start(self) -> None:
-        """Start the broker with the next crash point at which it is to be killed."""
+        """Start the broker so that it is killed at the next crash point of the plan, if there is one left."""
         assert self.broker is not None
         point = None
         if self.plan.broker_points:
@@ -285,7 +286,7 @@ class Pipeline:
         complaint = program.complaint()
         self.show.say(f"the {program.name} failed ({complaint}); restarting")
         if self.toll.gave_up > GIVING_UP_MAX:
-            raise PipelineFailed(f"the {program.name} fails again and again: {complaint}")
+            raise PipelineFailed(f"the {program.name} has failed too often: {complaint}")
 
     def _kill_what_is_due(self) -> None:
         assert self.job is not None
