@@ -72,7 +72,7 @@ ABOUT: Final = {
     "record_count": "A batch has fewer records than offsets although its topic was never compacted, or it has more.",
     "leader_epoch_regression": "A batch has a lower leader epoch than a batch before it in the log.",
     "lost_partition": "The cluster has the partition, a decided transaction wrote to it, and its directory is lost.",
-    "wrong_index": "An index points to wrong bytes, or a .txnindex lacks an aborted transaction, whose records consumers read.",
+    "wrong_index": "An index entry is wrong, or a .txnindex lacks an aborted transaction: consumers read its records.",
     "wrong_max_timestamp": "None of the batch's records has its maximum timestamp.",
     "duplicated_key": "Two committed records have the same business key.",
     "offsets_apart": "A group's offsets and the records written in the same transaction have different outcomes.",

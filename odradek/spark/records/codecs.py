@@ -28,7 +28,7 @@ _ROOM_BYTES_MIN = 64 * 1024
 
 
 class Undecodable(ValueError):
-    """Invalid compressed data, an unknown codec, or more decompressed bytes than are allowed."""
+    """A body with invalid compressed data or an unknown codec, or with more decompressed bytes than are allowed."""
 
 
 class PlainBuffer:
@@ -110,7 +110,7 @@ class PlainBuffer:
         return written
 
     def _snappy_block(self, block: Any, before: int) -> int:
-        """Decompress one raw block, behind ``before`` bytes of the same batch."""
+        """Decompress one raw block; ``before`` is the number of bytes from earlier blocks of the same batch."""
         try:
             size = int(cramjam.snappy.decompress_raw_len(block))
             if before + size > self._body_bytes_max:

@@ -20,12 +20,12 @@ from numba import njit
 
 
 def compiled(function: Callable[..., Any]) -> Any:
-    """Compile ``function`` at its first call; it then runs without the interpreter's lock."""
+    """Decorator: compile ``function`` at its first call. The compiled function runs without the interpreter's lock."""
     return _compiled(function, "never")
 
 
 def inlined(function: Callable[..., Any]) -> Any:
-    """Compile ``function`` into the compiled functions that call it."""
+    """Decorator: inline ``function`` into each compiled function that calls it."""
     return _compiled(function, "always")
 
 

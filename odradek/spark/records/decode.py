@@ -73,7 +73,7 @@ class Fields(NamedTuple):
 def find_fields(
     data: Bytes, starts: Int64s, ends: Int64s, counts: Int64s, spans: Int64s
 ) -> tuple[Fields, NDArray[np.int8]]:
-    """Find the records of batches whose plain bodies are ``data[starts:ends]``.
+    """Find the records of batches whose decompressed bodies are ``data[starts[i]:ends[i]]``.
 
     Return the fields, and for each batch an index into ``FLAWS``. ``counts`` are the headers' numbers of records, ``spans``
     the headers' last offset deltas.
@@ -102,7 +102,7 @@ def find_fields(
 def _varint(data, p, end):  # type: ignore[no-untyped-def]
     """Read a zig-zag varint of at most five bytes. Return the number, and the position after it.
 
-    A position below 0 is a flaw; all later reads return it unchanged.
+    A negative position is an error, the negated index into ``FLAWS``: all later reads return it unchanged.
     """
     if p < 0:
         return np.int64(0), p
@@ -130,7 +130,7 @@ def _varint(data, p, end):  # type: ignore[no-untyped-def]
 
 @inlined
 def _varlong(data, p, end):  # type: ignore[no-untyped-def]
-    """Read a zig-zag varint of at most ten bytes. The result is that of ``_varint``."""
+    """Read a zig-zag varint of at most ten bytes. Return the number and the position after it, as ``_varint`` does."""
     if p >= end:
         return np.int64(0), np.int64(-LONG_FIELD)
     raw = np.uint64(0)
@@ -165,7 +165,7 @@ def _nullable(data, p, end):  # type: ignore[no-untyped-def]
 
 @compiled
 def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
-    """Return the position after ``count`` headers, or a flaw."""
+    """Return the position after ``count`` headers; a negative position is an error, as in ``_varint``."""
     if count < 0 or count > end - p:
         return np.int64(-MANY_HEADERS)
     for _ in range(count):
@@ -180,7 +180,7 @@ def _past_headers(data, p, end, count):  # type: ignore[no-untyped-def]
 
 @inlined
 def _record(data, p, limit):  # type: ignore[no-untyped-def]
-    """Read a record. Return its fields in the order of ``Fields``, and the position after it, or a flaw."""
+    """Read a record. Return its fields in the order of ``Fields``, and the position after it (negative: an error)."""
     nothing = np.int64(0)
     size, p = _varint(data, p, limit)
     end = p + size

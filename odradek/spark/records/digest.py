@@ -36,7 +36,7 @@ def _mixed(h: Any, value: Any) -> Any:  # pragma: no cover - compiled
 
 @inlined
 def _mixed_bytes(h: Any, data: Any, start: int, length: int) -> Any:  # pragma: no cover - compiled
-    """Mix in a value with its length first, so that bytes cannot move between adjacent values unnoticed."""
+    """Mix the length of a value and then its bytes into the hash ``h``, so that "ab", "c" differs from "a", "bc"."""
     h = _mixed(h, np.uint64(length))
     position = start
     for _ in range(length >> 3):

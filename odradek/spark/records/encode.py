@@ -160,7 +160,7 @@ def _halves(
 def _sealed(
     batch: np.ndarray[Any, np.dtype[np.uint8]], codec: int, tail: tuple[int, ...]
 ) -> bytes | memoryview:
-    """Finish a batch: compress it, write its header and checksum; ``batch`` has space for the header before the records."""
+    """Finish a batch: compress the records, and write header and checksum into the free space before the records."""
     if codec:
         packed = compress(CODECS[codec], batch[HEADER_BYTES:].data)
         batch = np.empty(HEADER_BYTES + len(packed), np.uint8)

@@ -51,7 +51,8 @@ HEAD = np.dtype([(name, np.int64) for name in FIELDS])
 
 # The reason why a scan stopped.
 DONE, SHORT, CUT, LENGTH, LOST = range(5)
-"""Reasons: end reached; too few bytes for a header; batch longer than the buffer; impossible length; no batch."""
+"""The scan reached the end; found too few bytes for a header, a batch that the buffer cuts off, a length that no batch
+can have, or no batch."""
 
 _CRC_START = 21
 _COMPILED_CRC_BYTES_MAX = 1024
@@ -72,8 +73,8 @@ class Scan(NamedTuple):
 def scan(buffer: Bytes, start: int, end: int, final: bool) -> Scan:
     """The batches that are completely in ``buffer[start:end]``.
 
-    ``final``: nothing follows ``end``. Then a batch of an unknown format is skipped if its length leads to another batch or
-    to the end.
+    ``final``: whether the file ends at ``end``. A batch of an unknown format is skipped if its length leads to another
+    batch, or to the end of the file.
     """
     heads = np.empty(max((end - start) // HEADER_BYTES, 1) + 1, HEAD)
     table = heads.view(np.int64).reshape(len(heads), len(FIELDS))
@@ -226,10 +227,10 @@ def _small_sound(buffer, heads, largest, tables, result):  # type: ignore[no-unt
 
 
 def sound(buffer: Bytes, heads: NDArray[Any]) -> NDArray[np.bool_]:
-    """Whether the CRC of each batch is right; False for other formats, whose CRC is of another kind.
+    """Whether the CRC of each batch is right; False for formats 0 and 1, whose CRC is of another kind (CRC-32).
 
-    Compiled code checks small batches, because its calls cost nothing. The library checks large ones, because it uses the
-    processor's CRC instruction.
+    Compiled code checks small batches, because its calls cost nothing. google_crc32c checks large ones, because it uses
+    the processor's CRC instruction.
     """
     result = np.zeros(len(heads), np.bool_)
     largest = _COMPILED_CRC_BYTES_MAX
@@ -315,7 +316,7 @@ def _markers(buffer, heads, types, epochs):  # type: ignore[no-untyped-def]
 
 
 def markers(buffer: Bytes, heads: NDArray[Any]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The transaction marker of each batch (-1: none, else ``ABORT`` or ``COMMIT``), and the coordinator's epoch."""
+    """The marker of each batch (``NO_MARKER``, ``ABORT``, ``COMMIT``) and its coordinator's epoch (-1 if none)."""
     types, epochs = np.empty(len(heads), np.int64), np.empty(len(heads), np.int64)
     _markers(buffer, heads.view(np.int64).reshape(len(heads), len(FIELDS)), types, epochs)
     return types, epochs

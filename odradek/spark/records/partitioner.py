@@ -74,8 +74,8 @@ def partition_sticky(
 ) -> tuple[np.ndarray[Any, np.dtype[np.int64]], int]:
     """Partitions for rows without a key: rows go to one partition until a batch is full, then to the next (KIP-480).
 
-    Also returns the value of ``first`` for the next call. It is the number of bytes assigned so far; the number of whole
-    batches in it determines the partition.
+    ``first`` is the number of bytes that earlier calls have assigned; the number of whole batches in it determines the
+    partition. The second result is ``first`` for the next call.
     """
     ends = np.cumsum(sizes_bytes) + first
     turns = (ends - sizes_bytes) // batch_size_bytes

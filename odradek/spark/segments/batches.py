@@ -63,7 +63,7 @@ def last_sequences(table: Heads) -> NDArray[np.int64]:
 
 
 class BatchRows:
-    """Converter of the chunks of one task to rows of the table."""
+    """Converter of the chunks of one task to rows of the table ``batches``."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema, self._conditions, self._rows_max = schema, conditions, asked.rows_max

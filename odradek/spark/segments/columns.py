@@ -69,7 +69,7 @@ def int32(values: NDArray[np.int64]) -> pa.Array:
 
 
 def place(piece: Piece) -> dict[str, Any]:
-    """The columns of a table that are the same in all rows of a piece."""
+    """The values, by column name, that all rows of a piece (a part of a segment) have: directory to file name."""
     partition = piece.segment.partition
     return {
         "log_dir": partition.log_dir,
@@ -86,7 +86,7 @@ def place_column(value: Any, count: int) -> pa.Array:
 
 
 def errors(schema: pa.Schema, common: Mapping[str, Any], flaws: Sequence[Flaw]) -> pa.RecordBatch:
-    """Rows for errors, with their message and place; other columns are null. ``common`` has the place by column names."""
+    """Rows for errors: each has its message and its place (``common`` and position); all other columns are null."""
     known = {
         "position": pa.array([flaw.position for flaw in flaws], pa.int64()),
         "error": pa.array([flaw.error for flaw in flaws], pa.string()),

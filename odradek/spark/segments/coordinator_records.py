@@ -1,6 +1,6 @@
 """Decode the records of ``__transaction_state`` and ``__consumer_offsets``: every key and value of Apache Kafka 4.3.1.
 
-One small reader follows the tables of their fields (`coordinator_tables.py`). A key begins with its type, a value with its
+One small reader follows the tables of fields in `coordinator_tables.py`. A key begins with its type, a value with its
 version (both int16). From the version ``flexible`` on, lengths are unsigned varints, and tagged fields follow each
 structure. The module shares no code with the broker's own reader, which it checks.
 """
@@ -136,7 +136,7 @@ class _Reader:
         return [self._single(element, version, flexible) for _ in range(count)]
 
     def _is_there(self, one: Field) -> bool:
-        """Read whether a nullable structure is present. In tagged fields Kafka encodes the presence differently."""
+        """Read whether a nullable structure is present: an int8, or in a tagged field an unsigned varint."""
         return self.number("int8") >= 0 if one.tag is None else self._varint() > 0
 
     def _single(self, one: Field, version: int, flexible: bool) -> Any:

@@ -1,4 +1,4 @@
-"""The types with which the tables of the coordinators' records are written: a field, a value, a record."""
+"""The types of the entries in ``coordinator_tables``: a field, a value and a record of the coordinators' topics."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Value(NamedTuple):
 
 
 class RecordSchema(NamedTuple):
-    """The schema of a type of key and of its value."""
+    """The schema of one type of record: its ``kind``, and the fields of its key and its value."""
 
     kind: str
     key: tuple[Field, ...]

@@ -75,7 +75,7 @@ _TESTS: dict[type[spark.Filter], str] = {
 class Condition(NamedTuple):
     """A condition ``column test value``. Times are microseconds since 1970.
 
-    The test is one of ``= < <= > >= in known``, or its negation.
+    The test is one of ``= < <= > >= in`` and ``known`` (not null), or, if ``negated``, the opposite.
     """
 
     column: str
@@ -120,7 +120,7 @@ def _holds(test: str, values: Any, value: Any) -> NDArray[np.bool_]:
 
 
 class Conditions(NamedTuple):
-    """The conditions on places, on batches and on rows; a row must satisfy all of them."""
+    """Conditions on a row's place (log directory, topic, partition), batch and own columns; a row must satisfy all."""
 
     place: tuple[Condition, ...] = ()
     batch: tuple[Condition, ...] = ()
@@ -131,7 +131,7 @@ class Conditions(NamedTuple):
         return not self.batch and not self.row
 
     def admits(self, place: dict[str, Any]) -> bool:
-        """Whether rows of this place can be in the result; ``place`` has columns by their names in the table."""
+        """Whether rows of this place can be in the result; ``place`` has the values by column name."""
         return all(one.holds_for(place[one.column]) for one in self.place)
 
 
@@ -178,7 +178,7 @@ def _condition(table: str, one: spark.Filter) -> Condition | None:
 
 
 def _literal(kind: DataType, value: Any) -> Any:
-    """A literal in the form in which it is compared, None if it has the wrong type."""
+    """A literal of a filter as it is compared with values of the column type ``kind``; None if it has another type."""
     if isinstance(kind, TimestampType):
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // _MICROSECOND

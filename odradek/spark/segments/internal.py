@@ -52,11 +52,11 @@ Row = dict[str, Any]
 
 
 class InternalRows:
-    """Converter of chunks to rows of one of the two tables."""
+    """Converter of chunks to rows of ``transaction_state`` or of ``offsets``; each table has a subclass."""
 
     topic: str
     carried: tuple[str, ...]
-    """Columns that a row takes unchanged from its record."""
+    """Columns of the table that are copied from the record; all others are decoded from its key and value."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema = schema

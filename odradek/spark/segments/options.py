@@ -44,7 +44,7 @@ _NUMBERS = {
 _SWITCHES = {"check.crcs": "check_crcs", "pushdown": "pushdown"}
 _LISTS = {"columns": "columns", "topics": "topics"}
 _NUMBER_MAX = 1 << 30
-"""Limit of sizes: Arrow's offsets have 31 bits, a batch is never split, and others may precede it in the buffer."""
+"""Limit of sizes: Arrow's offsets have 31 bits, a batch is never split, and other batches precede it in the buffer."""
 
 
 def read(given: Mapping[str, str]) -> Options:
@@ -74,7 +74,7 @@ def _paths(options: Mapping[str, str]) -> tuple[str, ...]:
     named += json.loads(options.get("paths", "[]"))
     found = tuple(root for path in named for root in finding.roots(path))
     if not found:
-        raise BadOption("The directory is missing: use load(path), or the option path.")
+        raise BadOption("No directory is given: use load(path), or the option path.")
     return found
 
 

@@ -1,7 +1,7 @@
 """Distribute segments over Spark tasks: small ones share a task, large ones are split between two batches.
 
-The position of a split is taken from the offset index, and used only if a batch with that last offset begins there. Without
-a usable index, the lengths of the batches are followed.
+The positions of the splits come from the offset index. A position is used only if the batch that begins there has the
+last offset of the index entry. Without a usable index, the reader follows the lengths of the batches.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from odradek.spark.segments.finding import Segment
 
 MIB = 1 << 20
 OPEN_COST_BYTES = 1 * MIB
-"""Cost of opening a file, in bytes. With it, a task with many small segments counts as full earlier."""
+"""Cost of opening a file, counted as bytes to read: so a task gets fewer segments if they are small."""
 _TASK_BYTES_MIN = 4 * MIB
 _SCAN_BYTES = 8 * MIB
 _INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
@@ -26,8 +26,8 @@ _INDEX_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 class Piece(NamedTuple):
     """A part of a segment: the bytes from ``start`` to ``end``.
 
-    It has the offsets from ``first_offset`` to before ``end_offset`` (None: no bound). ``last``: the piece ends with the
-    segment.
+    The part contains the offsets from ``first_offset`` to before ``end_offset`` (None: no bound). ``last``: whether the
+    part ends with the segment.
     """
 
     segment: Segment
@@ -39,7 +39,7 @@ class Piece(NamedTuple):
 
 
 def plan(segments: Sequence[Segment], split_bytes: int, tasks_min: int) -> list[list[Piece]]:
-    """The pieces of each task. If there is little to read, the tasks are smaller, so that ``tasks_min`` tasks have work."""
+    """The pieces of each task, about ``split_bytes``; less if there would be fewer than ``tasks_min`` tasks."""
     total = sum(segment.size for segment in segments)
     wanted = min(split_bytes, max(total // max(tasks_min, 1), _TASK_BYTES_MIN))
     tasks: list[list[Piece]] = []

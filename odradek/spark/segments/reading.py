@@ -21,22 +21,22 @@ from odradek.spark.segments.planning import Piece
 
 CHUNK_BYTES = 8 << 20
 _FOLLOWING_BYTES = 17
-"""Number of bytes read of the batch after a chunk: enough for its offset, and to check that it is a batch."""
+"""Number of bytes read of the batch after a chunk: enough for the base offset and for a check that it is a batch."""
 
 _DISTANCE_MAX = (1 << 31) - 1
 ZERO_TAIL = "zero bytes follow the last batch"
-"""Part of the error message for zeros, which ``log.preallocate`` may explain. It distinguishes them from damage."""
+"""Part of the error message for zeros: the audit recognises by it what may be preallocated space and no damage."""
 
 
 class Flaw(NamedTuple):
-    """An error at a position of the file."""
+    """An error at a position (in bytes) of a segment file."""
 
     position: int
     error: str
 
 
 class Chunk(NamedTuple):
-    """Some batches of a file.
+    """Some consecutive batches of a file: the headers of the intact ones (``sound``), and errors (``flaws``).
 
     Positions in ``sound`` count from the start of ``buffer``, which begins at ``position`` of the file and is reused for the
     next chunk.
@@ -49,10 +49,10 @@ class Chunk(NamedTuple):
 
 
 def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
-    """Read a piece in chunks.
+    """Read a piece in chunks, each with the piece as it was read.
 
-    If compaction or retention has replaced the segment since it was planned, the piece's offsets are read from the segments
-    that exist now.
+    If compaction has replaced the segment since the tasks were planned, the piece's offsets are read from the segment
+    that contains them now. Yields nothing if there is none.
     """
     opened = _open(piece)
     if opened is None:
@@ -65,9 +65,9 @@ def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
 
 
 def _open(piece: Piece) -> tuple[Piece, int] | None:
-    """Open the piece's file; return the piece as it can be read now, and the descriptor.
+    """Open the piece's file; return the piece as it can be read now, and the file descriptor.
 
-    None if its offsets do not exist now.
+    None if no segment contains the piece's offsets now.
     """
     segment = piece.segment
     try:
@@ -97,7 +97,7 @@ def _elsewhere(piece: Piece) -> tuple[Piece, int] | None:
 
 
 class Reading:
-    """One pass over a piece."""
+    """One pass over a piece (a part of a segment file)."""
 
     def __init__(self, piece: Piece, descriptor: int, options: Options) -> None:
         self._piece = piece
@@ -165,7 +165,7 @@ class Reading:
         return int.from_bytes(data[found.stop : found.stop + 8].tobytes(), "big", signed=True)
 
     def _judged(self, data: Bytes, position: int, table: NDArray[Any], following: int) -> Chunk:
-        """Divide the batches into sound ones and errors."""
+        """Return a chunk with the sound batches of ``table``, and an error for each other batch."""
         current = (table["magic"] == 2) & (table["size"] >= heads.HEADER_BYTES)
         good = heads.sound(data, table) if self._options.check_crcs else current
         # An index stores offsets relative to the segment's base, so no broker writes one that is further away.
@@ -210,9 +210,9 @@ class Reading:
             )
 
     def _strays(self, position: int, table: NDArray[Any]) -> list[Flaw]:
-        """Errors for batches with offsets of the next segment.
+        """Errors for batches with offsets that belong to the next segment.
 
-        There are none if compaction has merged that segment into this one.
+        There are no errors if the next segment does not exist, because compaction has merged it into this segment.
         """
         if not len(table) or self._piece.segment.next_offset is None:
             return []

@@ -23,11 +23,11 @@ from odradek.spark.segments.reading import Chunk, Flaw
 Heads = NDArray[Any]
 
 GROUP_BYTES = 64 << 20
-"""Number of plain bytes that are decoded at once; a single batch may have more."""
+"""Number of decompressed bytes that are decoded at once; a single batch may have more."""
 
 
 class Bodies(NamedTuple):
-    """The decompressed bodies of batches in one buffer."""
+    """The decompressed bodies of batches: that of the batch ``table[i]`` is ``data[starts[i]:ends[i]]``."""
 
     data: Bytes
     table: Heads
@@ -36,7 +36,7 @@ class Bodies(NamedTuple):
 
 
 class RecordRows:
-    """Converter of the chunks of one task to rows. Its buffer is reused, and the rows are copies from it."""
+    """Converter of the chunks of one task to rows of the table ``records``. The rows contain copies of the bytes."""
 
     def __init__(self, schema: pa.Schema, conditions: Conditions, asked: Options) -> None:
         self._schema, self._conditions, self._asked = schema, conditions, asked

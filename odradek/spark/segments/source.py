@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Rows(Protocol):
-    """Converter of chunks to rows of a table."""
+    """Converter of the chunks that a task reads to rows of a table."""
 
     def __init__(self, schema: pa.Schema, conditions: filters.Conditions, asked: options.Options) -> None: ...
 
@@ -34,7 +34,7 @@ _INTERNAL = {"transaction_state": "__transaction_state", "offsets": "__consumer_
 
 
 class Task(InputPartition):
-    """The pieces that one Spark task reads."""
+    """The pieces (parts of segments) that one Spark task reads."""
 
     def __init__(self, pieces: list[Piece]) -> None:
         self.pieces = pieces
@@ -100,14 +100,14 @@ class Reader(DataSourceReader):
         return finding.chosen(found, self.options.topics)
 
     def _refuse_internal(self, condition: filters.Condition) -> None:
-        """Raise if a filter names an internal topic that is not read, instead of returning no rows as if it were empty."""
+        """Raise ``BadOption`` if a filter names an internal topic that is not read: it would seem to be empty."""
         if condition.column != "topic" or condition.negated or condition.test not in ("=", "in"):
             return
         named = {condition.value} if condition.test == "=" else set(condition.value)
         hidden = sorted((named & finding.INTERNAL_TOPICS) - set(self.options.topics or ()))
         if hidden and self.options.topics is None:
             raise options.BadOption(
-                f"{hidden[0]} is internal and only read when it is asked for: option('topics', '{hidden[0]}')."
+                f"{hidden[0]} is an internal topic and only read if it is named: option('topics', '{hidden[0]}')."
             )
 
     def _place(self, partition: finding.Partition) -> dict[str, Any]:
@@ -115,7 +115,7 @@ class Reader(DataSourceReader):
         return {"log_dir": partition.log_dir, "topic": partition.topic, number: partition.partition}
 
     def _may_hold(self, segment: finding.Segment) -> bool:
-        """Whether the segment may contain a requested offset, judging by the names of the segments."""
+        """Whether the segment may contain a requested offset, according to the base offsets in the segments' names."""
         return filters.may_hold_offsets(self.conditions, segment.base_offset, segment.next_offset)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -69,7 +69,7 @@ class _Parser:
 
     def _next(self) -> tuple[str, str]:
         if self._at == len(self._tokens):
-            raise self._wrong("it ends early")
+            raise self._wrong("the text ends early")
         self._at += 1
         return self._tokens[self._at - 1]
 
@@ -103,7 +103,7 @@ class _Parser:
         yield spark.Not(one) if negated != opposite else one
 
     def _one(self, column: str) -> tuple[spark.Filter, bool]:
-        """Parse a condition. Return it, and whether it is negated."""
+        """Parse the rest of a condition on ``column``; return it without a negation, and whether it is negated."""
         if self._is("IS", "NOT", "NULL"):
             return spark.IsNotNull((column,)), False
         if self._is("NOT", "IN"):

@@ -83,7 +83,7 @@ def test_internal_topics_have_to_be_asked_for(data: Path):
     assert named == {("node-1", "__consumer_offsets", 3), ("node-1", "orders", 0)}
     assert topics(data / "node-1" / "__cluster_metadata-0") == {("node-1", "__cluster_metadata", 0)}
     filters = [spark.EqualTo(("topic",), "__consumer_offsets")]
-    with pytest.raises(options.BadOption, match="is internal and only read when it is asked for"):
+    with pytest.raises(options.BadOption, match="is an internal topic and only read if it is named"):
         read(data, filters, table="batches")
     assert len(read(data, filters, table="batches", topics="__consumer_offsets")) == 3
 
@@ -92,7 +92,7 @@ def test_internal_topics_have_to_be_asked_for(data: Path):
     ("given", "said"),
     [
         ({"path": "/nowhere-at-all"}, "is not a directory"),
-        ({}, "The directory is missing"),
+        ({}, "No directory is given"),
         ({"path": "{data}/node-1/empty-0"}, "is neither a partition's directory nor one that contains"),
         ({"path": "{data}", "tabel": "x"}, "odradek.segments has no option tabel; it has batch.bytes.max, "),
         ({"path": "{data}", "table": "x"}, "There is no table x; there are records, batches"),
