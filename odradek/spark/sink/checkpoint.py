@@ -1,9 +1,9 @@
 """Read from the query's checkpoint which file of ``offsets`` a batch has, and which sink has planned its batches before.
 
 In the cluster, a decision record and transactional ids expire after seven days without a batch. The checkpoint does not
-expire, and it moves with the query. So the driver writes a file of its own into it, next to Spark's. This only works with
-checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``); otherwise the sink relies on the
-cluster alone.
+expire, and it moves with the query. So the driver writes the file ``odradek-sink.json``, which names the sink, into the
+checkpoint. This only works with checkpoints in a directory that this process can read (``/data/…``, ``file:/data/…``);
+otherwise the sink relies on the cluster alone.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class Checkpoint:
             return None
 
     def mark(self) -> SinkPlace | None:
-        """The sink that has planned a batch of this checkpoint before; None if there is none or the mark cannot be read."""
+        """The sink named by ``odradek-sink.json``, which planned a batch before; None without a readable file."""
         directory = self._readable()
         if directory is None:
             return None
@@ -98,11 +98,11 @@ class Checkpoint:
         except FileNotFoundError:
             return None
         except (OSError, ValueError, LookupError, TypeError) as error:
-            log.warning("%s of the checkpoint cannot be read: %s", MARK, error)
+            log.warning("the file %s of the checkpoint cannot be read: %s", MARK, error)
             return None
 
     def leave_mark(self, mark: SinkPlace) -> None:
-        """Write the sink's name and decision topic to the checkpoint, where `mark` reads them. A failure is only logged."""
+        """Write the sink's name and decision topic to ``odradek-sink.json``. A failure is only logged."""
         directory = self._readable()
         if directory is None:
             return
@@ -112,7 +112,7 @@ class Checkpoint:
             new.write_text(json.dumps({"name": mark.name, "decisionTopic": mark.topic}) + "\n", "utf-8")
             new.replace(directory / MARK)
         except OSError as error:
-            log.warning("%s cannot be written to the checkpoint: %s", MARK, error)
+            log.warning("the file %s cannot be written to the checkpoint: %s", MARK, error)
 
 
 def _last(directory: Path) -> int:

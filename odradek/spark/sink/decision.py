@@ -87,7 +87,7 @@ def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
 
 
 def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
-    """Check that the replay of a decided batch, which is skipped, has the rows that were decided.
+    """Raise ``DecisionMismatch`` if the replay of a decided batch, which is skipped, has other rows than were decided.
 
     The number of rows is compared first. With the same number, an equal digest is enough: it does not depend on the order of
     rows or on tasks. A different digest is accepted only if the batch's ``offsets`` file is the one that was decided: then
@@ -96,14 +96,14 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     """
     name, decided, now = plan.settings.name, plan.content, _content(plan, reports, batch)
     again, without = Answer(batch, plan.decision), Answer(batch + 1, plan.decision)
-    answers = f"firstBatch={again} writes all of this one as well, firstBatch={without} continues without it."
+    answers = f"firstBatch={again} writes this batch as well, firstBatch={without} continues without it."
     aimed_at = {topic for report in reports for topic in report.aimed_at}
     # A decision record that was too long without its topics has no topics.
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
-            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
-            f"{', '.join(other)}: nothing of it is written. Two writes of one batch need two names (option name). If the "
-            f"query has another topic now: {answers}"
+            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this batch is for "
+            f"{', '.join(other)}: none of its rows is written. Two writes of one batch need two names (option 'name'). If "
+            f"the query has another topic now: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
     # If Spark had planned the batch again, at least the time in the file would differ.
@@ -113,8 +113,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
         if summed and not same_sum:
             log.warning(
-                "the replay of batch %d of the sink %s has different rows than the decided batch, though as many and from "
-                "the same offsets: the query is not deterministic. The decided rows are kept",
+                "the replay of batch %d of the sink %s has the same offsets and number of rows as the decided batch, but "
+                "different rows: the query is not deterministic. The decided rows are kept",
                 batch,
                 name,
             )
@@ -167,7 +167,7 @@ def _in_time(plan: Plan, batch: int, now_ms: int) -> None:
     if now_ms - plan.planned_at_ms > timeout_ms * TIME_SHARE_MAX:
         raise NotDecided(
             f"Batch {batch} is not decided: it took {(now_ms - plan.planned_at_ms) // 1000} s, and its transactions time "
-            f"out after {timeout_ms // 1000} s (kafka.transaction.timeout.ms). Make the batches smaller, or raise it."
+            f"out after {timeout_ms // 1000} s. Make the batches smaller, or raise kafka.transaction.timeout.ms."
         )
 
 
@@ -230,8 +230,8 @@ def _decide(
         ) from error
     except Retriable as error:
         raise OutcomeUnknown(
-            f"Whether batch {batch} of the sink {store.name} is decided is not known: a restart of the query finds out. "
-            f"({error})"
+            f"It is not known whether batch {batch} of the sink {store.name} is decided: restart the query, which then "
+            f"reads the decision. ({error})"
         ) from error
 
 
@@ -291,7 +291,7 @@ def _check_topics_again(cluster: Coordination, topics: Mapping[str, bytes], batc
 
 
 def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
-    """The transactions in one portion, or in three while a kill point is armed, so that a test can kill in between."""
+    """The transactions in one portion, or in three while a kill point is armed: tests kill processes between them."""
     if not armed():
         return [("", transactions)]
     half = max(1, len(transactions) // 2)
@@ -299,11 +299,11 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 
 
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
-    """Abort the transactions that losing attempts have left open. Best effort: a later plan looks for them again.
+    """Abort the transactions that losing attempts have left open. If that fails, a later plan aborts them.
 
-    A second copy of a winning attempt has an id of its own that is in no report, so open transactions are listed after each
-    batch. Transactions of the pool are ended by epoch, because a newer driver may have handed the same ids out again. An
-    attempt's own id is never handed out again, so its producer can be fenced.
+    A second copy of a winning attempt has an id of its own that is in no report, so open transactions are listed after
+    each batch. Pool ids get an EndTxn with this plan's epoch, because a newer driver may have handed the same ids out
+    again. An attempt's own id is never handed out again, so its producer can be fenced.
     """
     name = plan.settings.name
     won = {report.transactional_id for report in written}
@@ -316,12 +316,12 @@ def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
         if lost:
             cluster.end_transactions(lost, commit=False)
     except WireError as error:
-        log.warning("open transactions of %s are not aborted before the next plan: %s", name, error)
+        log.warning("open transactions of the sink %s are not aborted before the next plan: %s", name, error)
     sweep(cluster, plan.settings, _own(cluster, name, plan.number) - won)
 
 
 def _own(cluster: Coordination, name: str, plan: int) -> set[str]:
-    """The attempts' own ids of this and earlier plans that have open transactions."""
+    """The ids outside the pool, of attempts in this and earlier plans, that have open transactions."""
     found = {each: read_task_id(name, each) for each in ongoing(cluster, name)}
     return {
         each for each, parsed in found.items() if parsed and parsed.plan is not None and parsed.plan <= plan
@@ -332,8 +332,8 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
     """Abort the transactions that the tasks left open; return False if the next plan has to end them.
 
     Spark calls this when a task has failed, and when ``commit_batch`` has raised. In the second case the batch may be
-    decided, and its transactions may only be committed. So the driver's own open transaction is aborted first, after which
-    no decision can follow, and then the record is read.
+    decided, and its transactions must be committed. So the driver's own open transaction is aborted first, after which
+    no decision can follow, and then the decision record is read.
     """
     if not reports:
         return False
@@ -359,7 +359,9 @@ def abort_batch(cluster: Coordination, reports: Sequence[Report]) -> bool:
 
 
 def _rule_out(store: Store, plan: Plan) -> SinkState | None:
-    """Make sure that this plan cannot change the record any more, and return it; None if a newer driver has taken over."""
+    """Abort the driver's transaction, so that this plan cannot decide any more, and return the decision record.
+
+    None if a newer driver has taken over."""
     try:
         # No transaction is open if the driver's last one was committed: the plan's or the decision.
         with contextlib.suppress(InvalidTransaction):

@@ -60,8 +60,8 @@ class Phase(enum.IntEnum):
 class Entry(NamedTuple):
     """A transaction that is part of a decision.
 
-    ``pooled``: whether its id belongs to the pool (``label`` is then the label of attempt 0). ``partitions``: the partitions
-    that the transaction wrote to, empty if the record had no space for them.
+    ``pooled``: whether the transactional id belongs to the pool (``label`` is then the label of attempt 0).
+    ``partitions``: the partitions that the transaction wrote to, empty if the record had no space for them.
     """
 
     label: Label
@@ -127,14 +127,15 @@ class Decided:
 class SinkState:
     """The state of a sink.
 
-    ``plan``: the number of the plan, one more than that of the previous plan. ``run``: the number of the plan that named the
-    pool's ids; a plan that finds an unfinished plan takes new names, because the processes of that plan may still run.
-    ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``: the number of the
-    plan that led to the last decision, 0 if there is none. ``pool``: age by task, see ``aged``. ``swept_at_ms``: when a plan
-    last looked for open transactions of lost attempts. ``topics``: the ids by name of the topics that the last decided batch
-    was written to, empty if the record had no space. ``content`` and ``decided_at_ms`` (for display) describe that batch
-    too. ``doubt``: why the sink may have had an earlier record that is lost; "" without evidence, and after the first
-    decision.
+    ``plan``: the number of the plan, one more than that of the previous plan. ``run``: the number of the plan that
+    named the pool's ids; a plan that finds an unfinished plan takes new names, because the processes of that plan may
+    still run. ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``:
+    the number of the plan that led to the last decision, 0 if there is none. ``pool``: the tasks that have an id in the
+    pool, each with the number of batches since it last wrote rows (see ``aged``). ``swept_at_ms``: when a plan last
+    looked for open transactions of lost attempts. ``topics``: the ids by name of the topics that the last decided batch
+    was written to, empty if the record had no space. ``content`` and ``decided_at_ms`` (for display) describe that
+    batch too. ``doubt``: why the sink may have had an earlier record that is lost; "" without evidence, and after the
+    first decision.
     """
 
     run: int
@@ -164,9 +165,10 @@ class SinkState:
 
 
 def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
-    """The pool after a batch: the tasks in ``used``, which wrote rows, get age 0, and the other tasks get one batch older.
+    """The pool after a batch: age 0 for the tasks in ``used``, which wrote rows; the ages of all others grow by one.
 
-    If the pool had only the last batch's tasks, a query that alternates between many and few tasks would need new ids for
+    Tasks with more than ``POOL_AGE_MAX``, and the oldest if there are more than ``POOL_MAX`` tasks, leave the pool. If
+    the pool had only the last batch's tasks, a query that alternates between many and few tasks would need new ids for
     the tasks of each wide batch, and Kafka keeps a transactional id for seven days.
     """
     young = dict.fromkeys(used, 0)
@@ -257,7 +259,7 @@ def pack(record: SinkState) -> bytes:
 
 
 def _pack_digest(digest: int | None, out: bytearray) -> None:
-    """Append the length of the digest (0 for None), then its bytes."""
+    """Append to ``out`` the length of the digest (0 for None), then its bytes."""
     raw = b"" if digest is None else digest.to_bytes(_DIGEST_BYTES, "big")
     _varint(len(raw), out)
     out += raw
@@ -284,7 +286,7 @@ def _pack_decided(decided: Decided | None, topics: Mapping[str, int], out: bytea
 
 
 def _pack_partitions(partitions: Iterable[Partition], topics: Mapping[str, int], out: bytearray) -> None:
-    """Append a bitmap of partitions for each topic."""
+    """Append to ``out`` for each topic its number and a bitmap of its partitions."""
     bits: dict[int, int] = {}
     for topic, index in partitions:
         if topic in topics:
@@ -344,9 +346,9 @@ def unpack(data: bytes) -> SinkState:
 
 
 def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | None:
-    """Decode the transactions; None if none are stored.
+    """Decode the transactions of a decided batch; None if the record has none.
 
-    ``topics`` is in the order of the partitions' topic numbers, or None.
+    ``topics``: the names by topic number; None for format 1, which has no partitions.
     """
     count = reader.varint()
     if count == 0:
@@ -369,8 +371,8 @@ def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | 
 def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
     """The record, shortened if it is too long.
 
-    First the partitions of its transactions are left out, then its topics, because both are only for display. Raises
-    ``TooManyTasks`` if the record is still too long.
+    First the partitions of its transactions are left out, which are only for display. Then its topics are left out, so
+    a replay cannot notice that one was created again. Raises ``TooManyTasks`` if the record is still too long.
     """
     for slimmer in (record, record.without_partitions()):
         with contextlib.suppress(TooManyTasks):

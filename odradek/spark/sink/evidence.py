@@ -1,4 +1,4 @@
-"""Evidence that a sink has had batches although it has no decision record, so that it is not taken for a new sink.
+"""Evidence that a sink without a decision record has had batches before: its record is lost, and it is not a new sink.
 
 From batch 1 on, Spark's batch number is evidence enough. At batch 0 a missing record means a new query or a lost record: the
 group was deleted or has expired, or the query's name or its option decisionTopic has changed.
@@ -28,10 +28,10 @@ def doubt(
     mark: SinkPlace | None,
     known: Mapping[str, str],
 ) -> str:
-    """The reason why the sink's record may be lost, as the end of a sentence; "" if there is none.
+    """The reason why an earlier record of the sink may be lost, for an error message; "" if there is none.
 
-    ``found`` is the record, ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional
-    ids.
+    The reason is a clause such as "it has committed transactions (…)". ``found`` is the record that the sink has now,
+    ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional ids.
     """
     if found is not None and (found.query_id or found.doubt):
         return found.doubt

@@ -23,11 +23,12 @@ _LOOKS_MAX = 5
 class Decision:
     """The last decision of a sink.
 
-    ``batch``: the last decided batch, -1 if there is none; it has ``rows`` rows and was decided at ``decided_at`` (UTC).
-    ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` is the number
-    of the last plan; ``run`` is the plan since which none has failed; ``decision`` is the plan of the last decision, for the
-    option ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while
-    ``phase`` is ``"planning"``, of those that could not be committed (normally none).
+    ``batch``: the last decided batch, -1 if there is none; it has ``rows`` rows and was decided at ``decided_at``
+    (UTC). ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` is
+    the number of the last plan; ``run`` is the number of the plan that chose the tasks' transactional ids, which a plan
+    does after a failed plan; ``decision`` is the number of the plan of the last decision, for the option
+    ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while ``phase``
+    is ``"planning"``, of those that could not be committed (normally none).
     """
 
     name: str
@@ -43,7 +44,7 @@ class Decision:
 
 
 def progress(options: Mapping[str, str]) -> Decision | None:
-    """Read the decision record of the sink with these options (those of the query); None if it has never planned a batch.
+    """Read the decision record of the sink with these options (those of the query); None if no batch was ever planned.
 
     The call changes nothing and may be made while the query runs. It waits while a decision is being committed."""
     read = SinkOptions.of(options)
@@ -119,12 +120,12 @@ def _status(cluster: Cluster, settings: plan.Settings) -> Status:
             return found
     raise Retriable(
         "CONCURRENT_TRANSACTIONS",
-        f"The sink {settings.name} decides batches faster than their transactions can be read.",
+        f"The sink {settings.name} decides batches faster than their transactions can be read: try again.",
     )
 
 
 def _read(store: Store) -> tuple[SinkState | None, bool]:
-    """The record, and whether it cannot be read because a driver's transaction is open."""
+    """The decision record, and whether it cannot be read (is None) because a driver's transaction is open."""
     try:
         return store.read(), False
     except Retriable as error:
@@ -193,8 +194,8 @@ class Resolution:
 def resolve(options: Mapping[str, str]) -> Resolution | None:
     """End the open transactions of a stopped query: commit those of a decided batch, abort all others.
 
-    Returns None if no batch was ever planned under that name. A query that still runs is fenced, and writes its batch again
-    when it is restarted.
+    Returns None if no batch was ever planned under the sink's name. A query that still runs is fenced, and writes its
+    batch again when it is restarted.
     """
     read = SinkOptions.of(options)
     name = read.protocol.name

@@ -31,22 +31,22 @@ class SinkPlace(NamedTuple):
 
 
 def driver_id(name: str) -> str:
-    """The driver's transactional id: only the current producer of this id can decide."""
+    """The driver's transactional id: only the current producer of this id can decide a batch."""
     return f"{name}-driver"
 
 
 def pool_id(name: str, run: int, task: int) -> str:
-    """A pool id of a task: the driver initialises it for each batch, and the attempt that gets the ticket uses it."""
+    """The transactional id of a task in the pool: the driver initialises it for each batch, and one attempt uses it."""
     return f"{name}-{run}-{task}"
 
 
 def ticket_id(name: str, run: int, task: int) -> str:
-    """The id of a pool id's ticket. It has no transactions; its epoch counts attempts that want the pool id (task.py)."""
+    """A transactional id without transactions: the attempt that gets its next epoch uses the pool id (task.py)."""
     return f"{name}-{run}-{task}-ticket"
 
 
 def own_id(name: str, run: int, plan: int, label: Label) -> str:
-    """The transactional id of an attempt's own, which only this attempt initialises.
+    """A transactional id outside the pool, which only one attempt initialises.
 
     Each plan has a number that only one driver uses. So no late attempt can fence the producer by mistake.
     """
@@ -71,7 +71,7 @@ class TaskId(NamedTuple):
 
 
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
-    """Parse a transactional id; None if it is not a task's id of this sink.
+    """Parse a transactional id; None if it is not the id of a task of the sink ``name``.
 
     ``a-1-2`` is not an id of the sink ``a-1``, nor the other way round: the third part of an attempt's own id contains a
     dot.

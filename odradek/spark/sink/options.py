@@ -29,7 +29,7 @@ _OURS = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """The parsed options. ``topic``: the option of that name, which takes precedence over the column.
+    """The parsed options. ``topic``: the option ``topic``, which takes precedence over the column ``topic``.
 
     ``batch``: the option ``batchId`` of a batch write.
     """
@@ -46,7 +46,7 @@ class SinkOptions:
         for name, same in _OURS.items():
             if given.pop(name, "").strip().lower() not in ("", *same):
                 raise SinkError(
-                    f"The option {name} cannot be set: the sink decides it itself (its ids begin with the option name)."
+                    f"The option {name} cannot be set: the sink sets it (its ids begin with the option 'name')."
                 )
         timeout_ms = _number(given, _TIMEOUT, TRANSACTION_TIMEOUT_MS)
         given.pop(_TIMEOUT, None)
@@ -70,20 +70,20 @@ class SinkOptions:
 
 
 def _name(given: Mapping[str, str], batch_write: bool) -> str:
-    """The sink's name. It must not change as long as the query exists: ids, record and fencing depend on it."""
+    """The sink's name. It must not change while the query exists: transactional ids and the group contain it."""
     name = given.get("name") or given.get("queryname")
     if not name and given.get("checkpointlocation"):
         name = from_checkpoint(given["checkpointlocation"])
     if not name and batch_write:
         if "batchid" in given:
             raise SinkError(
-                "The option batchId needs the option name, because the next write finds the batch by the name."
+                "The option 'batchId' needs the option 'name': a repeated write finds its batch by both."
             )
         name = f"odradek-{uuid4().hex}"
     if not name:
         raise SinkError(
-            "The sink needs a name that stays the same when the query is started again: set the option name, queryName() or "
-            "the option checkpointLocation."
+            "The sink needs a name that stays the same when the query is started again: set the option 'name', queryName() "
+            "or the option 'checkpointLocation'."
         )
     if len(name) > NAME_LENGTH_MAX:
         raise SinkError(f"The name of a sink has at most {NAME_LENGTH_MAX} characters.")

@@ -42,12 +42,12 @@ class Settings:
     numbered: bool = True
 
     def answers(self, decision: int) -> bool:
-        """Whether the option ``firstBatch`` was set for the decision that the plan with this number made."""
+        """Whether the option ``firstBatch`` is valid after the decision of the plan with the number ``decision``."""
         return self.answer is not None and self.answer.plan == decision
 
 
 class Place(NamedTuple):
-    """The initialised id of a task in the pool. The task attempt that gets the epoch after that of ``ticket`` may use it."""
+    """The producer of a task's pool id. The task attempt that gets the epoch after that of ``ticket`` may use it."""
 
     producer: ProducerId
     ticket: ProducerId
@@ -58,9 +58,10 @@ class Plan:
     """The message that the driver passes to the tasks of a batch, and the tasks return to the driver.
 
     ``number``: the number of this plan; ``run``: the number of the plan that named the pool. ``driver``: the driver's
-    producer in this plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in the record.
-    ``unended``: the number of transactions of the last decided batch that could not be committed. ``pool``: the initialised
-    ids by task; ``ages``: as in the record. ``offsets``: the batch's file in the checkpoint when the batch was planned.
+    producer in this plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in
+    `SinkState`. ``unended``: the number of transactions of the last decided batch that could not be committed.
+    ``pool``: the initialised ids by task; ``ages``: as in `SinkState`. ``offsets``: the batch's file in the checkpoint
+    when the batch was planned.
     """
 
     settings: Settings
@@ -82,7 +83,7 @@ class Plan:
 
     @property
     def answered(self) -> bool:
-        """Whether the option ``firstBatch`` was set for the last decision."""
+        """Whether the option ``firstBatch`` is set, and valid after the last decision."""
         return self.settings.answers(self.decision)
 
     def head(self) -> Plan:
@@ -100,10 +101,10 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
         # A lost InitProducerId may still be under way, and would fence a task in the middle of its work. No task will
         # use these ids: the next plan sees that this one is unfinished, and takes others.
         log.warning(
-            "the epochs of %s are uncertain: planning again with other ids", ", ".join(sorted(uncertain))
+            "the epochs of ids %s are uncertain: planning again with other ids", ", ".join(sorted(uncertain))
         )
     raise OutcomeUnknown(
-        f"The cluster lost the responses to InitProducerId of {settings.name} {PLANS_MAX} times: start the query again when "
+        f"Responses to InitProducerId of the sink {settings.name} were lost {PLANS_MAX} times: start the query again when "
         "the network is better."
     )
 
@@ -111,9 +112,9 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
 def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState | None:
     """End the transactions that a query has left open: commit the decided ones, abort all others.
 
-    Returns the record afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch is
-    replayed. The function is a plan that hands out no ids. So it may run at any time, even late: it uses no id of a later
-    plan.
+    Returns the record afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch
+    is replayed. The function works like a plan, but hands out no ids. So it may run at any time, even late: it uses no
+    id of a later plan.
     """
     left = ongoing(cluster, settings.name)
     # There is no such sink: return before InitProducerId would create a transactional id.
@@ -123,7 +124,7 @@ def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState
 
 
 class _Taken(NamedTuple):
-    """The state after a takeover; from the takeover on, only this driver can decide."""
+    """The driver's producer and the decision record after older drivers were fenced: only this driver can decide now."""
 
     driver: ProducerId
     record: SinkState
@@ -132,7 +133,7 @@ class _Taken(NamedTuple):
 def _take_over(cluster: Coordination, settings: Settings, now_ms: int, *, new_ids: bool = False) -> _Taken:
     """Fence older drivers, finish the last decided batch, record that a batch is planned, and abort other open transactions.
 
-    ``new_ids``: take new pool ids, and look for open transactions of lost attempts, in any case.
+    ``new_ids``: always take new pool ids, and always look for open transactions of lost attempts.
     """
     name = settings.name
     reached("plan.started")
@@ -210,9 +211,10 @@ def _pool(
 def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided | None:
     """Commit the transactions of the last decided batch again, which changes nothing if they are committed.
 
-    Return those that fail. While the record is in phase ``DECIDED``, no task has used these ids again. So a refused EndTxn
-    means that the transaction was aborted (its timeout has passed), or that its id has expired since. The plan cannot tell
-    the two apart, but the task can: its batch number shows whether Spark has recorded that all transactions were committed.
+    Return the transactions that cannot be committed. While the record is in phase ``DECIDED``, no task has used these
+    ids again. So a refused EndTxn means that the transaction was aborted (its timeout has passed), or that its id has
+    expired since. The plan cannot tell the two apart, but the task can: its batch number shows whether Spark has
+    recorded that all transactions were committed.
     """
     if found is None or found.decided is None or found.phase is Phase.PLANNING:
         return found.decided if found is not None else None
@@ -222,7 +224,7 @@ def _reend(cluster: Coordination, name: str, found: SinkState | None) -> Decided
     for entry, (transactional_id, _) in zip(found.decided.entries, transactions, strict=True):
         error = outcomes[transactional_id]
         if isinstance(error, Fenced | InvalidTransaction):
-            log.error("%s of the decided batch %d: %s", transactional_id, found.next_batch - 1, error)
+            log.error("EndTxn of %s (decided batch %d): %s", transactional_id, found.next_batch - 1, error)
             refused.append(entry)
         elif error is not None:
             raise error
@@ -236,7 +238,7 @@ def _planning(
     new_ids: bool,
     known: Mapping[str, str],
 ) -> SinkState:
-    """The record of a new plan. The run stays the same as long as each of its plans led to a decision.
+    """The decision record of a new plan. It keeps the pool's ids (``run``) only if the last plan led to a decision.
 
     ``known``: states of the sink's transactional ids, as far as they were listed: all ids if there is no record, else those
     with open transactions.
@@ -264,7 +266,7 @@ def _sweep(
 ) -> None:
     """Abort the transactions that earlier plans left open, because they hold back consumers until they time out.
 
-    Best effort.
+    Errors are only logged.
     """
     old: set[str] = set()
     if found is not None and record.run != found.run:
@@ -286,12 +288,12 @@ def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
 
 
 def ongoing(cluster: Coordination, name: str) -> list[str]:
-    """The sink's open transactions; none if they cannot be listed (before Kafka 3.0, or without the right)."""
+    """Ids of the sink's open transactions; empty if they cannot be listed (before Kafka 3.0, or without the right)."""
     return _open(_listed(cluster, name, (OPEN,)) or {})
 
 
 def list_ongoing(cluster: Coordination, name: str) -> list[str]:
-    """The sink's open transactions. Raises ``WireError`` if they cannot be listed."""
+    """Transactional ids of the sink's open transactions. Raises ``WireError`` if they cannot be listed."""
     return _open(_list(cluster, name, (OPEN,)))
 
 
@@ -309,14 +311,14 @@ def _listed(cluster: Coordination, name: str, states: Sequence[str]) -> dict[str
     try:
         return _list(cluster, name, states)
     except WireError as error:
-        log.warning("transactions of %s cannot be listed: %s", name, error)
+        log.warning("transactions of the sink %s cannot be listed: %s", name, error)
         return None
 
 
 def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> None:
-    """Fence the producers of these ids, which aborts their open transactions.
+    """Fence the producers of these transactional ids, which aborts their open transactions.
 
-    If that fails, the transactions end by their timeout.
+    An error is only logged: the transactions then end by their timeout.
     """
     ids = sorted({each for some in names for each in some})
     if not ids:
@@ -324,4 +326,4 @@ def sweep(cluster: Coordination, settings: Settings, *names: Iterable[str]) -> N
     try:
         cluster.init_producer_ids(ids, settings.transaction_timeout_ms)
     except WireError as error:
-        log.warning("open transactions of %s are not aborted before their timeout: %s", settings.name, error)
+        log.warning("transactions of the sink %s stay open until their timeout: %s", settings.name, error)

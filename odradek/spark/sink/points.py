@@ -1,4 +1,4 @@
-"""The steps of the protocol by name, and a way to kill a process at one of them in crash tests.
+"""The steps of the sink's protocol by name (crash points), and a way to kill a process at such a step in crash tests.
 
 ``ODRADEK_SINK_KILL="decision.written:batch=3:nth=2=driver"`` in the environment of the Python processes (Spark passes its
 own environment to them) sends SIGKILL when batch 3 reaches ``decision.written`` for the second time. Separate several kills
@@ -71,7 +71,7 @@ class Kill:
 def parse(text: str) -> tuple[Kill, ...]:
     """Parse ``"<point>[:batch=N][:nth=K][=worker|driver|both]"``, or several kills separated by commas.
 
-    Raises ``ValueError``.
+    Raises ``ValueError`` if a kill has another form or an unknown point.
     """
     kills = []
     for each in filter(None, (part.strip() for part in text.split(","))):

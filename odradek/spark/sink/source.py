@@ -77,9 +77,9 @@ def _now_ms() -> int:
 
 
 class _Planned:
-    """A writer that plans its batch when it is pickled for the tasks, which only the planning process does.
+    """A writer that plans its batch when it is pickled for the tasks: only the process that plans pickles its writer.
 
-    The process that commits makes a writer too, and must not fence the driver whose batch it decides.
+    The process that commits creates a writer too, which must not plan: a plan would fence the driver of the batch.
     """
 
     def __init__(self, options: SinkOptions) -> None:
@@ -170,8 +170,8 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
         if messages and all(each is None for each in messages):
             raise SinkError(
                 "The sink writes micro-batches only, and no task has called it: the query has a continuous trigger, and "
-                "none of its rows is written. Stop it, and delete from the folder offsets of its checkpoint all files with "
-                f"a higher number than the last one in commits. {_USE_MICRO_BATCHES}"
+                "none of its rows is written. Stop the query, and delete from the directory 'offsets' of its checkpoint all "
+                f"files with a higher number than the last one in 'commits'. {_USE_MICRO_BATCHES}"
             )
         self._commit(messages)
 
@@ -180,7 +180,9 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
 
 
 class BatchWriter(_Planned, DataSourceArrowWriter):
-    """A writer that commits each save as one decision. With ``name`` and ``batchId`` a repeated save writes nothing."""
+    """A writer that commits each batch write as one decision.
+
+    With the options ``name`` and ``batchId`` a repeated write of the same batch writes nothing."""
 
     def _batch(self, context: TaskContext, plan: Plan) -> int:
         return plan.next_batch if self.options.batch is None else self.options.batch
@@ -207,7 +209,7 @@ class ExactlyOnce(DataSource):
         return BatchWriter(options)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:
-        """``overwrite`` is true in output mode complete; the rows are appended, as Spark's own sink does."""
+        """Return a writer. In output mode complete (``overwrite``) rows are appended too, as in Spark's own sink."""
         options = SinkOptions.of(self.options)
         check_schema(schema, options.topic)
         return StreamWriter(options)

@@ -80,15 +80,15 @@ def changed_topics(cluster: Coordination, known: Mapping[str, bytes]) -> list[st
 
 @contextlib.contextmanager
 def _warned_of_rights(query_id: str) -> Iterator[None]:
-    """Log instead of raising if the sink may not read or write the group of its query.
+    """Context manager: log a warning instead of raising if the sink may not read or write the group of its query.
 
-    The sink works without that group, but a changed name is then not noticed at the first batch.
+    The sink works without that group, but then cannot notice at the first batch that its name has changed.
     """
     try:
         yield
     except Authorization as error:
         log.warning(
-            "without READ on the group %s the sink cannot check at the query's first batch whether its option name was "
+            "without READ on the group %s the sink cannot check at the query's first batch whether the option 'name' was "
             "changed: %s",
             query_group(query_id),
             error,
@@ -96,7 +96,9 @@ def _warned_of_rights(query_id: str) -> Iterator[None]:
 
 
 class Store:
-    """The record of the sink ``name``, as offsets of partitions of ``topic``. No record is written to the topic."""
+    """The decision record of the sink ``name``: committed offsets of ``topic``, in whose metadata the record is.
+
+    Nothing is written to the topic itself."""
 
     def __init__(self, cluster: Coordination, name: str, topic: str) -> None:
         self.cluster = cluster
@@ -131,9 +133,10 @@ class Store:
     def read_as(self, driver: ProducerId) -> SinkState | None:
         """Read the latest record; the driver's transaction stays open. Raises ``wire.Fenced`` if there is a newer driver.
 
-        A broker that has lost its partitions and has not noticed it yet responds to OffsetFetch from its memory. Such a
-        broker cannot acknowledge a commit, so a commit comes first, to a partition that is never read. If the topic has only
-        one partition, the commit is to the record's own partition, and is aborted before the record is read.
+        A broker that is no longer the group's coordinator, and has not noticed it yet, responds to OffsetFetch from
+        memory. Such a broker cannot acknowledge a commit, so a commit comes first, to a partition that is never read.
+        If the topic has only one partition, the commit is to the record's own partition, and is aborted before the
+        record is read.
         """
         apart = self._count > BARRIER
         place = BARRIER if apart else 0
@@ -143,7 +146,7 @@ class Store:
         return self.read()
 
     def anywhere(self, driver: ProducerId) -> list[Partition]:
-        """The partitions of all topics that have chunks of a record of this sink.
+        """The partitions, of any topic, whose committed offsets contain a part of a decision record of this sink.
 
         The driver's transaction is aborted first, because OffsetFetch would wait for its offsets.
         """
@@ -173,7 +176,7 @@ class Store:
         return fitting(record, len(self._places))
 
     def chunks(self, record: SinkState) -> dict[Partition, tuple[int, str]]:
-        """The record's chunks by partition. Raises ``TooManyTasks`` if it does not fit."""
+        """The record's chunks (offset, metadata) by partition. Raises ``TooManyTasks`` if the record does not fit."""
         chunks = to_chunks(record, len(self._places))
         return {
             (self.topic, place): (record.next_batch, chunk)
@@ -181,7 +184,7 @@ class Store:
         }
 
     def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
-        """Write the chunks in the driver's transaction; ``end`` ends it. Raises ``wire.Fenced`` after a newer driver."""
+        """Write the chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` after a newer driver."""
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
 
     def end(self, driver: ProducerId, commit: bool) -> None:

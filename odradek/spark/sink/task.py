@@ -90,8 +90,8 @@ class Report:
 def to_write(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> bool:
     """Whether the batch has to be written; False if it is already decided.
 
-    Raises ``DecisionMismatch`` if record and query do not fit together, and ``MayBeLost`` if the batch is decided but some
-    of its rows may be lost.
+    Raises ``DecisionMismatch`` if the decision record is not that of this query at this batch, and ``MayBeLost`` if the
+    batch is decided but some of its rows may be lost.
     """
     if plan.answered:
         assert plan.settings.answer is not None
@@ -132,7 +132,7 @@ def _answer(plan: Plan, batch: int) -> Answer:
 
 
 def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> None:
-    """Check a sink without a decision at the first batch of its query: raise if evidence shows that it had one before."""
+    """Raise ``DecisionMismatch`` if a sink without a decision shows evidence of an earlier, lost decision."""
     if reason := _doubt(cluster, plan, query_id):
         raise DecisionMismatch(
             f"The query is at batch {batch}, and the sink {plan.settings.name} has not decided any batch, but {reason}. Its "
@@ -144,7 +144,7 @@ def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> 
 
 
 def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
-    """The reason why a sink without a decision may have had one, as the end of a sentence; "" if there is no evidence."""
+    """The evidence that a sink without a decision has had one, as a clause for an error message; "" if there is none."""
     if plan.doubt or plan.query_id or not plan.settings.streaming:
         return plan.doubt
     other = Store(cluster, plan.settings.name, plan.settings.topic).bound(query_id)
@@ -195,11 +195,12 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
 
     Returns the transactional id, its producer, whether it belongs to the pool, and the label for the report.
 
-    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt of the
-    stage, speculation), some of which Spark has already given up, and a Python worker cannot find out which it is. So each
-    attempt sends InitProducerId for the ticket's id. Each response contains the next epoch, and exactly one attempt gets the
-    epoch after the driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its producer
-    has an old epoch and is fenced. Every other attempt initialises an id of its own.
+    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt
+    of the stage, speculation). Spark has already given up some of them, and a Python worker cannot find out whether its
+    own attempt is such a one. So each attempt sends InitProducerId for the ticket's id. Each response contains the next
+    epoch, and exactly one attempt gets the epoch after the driver's. That attempt alone uses the pool id and does not
+    initialise it. If it runs late, its producer has an old epoch and is fenced. Every other attempt initialises an id
+    of its own.
     """
     settings = plan.settings
     place = plan.pool.get(label.task)
@@ -212,7 +213,7 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
         if not given.uncertain:
             return mine, given[mine], False, renewed
         # The lost request may still arrive, and would fence this producer.
-    raise OutcomeUnknown(f"The cluster lost the responses to InitProducerId of {mine} {RENEWALS_MAX} times.")
+    raise OutcomeUnknown(f"Responses to InitProducerId of {mine} were lost {RENEWALS_MAX} times.")
 
 
 def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
@@ -224,9 +225,9 @@ def _draws(cluster: Coordination, plan: Plan, task: int, place: Place) -> bool:
 
 @contextlib.contextmanager
 def aborting(cluster: Coordination, transactional_id: str, producer: ProducerId) -> Iterator[None]:
-    """Context manager: abort the transaction if the task fails while it writes, because it will not report.
+    """Context manager: abort the transaction if the task fails while it writes, because the task will not report it.
 
-    If the failure is one of the cluster, no request is sent.
+    If the failure is a ``WireError``, no request is sent.
     """
     try:
         yield
@@ -248,7 +249,7 @@ def run_task(
     row_sum: RowSum[Rows],
     writer: Callable[[str, ProducerId], Writer[Rows]],
 ) -> Report:
-    """Write all rows into one transaction and leave it open; return the report with which the driver ends it.
+    """Write all rows into one transaction and leave it open; return a report, by which the driver ends the transaction.
 
     The rows of a decided batch are read as well: the driver compares them with the decided batch, and stateful operators
     before the sink need them.

@@ -939,7 +939,7 @@ class TestLostFiles:
         decision = world.last_record().decision
         assert "it had 2 rows and has 3 now" in question
         assert (
-            f"firstBatch=2@{decision} writes all of this one as well, firstBatch=3@{decision} continues"
+            f"firstBatch=2@{decision} writes this batch as well, firstBatch=3@{decision} continues"
             in question
         )
         with_answer(world, 3)
