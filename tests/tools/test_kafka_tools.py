@@ -179,6 +179,6 @@ def test_unsupported_options_are_refused(
     with open(config, "w") as file:
         file.write("security.protocol=SASL_SSL\n")
     assert (
-        "sasl.mechanism is GSSAPI, and this client has PLAIN, SCRAM-SHA-256"
+        "sasl.mechanism is GSSAPI, but this client supports only PLAIN, SCRAM-SHA-256"
         in refused("kafka-tool", "kafka-topics", *where, "--list", "--command-config", config)[1]
     )

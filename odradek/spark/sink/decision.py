@@ -101,7 +101,7 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     # A decision record that was too long without its topics has no topics.
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
-            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this batch is for "
+            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
             f"{', '.join(other)}: none of its rows is written. Two writes of one batch need two names (option 'name'). If "
             f"the query has another topic now: {answers}"
         )

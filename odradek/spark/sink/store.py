@@ -184,7 +184,7 @@ class Store:
         }
 
     def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
-        """Write the chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` after a newer driver."""
+        """Write the chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` if fenced."""
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
 
     def end(self, driver: ProducerId, commit: bool) -> None:

@@ -63,7 +63,7 @@ class Driver:
         self.process.kill()
 
     def times_at_step(self) -> int:
-        """The number of times that a process has reached the step at which it is to be killed."""
+        """How often processes of the driver have reached the step at which one is to be killed."""
         counters = Path(self._directory.name).glob("odradek-sink-kill-*")
         return max((each.stat().st_size for each in counters), default=0)
 

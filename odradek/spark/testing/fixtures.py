@@ -35,7 +35,7 @@ SHORT_LIVED = {"spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+Us
 
 @pytest.fixture(scope="session")
 def spark_conf() -> dict[str, str]:
-    """Additional settings of ``spark``; override the fixture in a conftest.py."""
+    """Additional settings of the session in ``spark``, by name; override this fixture in a conftest.py."""
     return {}
 
 
@@ -62,7 +62,7 @@ def spark(spark_conf: dict[str, str]) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def kafka_options() -> dict[str, Any]:
-    """The arguments of ``kafka_broker``, an ``odradek.Broker``.
+    """Keyword arguments for ``odradek.Broker``, from which the fixture ``kafka_broker`` creates its broker.
 
     Override this fixture in a conftest.py, a module or a class.
     """
@@ -71,7 +71,7 @@ def kafka_options() -> dict[str, Any]:
 
 @pytest.fixture(scope="session")
 def kafka_broker(kafka_options: dict[str, Any]) -> Iterator[Broker]:
-    """One broker for all tests."""
+    """One Odradek broker for all tests of the session."""
     from odradek.broker import Broker
 
     with Broker(**kafka_options) as broker:

@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
     @property
     def text(self) -> str | None:
-        """The value, decoded as UTF-8."""
+        """The value, decoded as UTF-8; None for a null value."""
         return None if self.value is None else self.value.decode()
 
 
@@ -62,7 +62,7 @@ class OpenTransaction:
     def produce(self, topic: str, rows: Iterable[Row]) -> None:
         """Write more records; returns when they are acknowledged."""
         if self._producer is None:
-            raise OdradekError("this transaction has ended")
+            raise OdradekError("this transaction has ended: begin another one")
         _send(self._producer, topic, rows)
 
     def commit(self) -> None:
@@ -91,7 +91,7 @@ class Kafka:
 
     @property
     def broker(self) -> Broker:
-        """The broker, with its faults, clock and nodes (docs/control.md). Raises ``OdradekError`` if it is not Odradek's."""
+        """The Odradek broker, with its faults, clock and nodes (docs/control.md). Raises ``OdradekError`` without one."""
         if self._broker is None:
             raise OdradekError("this Kafka is not an Odradek broker: faults and the clock are not available")
         return self._broker

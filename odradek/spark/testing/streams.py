@@ -1,4 +1,4 @@
-"""Wait for a streaming query."""
+"""Wait until a streaming query has processed its data."""
 
 from __future__ import annotations
 

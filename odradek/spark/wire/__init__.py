@@ -1,7 +1,8 @@
 """A blocking client of a Kafka cluster (3.0 or newer) that can hand over an open transaction to another process.
 
-The client and the writer are imported when they are first used. The writer needs a compiler, and a process that only
-begins and ends transactions runs for a second. The commands of `odradek` import only logins and TLS from here.
+The client and the writer are imported when they are first used. The writer imports numba, which a process that only
+begins and ends transactions does not need: it runs for a second. The commands of `odradek` import only the SASL and TLS
+modules.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ _LOADED_LATE: Final = {
     "TransactionState": "producer",
     "TransactionalWriter": "writer",
 }
-"""The module of each exported name."""
+"""The exported names that are imported when they are first used, each with its module."""
 
 
 def __getattr__(name: str) -> Any:

@@ -77,9 +77,9 @@ class Cluster:
     def check_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId, Iterable[Partition]]]
     ) -> dict[str, WireError | None]:
-        """Check by ``add_partitions`` that transactions are open, all at once.
+        """Check all transactions at once: each is open if ``add_partitions`` succeeds.
 
-        Returns by transactional id None, or the error that ``add_partitions`` would raise.
+        Returns for each transactional id None, or the error that ``add_partitions`` would raise.
         """
         exchanges = {
             transactional_id: transactions.add_partitions(transactional_id, producer, partitions)
@@ -101,7 +101,7 @@ class Cluster:
         return {each: state for each, state in sorted(found.items()) if each.startswith(prefix)}
 
     def describe_transactions(self, transactional_ids: Iterable[str]) -> dict[str, TransactionState | None]:
-        """The coordinators' state of each id, None if the id is unknown. Raises the first error."""
+        """The state of each transactional id at its coordinator, None if the id is unknown. Raises the first error."""
         exchanges = {each: transactions.describe(each) for each in transactional_ids}
         self._exchanges.run(list(exchanges.values()))
         return {each: exchange.value() for each, exchange in exchanges.items()}
@@ -109,10 +109,10 @@ class Cluster:
     def end_transactions(
         self, open_ones: Sequence[tuple[str, ProducerId]], commit: bool
     ) -> dict[str, WireError | None]:
-        """Send EndTxn for each (transactional id, producer), all at once. Returns by transactional id None, or the error.
+        """Send EndTxn for each (transactional id, producer), all at once. Returns for each id None, or the error.
 
         ``Retriable`` means that the outcome is unknown: the transaction may have ended, or may still end.
-        A second EndTxn with the same outcome succeeds as long as no new transaction of that id has begun.
+        A second EndTxn with the same outcome succeeds until a new transaction of the transactional id has begun.
         """
         exchanges = {
             transactional_id: transactions.end_transaction(transactional_id, producer, commit)
@@ -129,8 +129,8 @@ class Cluster:
     ) -> dict[Partition, tuple[int, str]]:
         """Committed offset and metadata of each partition, (-1, "") if there is none.
 
-        ``partitions`` None: all partitions with an offset of the group. Waits for the end of transactions with offsets
-        (``require_stable``, KIP-447).
+        ``partitions`` None: all partitions with an offset of the group. Waits until open transactions with offsets of
+        these partitions have ended (``require_stable``, KIP-447).
         """
         exchange = transactions.fetch_offsets(group, partitions)
         self._exchanges.run([exchange])

@@ -119,7 +119,7 @@ class Connection:
             self.close(f"the connection to {self.address} broke: {error}")
 
     def _take_frames(self) -> bool:
-        """Handle all complete frames; return False if the connection had to be closed."""
+        """Handle all complete frames that have arrived; return False if one was invalid and the connection is closed."""
         try:
             return all(self._settle(frame) for frame in whole_frames(self._arrived, ANSWER_SIZE_BYTES_MAX))
         except BadSize as bad:
@@ -141,7 +141,7 @@ class Connection:
         return True
 
     def expire(self, now: float) -> None:
-        """Close the connection if a request has timed out: its late response could be taken for that of another request."""
+        """Close the connection if its oldest request has timed out: the late response would belong to no request."""
         if self._calls and now >= self._calls[0].deadline:
             self.close(
                 f"the broker at {self.address} did not respond to {self._calls[0].api.name} in time",
@@ -149,7 +149,7 @@ class Connection:
             )
 
     def close(self, reason: str = "the client closed the connection", *, late: bool = False) -> None:
-        """Close the socket; every call without a response fails with the reason."""
+        """Close the socket; every call without a response fails with ``reason`` (``late``: as timed out)."""
         if self.closed:
             return
         self.closed = True

@@ -155,7 +155,7 @@ class _Greeting:
                     "; does the broker expect another kafka.security.protocol?" if api is API_VERSIONS else ""
                 )
                 raise ConnectionLost(
-                    f"the broker at {self.address} closed the connection at {api.name}{hint}"
+                    f"the broker at {self.address} closed the connection instead of responding to {api.name}{hint}"
                 )
             data += piece
         return bytes(data)

@@ -13,8 +13,8 @@ from odradek.errors import OdradekError
 class WireError(OdradekError):
     """A cluster rejected a request, or could not be reached.
 
-    ``code`` is Kafka's name of the error (``"PRODUCER_FENCED"``), or ``"NETWORK_EXCEPTION"`` and the like if the client
-    itself gave up.
+    ``code`` is Kafka's name of the error: of the broker's error code (``"PRODUCER_FENCED"``), or the name that fits if
+    the client itself gave up (``"NETWORK_EXCEPTION"``).
     """
 
     def __init__(self, code: str, sentence: str) -> None:
@@ -142,7 +142,7 @@ def name_of(code: int) -> str:
 
 
 def refused(code: int, subject: str, said: str | None = None) -> WireError:
-    """The error for a code that no retry cures.
+    """The error for an error code after which the client does not retry.
 
     ``subject`` begins the error's sentence; ``said`` is the broker's error message.
     """
@@ -151,7 +151,7 @@ def refused(code: int, subject: str, said: str | None = None) -> WireError:
 
 
 def gave_up(code: int, subject: str, timeout_ms: int, why: str = "") -> WireError:
-    """The error for a retriable code after the timeout. ``why`` is the reason why the last attempt failed."""
+    """The error for a retriable error code after the timeout. ``why`` is the reason why the last attempt failed."""
     kind = UnknownTopic if code == UNKNOWN_TOPIC_OR_PARTITION else TimedOut
     last = f"; last error: {why}" if why and why != name_of(code) else ""
     return kind(name_of(code), f"{subject} did not work within {timeout_ms} ms{last}")

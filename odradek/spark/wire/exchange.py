@@ -37,7 +37,7 @@ _PUMP_SECONDS_MAX = 1.0
 
 
 class Refusal(Exception):
-    """A response contains this error code."""
+    """A response contains the error code ``code``. ``said`` is the broker's error message, if there is one."""
 
     def __init__(self, code: int, said: str | None = None) -> None:
         super().__init__(code)
@@ -52,7 +52,7 @@ class Malformed(Exception):
 class Exchange:
     """A request with its result.
 
-    ``subject`` begins the sentences of its errors; with ``coordinator`` None, any broker gets the request.
+    ``subject`` begins the sentences of the request's errors; with ``coordinator`` None, any broker gets the request.
 
     ``read`` takes the response and its version, and returns the result. ``read`` raises ``Refusal`` for an error code, and
     ``Malformed`` if the response lacks what was requested. A settled exchange has either a ``result`` or an ``error``.
@@ -105,7 +105,7 @@ class Exchanges:
         self._coordinators: dict[Coordinator, int] = {}
 
     def run(self, exchanges: Sequence[Exchange], timeout_ms: int | None = None) -> None:
-        """Run the exchanges until all are settled. Errors stay in the exchanges.
+        """Send the requests, repeatedly, until each exchange has a result or an error. Raises no error itself.
 
         ``timeout_ms`` replaces ``delivery.timeout.ms``.
         """
@@ -187,7 +187,7 @@ class Exchanges:
         for key in set(asked).difference(key for key, _ in found):
             broker = "{}:{}".format(*peer.address)
             failures[kind, key] = messages.cannot_be_read(
-                FIND_COORDINATOR.name, broker, f"it does not contain {key!r}"
+                FIND_COORDINATOR.name, broker, f"the coordinator of {key!r} is missing"
             )
         for key, each in found:
             if each.error_code:

@@ -59,7 +59,7 @@ def choose_version(api: Api, offered: Versions, broker: str) -> int:
 
 
 def decode_answer(api: Api, version: int, frame: bytes, broker: str) -> Any:
-    """Decode the response in a frame without its size. Raises ``MalformedAnswer`` if it cannot be parsed."""
+    """Decode the response in ``frame`` (without the size). Raises ``MalformedAnswer`` if the frame cannot be parsed."""
     try:
         return read_response(api.key, version, frame)
     except MalformedRequest as error:

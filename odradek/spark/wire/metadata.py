@@ -74,7 +74,7 @@ class Metadata:
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Request the leaders once. Raises ``Retriable`` if no broker responded; the cached leaders then remain valid."""
+        """Request the topics' metadata once. Raises ``Retriable`` if no broker responded; cached leaders then remain."""
         self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:
@@ -95,7 +95,7 @@ class Metadata:
                 raise Refusal(topic.error_code)
         # Cached metadata do not count: the topic may have been deleted and created again since.
         if not any(topic.name == asked and self._is_whole(topic) for topic in answer.topics):
-            raise Malformed(f"it does not contain topic {asked!r} with its partitions")
+            raise Malformed(f"topic {asked!r} with its partitions is missing")
 
     @staticmethod
     def _is_whole(topic: Any) -> bool:
@@ -118,7 +118,7 @@ class Metadata:
 
 
 def _request(topics: list[str], *, creating: bool) -> Any:
-    """A Metadata request.
+    """A Metadata request for the topics.
 
     With ``creating``, the broker may create missing topics (auto.create.topics.enable), as for Kafka's producer.
     """

@@ -21,7 +21,7 @@ _JITTER = 0.2
 
 
 def backoff_seconds(first_ms: int, max_ms: int, failures: int) -> float:
-    """Back-off in seconds after this number of consecutive failures. It doubles each time, with a jitter of 20 %."""
+    """Back-off in seconds after ``failures`` consecutive failures; doubles with each failure, with a jitter of 20 %."""
     exact = min(first_ms << min(max(failures - 1, 0), 30), max_ms) / 1000
     return exact * random.uniform(1 - _JITTER, 1 + _JITTER)
 
@@ -40,7 +40,7 @@ def parse_bootstrap(text: str) -> list[Address]:
 
 
 class Peer:
-    """A broker's address with its connection, and the failures of connecting to it."""
+    """A broker's address with its connection (None if there is none), and the number of failed connection attempts."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -62,7 +62,7 @@ class Peer:
 
 
 class Network:
-    """Brokers by node id. The bootstrap addresses are used until brokers are known."""
+    """The connections to all brokers, by node id. The bootstrap addresses are used until brokers are known."""
 
     def __init__(self, settings: ClientSettings) -> None:
         self._settings = settings
@@ -116,7 +116,7 @@ class Network:
         return call
 
     def pump(self, timeout_seconds: float) -> None:
-        """Send and receive; return when something has arrived, or after this time."""
+        """Send and receive on all connections; return when any was readable or writable, or after the timeout."""
         now = time.monotonic()
         peers = [peer for peer in (*self._brokers.values(), *self._bootstrap) if peer.connection is not None]
         waits = [peer.deadline - now for peer in peers]
@@ -170,7 +170,7 @@ class Network:
         )
 
     def _watch(self, peer: Peer) -> None:
-        """Register the connection for the events that it waits for, and remove a closed connection."""
+        """Poll the connection for reading, and for writing if it has unsent bytes; remove a closed connection."""
         connection = peer.connection
         if connection is None:
             return

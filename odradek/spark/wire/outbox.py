@@ -1,4 +1,4 @@
-"""The outgoing batches of one partition, in order, each until it is acknowledged. The module uses no sockets.
+"""The unacknowledged outgoing batches of one partition, in order. The module uses no sockets.
 
 A broker has metadata of a producer's last five batches in a partition (ProducerStateEntry.java), and accepts a batch only
 after its predecessor. So only the first five unacknowledged batches may be in flight. After a failure, batches are sent
@@ -125,7 +125,7 @@ class Outbox:
         self._recovering = True
 
     def is_broken(self) -> bool:
-        """Whether records are lost: every batch that was ever sent is out of order.
+        """Whether records are lost: every batch that was sent got OUT_OF_ORDER_SEQUENCE_NUMBER.
 
         If the log had any of the batches, the broker would recognise at least the last one.
         """

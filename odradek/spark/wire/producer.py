@@ -31,8 +31,8 @@ class InitializedProducers(dict[str, ProducerId]):
 class TransactionState(NamedTuple):
     """A transactional id as its coordinator describes it.
 
-    ``state`` is in Kafka's words (``"Ongoing"``, ``"CompleteCommit"``, …). The other fields are the start of the open
-    transaction (ms since 1970, -1 if there is none) and its partitions.
+    ``state`` is Kafka's name (``"Ongoing"``, ``"CompleteCommit"``, …). ``started_at_ms``: the start of the open
+    transaction, -1 if there is none; ``partitions``: the partitions of this transaction.
     """
 
     producer: ProducerId

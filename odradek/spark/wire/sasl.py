@@ -23,13 +23,15 @@ _OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\
 
 
 def conversation(settings: ClientSettings) -> Conversation:
-    """Start the mechanism with the credentials of ``kafka.sasl.jaas.config``. Raises ``BadSettings`` if they are missing."""
+    """Return the exchange of ``kafka.sasl.mechanism``. Raises ``BadSettings`` for a mechanism that this client lacks.
+
+    If credentials are missing, the exchange raises ``BadSettings`` at its first message."""
     start = _MECHANISMS.get(settings.sasl_mechanism)
     if start is None:
         names = ", ".join(MECHANISMS)
         raise BadSettings(
             "UNSUPPORTED_SASL_MECHANISM",
-            f"kafka.sasl.mechanism is {settings.sasl_mechanism}, and this client has {names}",
+            f"kafka.sasl.mechanism is {settings.sasl_mechanism}, but this client supports only {names}",
         )
     return start(settings)
 
@@ -133,7 +135,7 @@ def _unsecured_token(settings: ClientSettings) -> str:
     subject = jaas_options(settings.sasl_jaas_config).get("unsecuredLoginStringClaim_sub")
     if subject is None:
         raise BadSettings(
-            "INVALID_CONFIG", "OAUTHBEARER needs kafka.sasl.oauthbearer.token, a token that does not change"
+            "INVALID_CONFIG", "OAUTHBEARER needs kafka.sasl.oauthbearer.token: a token that stays valid"
         )
     # Whole milliseconds: Kafka rounds, and would take a later time in the same millisecond for one in the future.
     now = time.time_ns() // 1_000_000 / 1000

@@ -87,7 +87,7 @@ class Sender:
         self._receive()
 
     def _patience(self, now: float) -> float:
-        """Seconds until the next timer of this sender."""
+        """Seconds to wait for a response: until the next timer of this sender, 0 if a response is already there."""
         moments = [outbox.due for outbox in self._outboxes.values() if len(outbox) and not outbox.sent]
         if self._stale:
             moments.append(self._refresh_due)

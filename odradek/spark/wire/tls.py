@@ -83,7 +83,7 @@ def _only_pem(which: str, kind: str) -> None:
 
 
 def _unfold(pem: str) -> str:
-    """Restore the line ends of a PEM text: from a properties file or a shell it may have blanks or ``\\n`` instead."""
+    """Restore the line ends of a PEM text, which properties files and shells may have replaced by blanks or ``\\n``."""
     pem = pem.replace("\\n", "\n").strip()
     if "\n" in pem:
         return pem

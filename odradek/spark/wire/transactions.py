@@ -112,7 +112,7 @@ def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchang
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
         if version >= 8 and not answer.groups:
-            raise Malformed("it contains no group")
+            raise Malformed("the group is missing")
         of_group = answer if version < 8 else answer.groups[0]
         raise_for([of_group.error_code])
         raise_for(each.error_code for topic in of_group.topics for each in topic.partitions)
@@ -208,7 +208,7 @@ def describe(transactional_id: str) -> Exchange:
             each for each in answer.transaction_states if each.transactional_id == transactional_id
         ] or [None]
         if state is None:
-            raise Malformed(f"it does not contain {transactional_id!r}")
+            raise Malformed(f"transactional id {transactional_id!r} is missing")
         if state.error_code == TRANSACTIONAL_ID_NOT_FOUND:
             return None
         raise_for([state.error_code])
@@ -224,12 +224,12 @@ def describe(transactional_id: str) -> Exchange:
 
 
 def _accepted(answer: Any, version: int) -> None:
-    """Read a response that contains only an error code."""
+    """Read a response that contains only an error code; raise ``Refusal`` unless the code is 0."""
     raise_for([answer.error_code])
 
 
 def _all_done(asked: Mapping[str, list[int]], codes: Mapping[Partition, int]) -> None:
-    """Raise unless each partition of the request has an error code, and all codes are 0."""
+    """Raise ``Malformed`` if a partition of the request has no error code, and ``Refusal`` unless all codes are 0."""
     raise_for(codes.values())
     _complete(asked, codes)
 
@@ -242,7 +242,7 @@ def _complete(asked: Mapping[str, list[int]], answered: Container[Partition]) ->
         if (left := [index for index in indexes if (topic, index) not in answered])
     }
     if missing:
-        raise Malformed(f"it does not contain {names(missing)}")
+        raise Malformed(f"the result for {names(missing)} is missing")
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, list[int]]:

@@ -68,10 +68,12 @@ class TransactionalWriter:
         """Write rows; all columns have the same length.
 
         ``keys``, ``values``: binary or string (also large), nullable. ``headers``: list<struct<key, value>>.
-        ``topics``: strings; ``topic`` is used where it is null or missing. ``partitions``: int32; where it is null, murmur2
-        of the key, or sticky partitioning without a key. ``timestamps``: int64 ms or timestamp; the current time where it is
-        null or missing. The call returns when the rows are encoded and fit into ``buffer.memory``; responses may be
-        outstanding. Raises ``TypeError`` or ``ValueError`` for columns of a wrong type or length."""
+        ``topics``: strings; ``topic`` replaces nulls or a missing column. ``partitions``: int32; rows with a null get
+        their partition from murmur2 of the key, or from sticky partitioning if they have no key. ``timestamps``: int64
+        ms or timestamp; the current time replaces nulls or a missing column.
+
+        The call returns when the rows are encoded and fit into ``buffer.memory``; responses may be outstanding. Raises
+        ``TypeError`` or ``ValueError`` for columns of a wrong type or length."""
         self._check()
         rows = Rows.of(values, time.time_ns() // 1_000_000, keys=keys, headers=headers, timestamps=timestamps)
         if not len(rows):
@@ -139,7 +141,7 @@ class TransactionalWriter:
             self._write_partition((topic, index), rows, group)
 
     def _assign(self, topic: str, count: int, rows: Rows, select: Numbers, explicit: Numbers) -> Numbers:
-        """The partition of each selected row."""
+        """The partition of each selected row: explicit, by its key, or sticky. Raises ``UnknownTopic`` for a wrong one."""
         assigned = explicit[select]
         if assigned.max(initial=_UNASSIGNED) >= count or assigned.min(initial=0) < _UNASSIGNED:
             wrong = next(index for index in assigned.tolist() if not _UNASSIGNED <= index < count)

@@ -160,5 +160,5 @@ def test_cached_metadata_does_not_replace_a_response_without_the_topic(relay):
         # No brokers, no cluster id, no controller, no topics.
         nothing = b"\x01\x00" + struct.pack(">i", -1) + b"\x01\x00"
         replaced(relay, "metadata", lambda frame: frame[:9] + nothing)
-        with pytest.raises(MalformedAnswer, match="it does not contain topic 'forgotten'"):
+        with pytest.raises(MalformedAnswer, match="topic 'forgotten' with its partitions is missing"):
             cluster.topic_ids(["forgotten"])
