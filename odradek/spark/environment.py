@@ -180,7 +180,7 @@ def _embedded(master: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.warehouse.dir": warehouse,
-        # The default of 200 is for clusters: each is a task, and with state also several files, in each micro-batch.
+        # The default of 200 is for clusters: in each micro-batch a partition is a task, and with state several files.
         "spark.sql.shuffle.partitions": "4",
         "spark.sql.session.timeZone": "UTC",
     }

@@ -1,7 +1,7 @@
 """A class-data sharing archive of Spark's loaded and verified classes, with which a driver starts in half the time.
 
 The archive (JEP 350) is made once per Java and pyspark version, by a session that runs a small query. It is stored in the
-tests' cache. A JVM that cannot use it starts without it.
+tests' cache. A JVM that cannot use the archive starts without it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def holes(rows: DataFrame, replicas: DataFrame, unsure: Sequence[str] = ()) -> D
             of_doubt.alias("unsure"),
             damage.alias("damage"),
             (last_end.over(before) + 1).alias("from_offset"),
-            # Number of damaged ranges since the last sound batch: that before this batch minus that before the last one.
+            # Damaged ranges since the last sound batch: their number before this batch minus that before the last one.
             F.count(F.when(damage, F.lit(1))).over(before).alias("damage_before"),
             F.max("file").over(whole).alias("last_file"),
             F.last(F.when(~damage, F.col("file")), True).over(before).alias("file_before"),

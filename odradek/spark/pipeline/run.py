@@ -236,7 +236,7 @@ class Pipeline:
         elif word == "abort":
             self.heard.aborted += 1
         elif word == "begin" and self.plan.producer and number >= self.plan.producer[0] * self.total:
-            # Kill at once, because a transaction is short.
+            # Kill at once: the transaction would have ended before the next turn of the loop in `_work`.
             self.plan.producer.pop(0)
             self.toll.producer.append(f"in the transaction of flight {number:,}")
             self.producer.kill()

@@ -82,8 +82,8 @@ def _name(given: Mapping[str, str], batch_write: bool) -> str:
         name = f"odradek-{uuid4().hex}"
     if not name:
         raise SinkError(
-            "The sink needs a name that stays the same when the query is started again: set the option 'name', queryName() "
-            "or the option 'checkpointLocation'."
+            "The sink needs a name that stays the same when the query is started again: set the option 'name', "
+            "queryName() or the option 'checkpointLocation'."
         )
     if len(name) > NAME_LENGTH_MAX:
         raise SinkError(f"The name of a sink has at most {NAME_LENGTH_MAX} characters.")

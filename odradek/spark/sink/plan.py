@@ -99,13 +99,13 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
             reached("plan.pooled")
             return plan
         # A lost InitProducerId may still be under way, and would fence a task in the middle of its work. No task will
-        # use these ids: the next plan sees that this one is unfinished, and takes others.
+        # use these ids: the next plan finds this plan unfinished, and takes other ids.
         log.warning(
             "the epochs of ids %s are uncertain: planning again with other ids", ", ".join(sorted(uncertain))
         )
     raise OutcomeUnknown(
-        f"Responses to InitProducerId of the sink {settings.name} were lost {PLANS_MAX} times: start the query again when "
-        "the network is better."
+        f"Responses to InitProducerId of the sink {settings.name} were lost {PLANS_MAX} times: start the query again "
+        "when the network is better."
     )
 
 
@@ -117,14 +117,14 @@ def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState
     id of a later plan.
     """
     left = ongoing(cluster, settings.name)
-    # There is no such sink: return before InitProducerId would create a transactional id.
+    # If there is no such sink, return before InitProducerId would create a transactional id.
     if not left and Store(cluster, settings.name, settings.topic).read() is None:
         return None
     return _take_over(cluster, settings, now_ms, new_ids=True).record
 
 
 class _Taken(NamedTuple):
-    """The driver's producer and the decision record after older drivers were fenced: only this driver can decide now."""
+    """The driver's producer and the decision record after older drivers were fenced: only this driver can decide."""
 
     driver: ProducerId
     record: SinkState
@@ -270,7 +270,7 @@ def _sweep(
     """
     old: set[str] = set()
     if found is not None and record.run != found.run:
-        # This also fences their late attempts, which may not have begun yet.
+        # This also fences late attempts of the unfinished plan's tasks, which may not have begun yet.
         old.update(pool_id(settings.name, found.run, task) for task in found.ages)
     sweep(cluster, settings, _dead(settings.name, record, left), old)
 

@@ -19,8 +19,8 @@ from pathlib import Path
 
 VARIABLE = "ODRADEK_SINK_KILL"
 
-# In the order in which a batch reaches them. plan.*, commit.*, decision.*, end.* and abort.* run in short-lived Python
-# processes of Spark's driver, task.* in Python workers.
+# The steps in the order in which a batch reaches them. plan.*, commit.*, decision.*, end.* and abort.* run in
+# short-lived Python processes of Spark's driver, task.* in Python workers.
 POINTS: Mapping[str, str] = {
     "plan.started": "the driver plans a batch; nothing has been sent",
     "plan.fenced": "older drivers are fenced, the decision that they had open is aborted",

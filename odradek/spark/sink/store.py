@@ -88,8 +88,8 @@ def _warned_of_rights(query_id: str) -> Iterator[None]:
         yield
     except Authorization as error:
         log.warning(
-            "without READ on the group %s the sink cannot check at the query's first batch whether the option 'name' was "
-            "changed: %s",
+            "without READ on the group %s the sink cannot check at the query's first batch whether the option 'name' "
+            "was changed: %s",
             query_group(query_id),
             error,
         )

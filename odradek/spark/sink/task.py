@@ -144,7 +144,7 @@ def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> 
 
 
 def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
-    """The evidence that a sink without a decision has had one, as a clause for an error message; "" if there is none."""
+    """Evidence that a sink without a decision has had one, as a clause for an error message; "" if there is none."""
     if plan.doubt or plan.query_id or not plan.settings.streaming:
         return plan.doubt
     other = Store(cluster, plan.settings.name, plan.settings.topic).bound(query_id)

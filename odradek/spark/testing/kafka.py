@@ -91,7 +91,7 @@ class Kafka:
 
     @property
     def broker(self) -> Broker:
-        """The Odradek broker, with its faults, clock and nodes (docs/control.md). Raises ``OdradekError`` without one."""
+        """The Odradek broker: its faults, clock and nodes (docs/control.md). Raises ``OdradekError`` without one."""
         if self._broker is None:
             raise OdradekError("this Kafka is not an Odradek broker: faults and the clock are not available")
         return self._broker

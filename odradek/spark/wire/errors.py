@@ -95,7 +95,7 @@ class Fatal(WireError):
     """Any other error of the broker, named by ``code``."""
 
 
-# Errors that a later attempt can cure, and what the client must look up again before (Kafka's RetriableException and
+# Error codes after which the client tries again, grouped by what it must look up first (Kafka's RetriableException and
 # RefreshRetriableException, with the table of TransactionManager.java).
 COORDINATOR_MOVED = frozenset({15, 16})
 LEADER_MOVED = frozenset({3, 5, 6, 9, 56, 72, 74, 75, 100})

@@ -24,7 +24,7 @@ DIRECTORY = "/data"
 COPIED = "/copied"
 """A directory that contains only partition directories, without checkpoint files."""
 STOPPED = "/stopped"
-"""The log directory of a broker that was stopped cleanly; the brokers of the others were killed."""
+"""The log directory of a broker that was stopped cleanly; the brokers of all other log directories were killed."""
 SIZE = 100
 SEQUENCES = 1 << 31
 
@@ -94,7 +94,7 @@ class Log:
     ) -> int:
         """Write a batch of a producer; return its base offset.
 
-        ``records``: the number of records that compaction has left.
+        ``records``: the number of records that compaction has left in the batch; None for one per offset.
         """
         last = (sequence + length - 1) % SEQUENCES
         return self._put(

@@ -19,7 +19,7 @@ from protocol.records.transaction_log import TransactionLogKey, TransactionLogVa
 
 PREPARE_COMMIT = 2
 STRANGER, TRANSACTIONAL_STRANGER, MARKED_STRANGER = 424_242, 424_243, 424_244
-"""Producer ids that no producer has."""
+"""Producer ids that no coordinator has allocated, for batches and markers that are inserted."""
 NOW_MS = 1_795_000_000_000
 
 # Positions of fields in a batch's header (RecordBatch.java), and the format of an index entry.
@@ -143,7 +143,7 @@ def lost_offsets(segment: Segment) -> list[Place]:
 
 
 def overlap(segment: Segment) -> list[Place]:
-    """Insert a batch of another producer at an offset that another batch has. The audit trusts neither of them."""
+    """Append a batch of another producer at an offset that another batch has: one of the two offsets must be wrong."""
     content, last = segment.path.read_bytes(), segment.batches[-1].last_offset
     segment.path.write_bytes(content + _at(last, _batch(0, 0)))
     return [Place("damage", segment.topic, segment.partition, None, len(content))]
@@ -219,7 +219,7 @@ def not_transactional(segment: Segment) -> list[Place]:
 
 
 def second_marker(segment: Segment) -> list[Place]:
-    """Insert an abort marker in the epoch of a commit."""
+    """Append an abort marker with the epoch of an earlier commit marker."""
     said = segment.batches[segment.markers()[2]]
     segment.batches.append(_marker(said.producer_id, said.producer_epoch, said.max_timestamp + 1))
     return [segment.write("mixed_outcome", len(segment.batches) - 1)]
@@ -247,7 +247,7 @@ def wrong_max_timestamp(segment: Segment) -> list[Place]:
 
 
 def leader_epoch(segment: Segment) -> list[Place]:
-    """Change the leader epoch. The checksum does not cover it, because each leader writes its own."""
+    """Raise the leader epoch of the first batch. The checksum does not cover this field."""
     first, second, *_ = segment.batches
     content = bytearray(segment.path.read_bytes())
     LEADER_EPOCH.pack_into(content, LEADER_EPOCH_AT, first.partition_leader_epoch + 5)
@@ -313,7 +313,7 @@ DEFECTS: dict[str, Callable[[Segment], list[Place]]] = {
 
 
 def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
-    """Remove the record of this id's first decision to commit from ``__transaction_state``."""
+    """Remove the first PrepareCommit record of this transactional id from ``__transaction_state``."""
     for directory in sorted(data_dir.glob("__transaction_state-*")):
         if not any(path.stat().st_size for path in directory.glob("*.log")):
             continue
@@ -334,4 +334,4 @@ def lose_prepare(data_dir: Path, transactional_id: str) -> Place:
                     == transactional_id
                 )
                 return segment.write("illegal_transition", later)
-    raise AssertionError(f"{transactional_id} has decided nothing")
+    raise AssertionError(f"__transaction_state has no PrepareCommit of {transactional_id}")

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from tests.spark.audit.literal import COPIED, SEQUENCES, STOPPED, World
 
 Expected = set[tuple[str, str, int, int | None]]
-"""(name, topic, partition, offset)"""
+"""The expected findings, each as (name, topic, partition, offset)."""
 Story = Callable[[World], Expected]
 
 BROKEN: dict[str, Story] = {}
@@ -215,7 +215,7 @@ def mixed_without_a_coordinator(world: World) -> Expected:
 
 @broken
 def mixed_offsets_without_a_coordinator(world: World) -> Expected:
-    """The partition with the group's offsets is one of the transaction's, so there is only one finding."""
+    """One output has another outcome than the other output and the group's offsets: only this output has a finding."""
     output, group = world.log("mixed_offsets_without_a_coordinator"), world.log("__consumer_offsets", 4)
     other, producer = world.log("mixed_offsets_without_a_coordinator", 1), world.begin("mixed-offsets")
     for log in (output, other, group):
@@ -243,7 +243,7 @@ def apart_from_offsets(world: World) -> Expected:
 
 @broken
 def hanging(world: World) -> Expected:
-    """The coordinator's transaction has ended, and never had this partition."""
+    """A partition has open data, but the coordinator's transaction has ended, and never had this partition."""
     one, two = world.log("hanging"), world.log("hanging", 1)
     producer = world.begin("hanging")
     world.transaction("hanging", producer, 0, [one])
@@ -254,7 +254,7 @@ def hanging(world: World) -> Expected:
 
 @broken
 def hanging_beside(world: World) -> Expected:
-    """The coordinator has an ongoing transaction of the id, but not in this partition."""
+    """A partition has open data, but the coordinator's ongoing transaction of the id lacks this partition."""
     one, two = world.log("hanging_beside"), world.log("hanging_beside", 1)
     producer = world.begin("hanging-beside")
     world.transaction("hanging-beside", producer, 0, [one], stop_after="Ongoing")
@@ -637,7 +637,7 @@ def transactions_of_both_versions(world: World) -> None:
 
 @legal
 def fenced_by_its_successor(world: World) -> None:
-    """Transaction version 1: InitProducerId aborts a transaction, and the decision has the epoch of the fencing."""
+    """Transaction version 1: InitProducerId aborts a transaction, and its decision has the raised epoch."""
     log, producer = world.log("fenced_by_its_successor"), world.begin("fenced", 1)
     world.state("fenced", producer, 0, "Ongoing", [(log.topic, 0)], 1)
     log.data(producer, 0)
@@ -650,7 +650,7 @@ def fenced_by_its_successor(world: World) -> None:
 
 @legal
 def nothing_to_abort(world: World) -> None:
-    """An id aborts without partitions, and then commits a transaction with a partition to which it has written nothing."""
+    """A transactional id aborts without partitions, and then commits a transaction with a partition without data."""
     log, producer = world.log("nothing_to_abort"), world.begin("nothing")
     log.plain()
     world.state("nothing", producer, 1, "PrepareAbort", [])

@@ -113,7 +113,7 @@ def test_a_marker_of_an_unknown_producer_is_found_while_the_broker_is_at_work(
 ) -> None:
     """The marker of an unknown producer is found, although only some partitions of __transaction_state have a directory.
 
-    A partition without records has no directory, and the producer ids in the others are known.
+    A partition without records has no directory, so all producer ids are in the partitions with a directory.
     """
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:
@@ -133,7 +133,7 @@ def test_a_coordinator_that_came_to_work_during_the_audit_is_heard(
 ) -> None:
     """A coordinator that begins to write during the audit causes no finding.
 
-    Its directory was created after the directories were listed, and before the batches were read.
+    The directory of its partition was created after the directories were listed, and before the batches were read.
     """
     data = tmp_path / "data"
     with Broker(topics={"orders": 3, "input": 1}, data_dir=data) as broker:

@@ -133,7 +133,7 @@ def test_coordinators_that_lie_elsewhere_are_missed() -> None:
 
 
 def test_coordinators_without_a_folder_have_written_nothing_if_they_can_be_nowhere_else() -> None:
-    """A coordinator without a directory has written nothing if no broker's directory is missing.
+    """A partition of __transaction_state without a directory has no records, if no broker's directory is missing.
 
     A broker creates the directory of a partition at its first append.
     """

@@ -32,10 +32,10 @@ from tests.support.deadlines import HANG_S, LONG_TEST_S, TEST_S, Deadline, Stopw
 
 CORES = 2
 RUNS_MAX = 10
-"""How often a query may be started. More starts mean that it makes no progress."""
+"""How often a query may be started: a query that needs more starts makes no progress."""
 POLL_S = 0.05
 GATHER_S = stretched(90.0)
-"""How long a kill waits for other queries to reach their points. Those that are late wait for the next kill."""
+"""How long a kill of the driver waits until other queries reach their points; later queries wait for the next kill."""
 PLAY_S = LONG_TEST_S
 NODES = 3
 SETTINGS = {"offsets.topic.num.partitions": 3, "transaction.state.log.num.partitions": 3}
@@ -67,7 +67,7 @@ class Company:
         self.driver: DriverProcess | None = None
         self.drivers = 0
         self._past: list[DriverProcess] = []
-        """Processes of killed drivers. Their workers may still run."""
+        """Killed drivers, whose Python workers may still run."""
         self._gathering = Stopwatch()
         self._node_down: tuple[int, Story, int] | None = None
         self.log: list[str] = []
@@ -210,7 +210,7 @@ class Company:
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """The stories for which the driver is killed now: all have stopped at their points, or their moment has come."""
+        """The stories for which the driver is killed now: all have stopped at their points, or written their share."""
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
         if not there:
@@ -220,7 +220,10 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def kill_driver(self, due: Sequence[Story] = ()) -> None:
-        """Kill the driver for the stories that are due, and for others at a random step. If none is due, kill everything."""
+        """Kill the driver: for the stories that are due as planned, for all others at a random step.
+
+        The Python workers survive if a due story needs that (its victim is the driver alone, or a zombie).
+        """
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
         for each in due:
@@ -265,7 +268,7 @@ class Company:
     # ---- nodes
 
     def _kill_node(self, story: Story) -> None:
-        """Kill a node, unless one is down: writes need two of the three."""
+        """Kill the node that the story's plan names, unless a node is down: writes need two of the three nodes."""
         if not story.plan.node or self._node_down is not None:
             return
         topic = story.output if story.plan.node == "leader" else "__transaction_state"
@@ -277,7 +280,7 @@ class Company:
             self.say(f"{story.name}: node {self._node_down[0]} dies with it")
 
     def _restart_node(self) -> None:
-        """Restart the node once the story has made progress without it."""
+        """Restart the killed node when the story for which it was killed has made progress without it."""
         if self._node_down is not None:
             _, story, before = self._node_down
             if story.finished or story.written() > before:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 MASTER = "local[{}, 4]"
-"""A task that stops at a point occupies a core. As on a cluster, a task has four attempts."""
+"""Spark's master for a number of cores: a task that stops at a point occupies one. A task has four attempts, as on a
+cluster."""
 CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "3",

@@ -19,8 +19,9 @@ from typing import Any
 
 WORKER, DRIVER, BOTH, ZOMBIE = "worker", "driver", "both", "zombie"
 VICTIMS = (WORKER, DRIVER, BOTH, ZOMBIE)
-"""Worker: the Python process that reaches the point. Driver: the JVM, so that the Python process continues without it. Both.
-Zombie: the JVM, while the Python process sleeps until its successors have made progress."""
+"""The processes that a kill ends. ``worker``: the Python process that reaches the point. ``driver``: the JVM, so that
+the Python process continues without it. ``both``: these two. ``zombie``: the JVM, while the Python process sleeps until
+its successors have made progress."""
 LATE = ("detach", "lose-answer")
 TRANSACTIONAL = ("InitProducerId", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 AGAIN = 0.4
@@ -37,7 +38,7 @@ FAULTS = (
 """Rules for network faults that a plan may add. # stands for a random number."""
 COMMITTING = ("commit.started", "commit.checked", "decision.written")
 MOMENT = "moment"
-"""Instead of a point: the kill happens when a given share of the output is written, at whatever step the processes are."""
+"""In place of a point's name: the kill happens when a given share of the output is written, at a random step."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +52,9 @@ class Kill:
     nth: int = 1
     """The kill happens when a process of the query takes the step for the nth time."""
     written: float = 0.0
-    """For a moment: the number of offsets in the output, as a share of the input's records, including aborted records."""
+    """For ``MOMENT``: the number of offsets in the output, with aborted records, as a share of the input's records."""
     sleeps: int = 0
-    """For a zombie: it sleeps until this many further batches are written, or all."""
+    """For a zombie: the number of further batches that are written before it wakes."""
 
     def __str__(self) -> str:
         where = (
@@ -160,7 +161,7 @@ def at(kill: Kill) -> Kill:
 
 
 def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> list[Plan]:
-    """One column of the matrix: every point with this victim."""
+    """The plans of one column of the matrix: one for each point, with this victim."""
     return [draw(seed, point, victim, node=node) for point in points]
 
 

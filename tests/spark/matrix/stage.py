@@ -36,9 +36,9 @@ class Stage:
     # ---- the test's side
 
     def set(self, query: str, point: str, batch: int = 0, nth: int = 1) -> None:
-        """Make the process stop that takes this step for the nth time, in this batch or a later one.
+        """Make the process of ``query`` stop that reaches the point for the nth time, in ``batch`` or a later one.
 
-        Replaces an earlier point.
+        Replaces the point that was set for the query before.
         """
         self.clear(query)
         written = self._directory / f"{query}.new"
@@ -46,7 +46,7 @@ class Stage:
         written.rename(self._directory / query)
 
     def is_set(self, query: str) -> bool:
-        """Whether a point is set that no process has reached yet."""
+        """Whether a point is set for the query that no process has reached yet."""
         return (self._directory / query).exists()
 
     def clear(self, query: str) -> None:

@@ -88,7 +88,7 @@ class Story:
 
     @property
     def waits_for_the_driver(self) -> bool:
-        """Whether the story's next kill is a kill of the driver at a point that has not been reached yet."""
+        """Whether the story's next kill is a kill of the driver at a point, and not at a random step."""
         return self.victim not in ("", WORKER) and not self.waits_for_a_moment
 
     @property
@@ -114,7 +114,8 @@ class Story:
     def record_random_kill(self) -> bool:
         """Record that a kill for other queries hit this story. Returns whether its point has to be set again.
 
-        The kill also ends an abort that was under way, and with it the planned step: the commit has to fail again first.
+        If the next point is in an abort, the kill has ended that abort. So the kill that makes the commit fail, which
+        must come first, is planned again.
         """
         self.caught += 1
         kill = self.next_kill
@@ -160,7 +161,7 @@ class Story:
     # ---- its query
 
     def query(self, checkpoint: str) -> dict[str, Any]:
-        """The order that starts the query on the driver, with the values that change from run to run."""
+        """The order (for ``driver.py``) that starts the query, with the values that change from run to run."""
         tasks = self.plan.tasks(self.runs)
         own = {"kafka.bootstrap.servers": self.servers, "topic": self.output}
         return {

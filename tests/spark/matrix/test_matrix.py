@@ -21,7 +21,7 @@ pytestmark = pytest.mark.spark_apart
 SEEDS = int(os.environ.get("ODRADEK_MATRIX_SEEDS", "3"))
 CHOSEN = [each for each in (*POINTS, MOMENT) if fnmatch(each, os.environ.get("ODRADEK_MATRIX_POINTS", "*"))]
 SIDE_BY_SIDE = 16
-"""Stories in one company. Each occupies a thread of the driver and up to five Python processes."""
+"""Number of plans that one company runs at once. Each occupies a driver's thread and up to five Python processes."""
 
 
 @pytest.mark.timeout(LONG_TEST_S)

@@ -1,4 +1,4 @@
-"""Compare the content of a topic with the expected content. Only ``look`` does I/O."""
+"""Compare the content of a topic with the expected content. Only ``look`` and ``written`` use a broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.deadlines import HANG_S
 
 Row = tuple[bytes, bytes]
 ATTEMPT_S = stretched(2.0)
-"""How long reading waits for a new leader."""
+"""Timeout of one request for end offsets, which is sent again if a partition has no leader."""
 MOVED = (
     # librdkafka's code for: none of the partitions has a leader at this moment.
     KafkaError._NOENT,
@@ -49,7 +49,7 @@ class Verdict:
     duplicated: int
     unexpected: int
     reordered: int
-    """Number of records that come before a record of the same key that was written earlier."""
+    """Number of records that directly follow a record of the same key that was sent after them."""
     complaints: tuple[str, ...]
 
 

@@ -39,7 +39,7 @@ def as_kafka_says_it(value: Any) -> Any:
 
 
 def as_json(value: Any, said: Any) -> Any:
-    """Our value in the form of Kafka's JSON, with only the fields that it contains, since it omits defaults."""
+    """Our value in the form of Kafka's JSON, with only the fields in ``said``, since Kafka omits defaults."""
     if isinstance(value, dict):
         assert set(said) <= set(value)
         left_out = {name: part for name, part in value.items() if name not in said}

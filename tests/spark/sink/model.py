@@ -58,8 +58,7 @@ class Transaction:
 class Kafka:
     """Coordinators, logs and offsets, with transaction version 1 and the verification of KIP-890.
 
-    EndTxn takes effect at once, with all markers. ``late``: requests that were repeated, whose first copy is still under
-    way."""
+    EndTxn takes effect at once, with all markers. ``late``: first copies of repeated requests that are under way."""
 
     def __init__(self) -> None:
         self.ids: dict[str, Transaction] = {}
@@ -509,7 +508,7 @@ class World:
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
     ) -> list[Report | None]:
-        """Run the tasks and return their reports, from the attempts that end first. A frozen or dead one is replaced."""
+        """Run the tasks and return the reports of the attempts that end first. A frozen or dead attempt is replaced."""
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
 

@@ -242,7 +242,7 @@ class TestOtherFiles:
     @slow
     @pytest.mark.parametrize("step", ["task.flushed", "end.all"])
     def test_the_metadata_is_lost(self, story, step):
-        """Without its metadata Spark does not start the query. If a setting makes Spark start the query, it has a new id."""
+        """Spark does not start a query without its file ``metadata``, or, with a setting, starts it with a new id."""
         story.dies(step, batch=1)
         saved = story.save("saved")
         for each in ("metadata", ".metadata.crc"):

@@ -286,7 +286,7 @@ def time_passes(world: World) -> None:
 
 
 class TestFailures:
-    """The cluster cannot be reached for one request, for longer than the client's timeout. It may have been handled."""
+    """One request of a process times out in the client. The cluster may have handled the request or not."""
 
     @pytest.mark.parametrize("heard", [True, False])
     def test_at_every_step(self, heard: bool):
@@ -405,7 +405,7 @@ class TestFailures:
 
 
 class TestIntruders:
-    """Another program takes a reported id, or a timeout ends the id's transaction: no driver or task does that."""
+    """Another program initialises an id that a task has reported, or a timeout ends its transaction."""
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
@@ -498,7 +498,7 @@ def die_when_decided(world: World, driver: Process) -> None:
 
 
 class TestStrays:
-    """Transactions that remain open after a query has ended, or that its remaining tasks open."""
+    """Transactions that remain open after a query has ended, or that tasks of the ended query open later."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
         """A world in which a query has ended and a task continues that was suspended at the step ``at``.

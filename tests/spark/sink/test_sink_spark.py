@@ -181,7 +181,7 @@ def start_continuous(spark, kafka, source, topic, **options):
 def test_continuous_processing_is_refused_before_anything_is_written(spark, kafka, tmp_path):
     """Continuous processing is refused, with a new checkpoint and with one of a query that has written micro-batches.
 
-    That query continues afterwards.
+    The query that has written micro-batches continues afterwards.
     """
     source, topic, name = kafka.topic(), kafka.topic(), kafka.name()
     used, new = str(tmp_path / "used"), str(tmp_path / "new")

@@ -1,6 +1,6 @@
 """Transactions that one object writes and another object ends, read by other clients.
 
-Every test runs against this broker, and those that need not wait also against Apache Kafka."""
+Every test runs against Odradek's broker, and tests without long waits also against Apache Kafka."""
 
 from typing import Any
 
