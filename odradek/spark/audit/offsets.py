@@ -20,7 +20,8 @@ def offsets_in_transactions(offsets: DataFrame, assigned: DataFrame) -> DataFram
 
     The markers of a transaction are matched by its epoch if no other transaction has that epoch (``bumped`` in
     ``assigned``), else by the decision before the markers. If compaction has removed that decision, the transaction's
-    outputs cannot be identified and ``output_partitions`` is null. Open transactions are not included.
+    outputs cannot be identified and ``output_partitions`` is null. ``agrees`` is false if an output has another outcome
+    than the offsets. Open transactions are not included.
     """
     of_its_own, decided = F.lit(-1) - F.col("marker_epoch"), F.col("its.offset")
     ended = assigned.withColumn("transaction", F.when(F.col("bumped"), of_its_own).otherwise(decided))

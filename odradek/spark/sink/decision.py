@@ -102,8 +102,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
             f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
-            f"{', '.join(other)}: none of its rows is written. Two writes of one batch need two names (option 'name'). If "
-            f"the query has another topic now: {answers}"
+            f"{', '.join(other)}: none of its rows is written. Two writes of one batch need two names (option 'name'). "
+            f"If the query has another topic now: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
     # If Spark had planned the batch again, at least the time in the file would differ.
@@ -113,8 +113,8 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     if decided.rows == now.rows and (same_sum or same_offsets or not (summed or located)):
         if summed and not same_sum:
             log.warning(
-                "the replay of batch %d of the sink %s has the same offsets and number of rows as the decided batch, but "
-                "different rows: the query is not deterministic. The decided rows are kept",
+                "the replay of batch %d of the sink %s has the same offsets and number of rows as the decided batch, "
+                "but different rows: the query is not deterministic. The decided rows are kept",
                 batch,
                 name,
             )

@@ -170,8 +170,9 @@ class StreamWriter(_Planned, DataSourceStreamArrowWriter):
         if messages and all(each is None for each in messages):
             raise SinkError(
                 "The sink writes micro-batches only, and no task has called it: the query has a continuous trigger, and "
-                "none of its rows is written. Stop the query, and delete from the directory 'offsets' of its checkpoint "
-                f"all files with a higher number than the last one in 'commits'. {_USE_MICRO_BATCHES}"
+                "none of its rows is written. Stop the query, and delete from the directory 'offsets' of its "
+                "checkpoint all files with a higher number than the last one in 'commits'. "
+                f"{_USE_MICRO_BATCHES}"
             )
         self._commit(messages)
 

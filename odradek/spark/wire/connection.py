@@ -119,7 +119,7 @@ class Connection:
             self.close(f"the connection to {self.address} broke: {error}")
 
     def _take_frames(self) -> bool:
-        """Handle all complete frames that have arrived; return False if one was invalid, which closes the connection."""
+        """Handle all complete frames that have arrived; return False if one was invalid, and close the connection."""
         try:
             return all(self._settle(frame) for frame in whole_frames(self._arrived, ANSWER_SIZE_BYTES_MAX))
         except BadSize as bad:

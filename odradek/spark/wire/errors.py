@@ -120,7 +120,7 @@ _FINAL: dict[int, tuple[type[WireError], str]] = {
     30: (Authorization, "may not be used by this client"),
     31: (Authorization, "needs a right on the cluster that this client does not have"),
     35: (UnsupportedVersion, "was requested in a version that the broker does not have"),
-    45: (Fatal, "has lost records that it had acknowledged, or got others under the same producer id"),
+    45: (Fatal, "is refused: the broker lost records that it had acknowledged, or has others of this producer id"),
     47: (Fenced, "is refused: a newer producer has this transactional id, or its transaction was aborted"),
     48: (InvalidTransaction, "is refused: the producer has no open transaction there, or it ended with the other outcome"),
     49: (InvalidTransaction, "is refused: its transactional id belongs to another producer id, or has expired"),

@@ -40,7 +40,7 @@ def parse_bootstrap(text: str) -> list[Address]:
 
 
 class Peer:
-    """A broker's address with its connection (None if there is none), and the number of failed connection attempts."""
+    """A broker's address with its connection (None if there is none), and the number of its consecutive failures."""
 
     def __init__(self, address: Address) -> None:
         self.address = address

@@ -118,7 +118,7 @@ def test_plots_are_drawn_and_coloured_by_the_theme() -> None:
 
 
 def test_no_label_is_cut_off() -> None:
-    """The lines of a label together are the complete name, with any characters, and all shapes are within the figure."""
+    """The lines of a label together are the complete name, whatever its characters; all shapes are in the figure."""
     for name in (
         "orders",
         "x" * 249,

@@ -133,7 +133,7 @@ class TestOffsets:
 
     @slow
     def test_another_driver_was_the_last_to_write_it(self, story):
-        """The sink rejects the batches of both drivers if a second driver that has seen more rows has replaced the file."""
+        """The sink rejects both drivers' batches if the second one has more rows and replaced the ``offsets`` file."""
         other = story.job.but(checkpoint=str(story.save("other")))
         remove(other.directory / "offsets", 1)
         story.produce(150)
