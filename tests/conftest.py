@@ -27,7 +27,7 @@ pytest_plugins = [
 # Downloads for Spark go to the checkout, like all other downloads of the tests.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")
 
-# The time limit of pytest-timeout for tests that set none of their own. A test that exceeds it hangs.
+# The time limit of pytest-timeout for tests that set none of their own. A test that exceeds this limit counts as hung.
 os.environ["PYTEST_TIMEOUT"] = str(TEST_S)
 
 # By default Hypothesis fails an example that takes 200 ms, and a test that takes a second to generate its data.

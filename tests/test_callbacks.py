@@ -57,7 +57,7 @@ def sources() -> dict[str, ast.Module]:
 
 
 def types_of_functions(modules: dict[str, ast.Module]) -> set[str]:
-    """``Callable``, and the aliases that these packages define for such types."""
+    """``Callable``, and the aliases of such types that the packages in ``PACKAGES`` define."""
     found = {"Callable"}
     for module in modules.values():
         for each in module.body:
@@ -79,7 +79,7 @@ def names_in(node: ast.expr | None) -> set[str]:
 
 
 def callbacks() -> Iterator[str]:
-    """Every parameter in these packages that takes a function."""
+    """Every parameter in ``PACKAGES`` that takes a function."""
     modules = sources()
     types = types_of_functions(modules)
     for name, module in modules.items():

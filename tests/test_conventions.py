@@ -22,7 +22,7 @@ MODULE_LINES_MAX = 500
 LONGER = {
     "broker/replicas/partition/partition.py": "one replica: appends of its leader, and reads",
 }
-"""Modules that are longer because they are one thing."""
+"""Modules that may be longer than ``MODULE_LINES_MAX``, each with the one subject that its code is about."""
 
 # Written by a generator.
 GENERATED = ("protocol/messages/",)
@@ -299,7 +299,7 @@ def is_foreign(path: Path) -> bool:
 
 
 def dangling(text: str, folder: Path) -> list[str]:
-    """Names of Markdown files that exist neither in the file's own directory nor relative to the root."""
+    """Names of Markdown files in a text that exist neither in ``folder`` nor relative to the project's root."""
     names = [name for name in MARKDOWN.findall(text) if name not in NO_REFERENCES]
     return [name for name in names if not any((base / name).is_file() for base in (folder, ROOT))]
 
@@ -462,7 +462,7 @@ def test_every_dependency_is_bounded_explained_and_locked():
     for requirement in [*project()["dependencies"], *(each for group in groups.values() for each in group)]:
         name = re.split(r"[^\w.-]", requirement)[0]
         if name == project()["name"]:
-            continue  # An extra that brings another one.
+            continue  # An extra that includes another extra.
         assert f"[{name}](" in explained, name
         assert re.search(rf"^{re.escape(name)}==", lock, re.MULTILINE), name
         assert ">=" in requirement, requirement

@@ -113,7 +113,7 @@ class Project:
 
 @pytest.fixture(params=["working directory", "PYTHONPATH", "site-packages"])
 def project(request: pytest.FixtureRequest, users_environment: Path, tmp_path: Path) -> Iterator[Project]:
-    """A project whose packages are in one of the three places where Python finds them."""
+    """A project with packages named like the server's, in its working directory, on PYTHONPATH or in site-packages."""
     folder, elsewhere = tmp_path / "project", tmp_path / "elsewhere"
     [site_packages] = users_environment.glob("lib/python3*/site-packages")
     places = {"working directory": folder, "PYTHONPATH": elsewhere, "site-packages": site_packages}
@@ -222,7 +222,7 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
 
 
 def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel: Path, tmp_path: Path):
-    """A second build from the same sources, from which the fixture `wheel` was built, compiles nothing again."""
+    """A second build from the sources from which the fixture `wheel` was built compiles nothing again."""
     before = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
     # The C sources, which are generated when a module is compiled.
     shutil.rmtree(sources / "build" / "modules", ignore_errors=True)
@@ -312,7 +312,7 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log:
 
 
 def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment: Path, tmp_path: Path):
-    """The directory works after being moved, and needs only the C library of the machine."""
+    """The directory for machines without Python works after a move, and needs only the C library of the machine."""
     python = users_environment / "bin" / "python"
     run(python, ROOT / "release" / "folder.py", tmp_path / "made")
     moved = (tmp_path / "made").rename(tmp_path / "moved")

@@ -1,8 +1,8 @@
 """Objects of a broker are freed by reference counting. The garbage collector runs so rarely that an object which needs it
 counts as leaked.
 
-The tests run parts of the load of `benchmarks.soak_memory` (records that retention deletes, transactional ids and groups
-that expire, topics, connections), and then advance the clock until the broker has dropped them.
+The tests run parts of the load of `benchmarks.soak_memory` (records that retention deletes, transactional ids and
+groups that expire, topics, connections), and then advance the clock until the broker has dropped all of that.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ CONTROL: Final = 0x20
 
 
 class Batch(NamedTuple):
-    """One batch of a `.log` file or of a Fetch response, and its byte position there."""
+    """One batch of a `.log` file or of a Fetch response, and the batch's byte position in this file or response."""
 
     position: int
     base_offset: int
@@ -67,7 +67,7 @@ class Batch(NamedTuple):
 def whole_batches(content: bytes) -> Iterator[Batch]:
     """Yield the batches before the first truncated batch or zeros.
 
-    Those begin at `position + size` of the last batch.
+    The truncated batch or the zeros begin at `position + size` of the last batch that is yielded.
     """
     position = 0
     while position + HEADER.size <= len(content):

@@ -31,7 +31,8 @@ StartBroker = Callable[..., Broker]
 
 @pytest.fixture
 def start_broker(tmp_path: Path) -> Iterator[StartBroker]:
-    """A function that starts a broker with the options of ``Broker``. All of them are stopped after the test."""
+    """A function that starts a broker with the options of ``Broker``. All brokers that it has started are stopped after
+    the test."""
     with contextlib.ExitStack() as stack:
         count = 0
 

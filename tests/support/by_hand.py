@@ -123,7 +123,7 @@ class ProducerByHand:
     def sending(
         self, topic: str, values: Sequence[str], partition: int = 0, *, at_ms: int | None = None
     ) -> Lingering:
-        """Create a delayed Produce request. The producer already counts its sequence numbers as used."""
+        """Create a delayed Produce request. The producer already counts the request's sequence numbers as used."""
         key = (topic, partition)
         sequence = self.sequences.get(key, 0)
         self.sequences[key] = sequence + len(values)

@@ -56,7 +56,7 @@ POLL_S = 0.01
 GOODBYE_S = 5.0
 
 # A broker that a test kills is restarted at once. librdkafka 2.16 drops every address when the last one refuses connections
-# (KIP-899) and can hang in the attempt, so tests make it go on asking the address that it has.
+# (KIP-899) and can hang in the attempt, so tests disable this: librdkafka then retries the addresses that it has.
 PATIENCE: dict[str, str | int] = {
     "reconnect.backoff.ms": 20,
     "reconnect.backoff.max.ms": 100,

@@ -27,8 +27,9 @@ from tests.support.deadlines import Deadline
 
 Body = dict[str, Any]
 NOT_YET = frozenset({3, 5, 6, 14, 15, 16, 51})
-"""Error codes after which a request is sent again: unknown_topic_or_partition, leader_not_available, not_leader_or_follower,
-coordinator_load_in_progress, coordinator_not_available, not_coordinator, concurrent_transactions."""
+"""Error codes of a response after which the request is sent again: unknown_topic_or_partition, leader_not_available,
+not_leader_or_follower, coordinator_load_in_progress, coordinator_not_available, not_coordinator,
+concurrent_transactions."""
 TOPIC_RESOURCE, DYNAMIC_TOPIC_CONFIG = 2, 1
 INTERNAL = ("__consumer_offsets", "__transaction_state")
 OPEN_ID = "open"

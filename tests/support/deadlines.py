@@ -46,9 +46,9 @@ class Deadline:
         return time.monotonic() > self._at
 
     def check(self, what: object) -> None:
-        """Raise ``NotInTime`` if the deadline has expired. ``what`` is what did not happen."""
+        """Raise ``NotInTime`` if the deadline has expired. ``what`` describes the awaited event that did not happen."""
         if self.is_over:
-            raise NotInTime(f"not within {self._seconds:g} s: {what}")
+            raise NotInTime(f"did not happen within {self._seconds:g} s: {what}")
 
 
 class Stopwatch:

@@ -9,15 +9,16 @@
         ...
         disk.power_cut(other_path, seed=7)               # write a possible state of tmp_path after a power cut to other_path
 
-It replaces `storage.files.System`, so it sees every change that the broker makes. Reads do not pass through it.
+`Disk` replaces `storage.files.System`, so it sees every change that the broker makes. Reads do not pass through `Disk`.
 
 A power cut leaves one of the states that POSIX allows, chosen by the seed:
 
-- File content that was synced by the last fsync is there. Of later changes each 4 KiB page is written or not; a page that is
-  not has its old content, or zeros. The size is the old one, the new one, or a multiple of the page size between them.
-- Directory entries that were synced by the last fsync of the directory are there. Of later changes (create, rename, remove,
-  mkdir) a prefix is there, in their order. Directories are independent of each other, and fsync of a file does not sync its
-  name.
+- File content that was synced by the last fsync survives. Of later changes each 4 KiB page is written or not; an
+  unwritten page has its old content, or zeros. The file's size is the old or the new size, or a multiple of the page
+  size between these two.
+- Directory entries that were synced by the last fsync of the directory survive. Of later changes (create, rename,
+  remove, mkdir) the first n survive, with a random n. Directories are independent of each other, and fsync of
+  a file does not sync the file's name.
 
 No real fsync is called, as the machine that runs the tests does not lose power.
 """
@@ -123,7 +124,8 @@ class Disk(files.System):
         self.short_writes = 0.0
         """Probability that a write is short, from 0 to 1."""
         self.before: Callable[[str, str], object] | None = None
-        """A function that is called with name and path before each system call. It may block, like a slow disk, or raise."""
+        """A function that is called before each system call, with the name and the path of the call. It may block, like
+        a slow disk, or raise."""
         self._rng = rng or Random(0)
         self._lock = threading.RLock()
         self._top = _found(root)
@@ -282,7 +284,7 @@ class Disk(files.System):
             node.last = path.read_bytes()
 
     def _adopt(self, directory: _Directory, path: Path) -> None:
-        """Add changes for names that were made or removed without this class."""
+        """Add changes for names that were made or removed by code that bypasses this class."""
         found = {entry.name: entry for entry in path.iterdir()}
         for name in [name for name in directory.names if name not in found]:
             directory.change(name, None, None)

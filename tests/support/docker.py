@@ -28,7 +28,7 @@ from tests.support.deadlines import HANG_S, TEST_S
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 IMAGE: Final = os.environ.get("ODRADEK_CHECKED_IMAGE", "odradek:checks")
-"""Tag of the image that is built from this checkout, or the existing image that the variable names."""
+"""Tag of the image to test: built from this checkout, or an existing image that ``ODRADEK_CHECKED_IMAGE`` names."""
 FOLDERS_MODE: Final = 0o755
 
 

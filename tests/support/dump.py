@@ -15,7 +15,7 @@ COMPLAINTS = re.compile(
 
 
 def complaints(printed: str, at_the_end: str) -> list[str]:
-    """Errors that the tool reports, except its own false report: it expects every file to begin with offset 0."""
+    """Errors that the tool reports, except one false error: the tool expects every file to begin with offset 0."""
     lines = [line for line in printed.splitlines() if not line.startswith(("Dumping ", "| offset:"))]
     found = [line for line in lines if COMPLAINTS.search(line.replace("isvalid: true", ""))]
     found += [line for line in printed.splitlines() if "Could not deserialize" in line]

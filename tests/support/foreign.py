@@ -5,9 +5,9 @@
     with program.start("member", broker.bootstrap, "orders", "group") as member:
         member.expect("assigned", [0, 1, 2])
 
-A program writes one line of JSON for each event. The program waits for a line (or the end) of its standard input where a
-test has to let it continue. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in
-CI they fail.
+A program writes one line of JSON for each event. A program that has to wait for its test reads a line (or the end) of
+its standard input. Where Go, Node or Rust or their packages are missing, the tests are skipped with the reason; in CI
+they fail.
 """
 
 from __future__ import annotations
@@ -193,7 +193,7 @@ def _check_go(version: str, module: str) -> None:
     assert wanted is not None
     if found is None or tuple(map(int, found.groups())) < tuple(map(int, wanted.groups())):
         raise Unavailable(
-            f"needs Go {wanted[1]}.{wanted[2]} or newer, which its clients require ({version or 'none runs'})"
+            f"needs Go {wanted[1]}.{wanted[2]} or newer, as go.mod requires (found: {version or 'none that runs'})"
         )
 
 
@@ -236,7 +236,9 @@ def _node_programs(sources: Path, *, compiles: bool = False) -> Path | Unavailab
         node, npm = _tool("node"), _tool("npm")
         version = subprocess.run([node, "--version"], capture_output=True, text=True).stdout.strip()
         if int((re.match(r"v(\d+)", version) or ["", "0"])[1]) < NODE_VERSION_MIN:
-            raise Unavailable(f"needs Node {NODE_VERSION_MIN} or newer ({version or 'none runs'})")
+            raise Unavailable(
+                f"needs Node {NODE_VERSION_MIN} or newer (found: {version or 'none that runs'})"
+            )
         files = [*sources.glob("*.*js"), *sources.glob("package*.json")]
         with _built_once("node", files) as (folder, new):
             if new is not None:
@@ -274,7 +276,7 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait for an event with this name whose value equals ``value``, or fulfils it if ``value`` is a predicate.
+        """Wait for an event with this name whose value equals ``value``, or for which the predicate ``value`` is true.
 
         Skips other events.
         """
@@ -283,11 +285,13 @@ class Running:
                 said = self._lines.get(timeout=within_s)
             except Empty:
                 raise AssertionError(
-                    f"no {name}={value!r} in {within_s} s, but {self.seen}\n{self.complaints}"
+                    f"no event {name}={value!r} in {within_s} s; the program wrote {self.seen}\n{self.complaints}"
                 ) from None
             if said is None:
                 self._lines.put(None)
-                raise AssertionError(f"ended before {name}={value!r}: {self.seen}\n{self.complaints}")
+                raise AssertionError(
+                    f"the program ended before {name}={value!r}: {self.seen}\n{self.complaints}"
+                )
             self.seen.append(said)
             if name in said and (value(said[name]) if callable(value) else said[name] == value):
                 return said[name]
@@ -335,7 +339,7 @@ class Running:
         try:
             status = self._process.wait(HANG_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {HANG_S} s\n{self.complaints}") from None
+            raise AssertionError(f"the program still runs after {HANG_S} s\n{self.complaints}") from None
         while (said := self._lines.get(timeout=HANG_S)) is not None:
             self.seen.append(said)
         assert status == 0, f"exit code {status} after {self.seen}\n{self.complaints}"

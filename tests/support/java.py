@@ -194,7 +194,7 @@ def _unpack(folder: Path, coordinate: str) -> None:
     try:
         from jgo.maven import MavenContext
     except ImportError:
-        raise Unavailable("`pip install jgo`") from None
+        raise Unavailable("needs jgo: `pip install jgo`") from None
     group, artifact, version, classifier = coordinate.split(":")
     try:
         component = MavenContext().project(group, artifact).at_version(version)
@@ -209,7 +209,7 @@ def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:
     try:
         import jgo
     except ImportError:
-        raise Unavailable("install Maven, or `pip install jgo`") from None
+        raise Unavailable("there is no jgo: install Maven, or `pip install jgo`") from None
     try:
         artifacts = jgo.resolve("+".join(coordinates))
         with ThreadPoolExecutor(8) as pool:

@@ -158,7 +158,8 @@ class JavaClients:
         return Ran(answer["status"], answer["out"], said_by_the_tool(answer["err"]))
 
     def until(self, pattern: str, main: str, *arguments: object) -> Ran:
-        """Run a tool that does not end by itself, in a JVM of its own, and stop it at the first line that matches."""
+        """Run a tool that does not end by itself, in a separate JVM, and stop it at the first line that matches
+        ``pattern``."""
         command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
         with (
             locked(CACHE / "working"),

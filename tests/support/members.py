@@ -2,7 +2,7 @@
 
 with member("java", bootstrap, "group", "topic") as one:
     one.poll()        # the values of one poll
-    one.commit()      # commit the positions after them
+    one.commit()      # commit the positions after these values
 """
 
 from __future__ import annotations

@@ -57,8 +57,8 @@ DIRECTORY = uuid.UUID(int=77)
 
 
 class Controller:
-    """Cluster metadata without a log. The decisions are those of the real controller, and the records are committed at
-    once."""
+    """Cluster metadata without a log. The decisions are those of the real controller, and their metadata records are
+    committed at once."""
 
     def __init__(self) -> None:
         self.image = Image()
@@ -113,7 +113,7 @@ class Controller:
     async def _alter_partition(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
         await asyncio.sleep(0)
         if self.refuses_isr:
-            raise ConnectionError("no controller")
+            raise ConnectionError("the controller is unreachable")
         known = self.image.topics[topic]
         self.commit([record_for_isr(self.image, known, known.partitions[index], leader_epoch, isr)])
 
@@ -253,8 +253,8 @@ class Nodes:
 
     @property
     def leading(self) -> Leading:
-        """The `Leading` of the partition's leader. Fails if the partition has only one replica, as its leader then has
-        none."""
+        """The replication state (`Leading`) of the partition's leader. Fails if the partition has only one replica: its
+        leader has no such state."""
         leading = self.leader.leading
         assert isinstance(leading, Leading)
         return leading

@@ -41,7 +41,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()) and not item.get_closest_marker("spark")
     ]
     if unmarked:
-        raise pytest.UsageError(f"tests that use a Spark session without its mark: {', '.join(unmarked)}")
+        raise pytest.UsageError(
+            f"tests that use the fixture 'spark' without the mark 'spark': {', '.join(unmarked)}"
+        )
     items.sort(key=lambda item: rank(item.path))
 
 

@@ -30,7 +30,8 @@ def programs() -> Path | None:
 class Postgres:
     """Context manager for a server.
 
-    PostgreSQL refuses to run as root: then its processes run as the user of Debian's package.
+    If the tests run as root, the server runs as the user of Debian's package, because PostgreSQL refuses to run as
+    root.
     """
 
     def __init__(self) -> None:

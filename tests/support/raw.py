@@ -180,7 +180,7 @@ class _Writer:
         names = {f.name for f in (*shape.plain, *shape.tagged)}
         wrong = set(body) - names - self.known - {"_tags"}
         if wrong:
-            raise KeyError(f"{shape.name} has no {sorted(wrong)}; it has {sorted(names)}")
+            raise KeyError(f"{shape.name} has no fields {sorted(wrong)}; its fields are {sorted(names)}")
         for field in shape.plain:
             self.field(field, body.get(field.name, field.default))
         if shape.flexible:
@@ -231,7 +231,9 @@ class _Reader:
 
     def take(self, size: int) -> bytes:
         if size < 0 or self.at + size > len(self.data):
-            raise Malformed(f"{size} bytes expected at {self.at} of {len(self.data)}")
+            raise Malformed(
+                f"{size} bytes expected at position {self.at}, but the message has {len(self.data)} bytes"
+            )
         self.at += size
         return self.data[self.at - size : self.at]
 
@@ -250,7 +252,7 @@ class _Reader:
     def length(self, flexible: bool, narrow: bool = False) -> int | None:
         size = self.uvarint() - 1 if flexible else self.unpack("h" if narrow else "i")
         if size < -1:
-            raise Malformed(f"length {size}")
+            raise Malformed(f"invalid length {size} of a string, bytes or array")
         return None if size == -1 else size
 
     def struct(self, shape: Shape) -> dict[str, Any]:
@@ -363,7 +365,7 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str
     if entity.__header_schema__.__version__ == 1:
         tags = reader.uvarint()
         if tags:
-            raise Malformed(f"{tags} tags in the response header")
+            raise Malformed(f"{tags} tagged fields in the response header, expected none")
     if api == "api_versions" and struct.unpack_from(">h", frame, 4)[0] == 35:
         entity = _entity(api, 0, EntityType.response)
     body = reader.struct(_shape(entity))

@@ -68,7 +68,7 @@ def test_the_last_lines_name_the_tests_that_failed_with_their_reasons_and_stacks
     assert "FAILED test_cases.py::test_hangs (call)" in lines
     assert "FAILED test_cases.py::test_fails (call)" in lines
     text = "\n".join(lines)
-    assert "NotInTime: not within 0 s: it has come" in text
+    assert "NotInTime: did not happen within 0 s: it has come" in text
     assert re.search(r"\ntask the waiter: .* wait < .*:\d+ wait_for_an_event\n", text)
     assert "AssertionError: assert {'error_code': 3} == {'error_code': 0}" in text
 

@@ -41,8 +41,8 @@ def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
     ("marked", "said"),
     [
         ("spark", "1 passed"),
-        ("spark_apart", "without its mark: test_it.py::test_it"),
-        ("", "without its mark: test_it.py::test_it"),
+        ("spark_apart", "without the mark 'spark': test_it.py::test_it"),
+        ("", "without the mark 'spark': test_it.py::test_it"),
     ],
 )
 def test_a_test_that_takes_a_session_has_to_say_so(marked: str, said: str, tmp_path: Path):

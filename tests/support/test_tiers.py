@@ -1,4 +1,4 @@
-"""Every test has its tier."""
+"""The marks of a test determine its tier."""
 
 from __future__ import annotations
 

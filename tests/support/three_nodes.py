@@ -7,7 +7,7 @@
         cluster.start_all()
         cluster.await_in_sync("orders")
 
-It is an `odradek.Broker`, with its faults, nodes, clock and trace.
+`ThreeNodes` is an `odradek.Broker`, with the broker's faults, nodes, clock and trace.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SETTINGS = {
 
 
 class ThreeNodes(Broker):
-    """A broker of three nodes. Every topic has a replica on each of them, with min.insync.replicas=2."""
+    """A broker of three nodes. Every topic has a replica on each node, with min.insync.replicas=2."""
 
     def __init__(
         self,

@@ -30,14 +30,14 @@ OTHER_NODE_ID = 2
 
 @dataclass
 class World:
-    """A node whose topics have real logs. A test may change ``leader`` and ``error`` of a partition."""
+    """A node whose topics have real logs. A test may add an error for a partition to ``errors``."""
 
     path: Path
     clock: FakeClock = field(default_factory=lambda: FakeClock(only=Domain.REQUESTS))
     topics: dict[str, Topic] = field(default_factory=dict)
     partitions: dict[tuple[str, int], Partition] = field(default_factory=dict)
     errors: dict[tuple[str, int], ErrorCode] = field(default_factory=dict)
-    """The error that ``replicas.leader`` returns instead of the partition."""
+    """By (topic, partition index): the error that ``replicas.leader`` returns instead of the partition."""
     brokers: dict[int, BrokerRegistration] = field(default_factory=dict)
     unauthorized: set[str] = field(default_factory=set)
 

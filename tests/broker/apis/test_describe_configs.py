@@ -108,7 +108,8 @@ async def test_a_topic_s_own_values_take_precedence(cluster, version):
 
 
 async def test_internal_settings_are_listed_where_the_broker_was_started_with_them(tmp_path):
-    """DescribeConfigs returns an internal setting unparsed, as the user wrote it. Kafka too takes it from ``originals``."""
+    """DescribeConfigs returns an internal setting unparsed, as the user wrote it. Kafka takes the value from
+    ``originals``."""
     cluster = open_cluster(
         tmp_path, unstable_api_versions_enable="TRUE", log_initial_task_delay_ms="500", log_retention_ms="7"
     )

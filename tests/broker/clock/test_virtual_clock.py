@@ -31,8 +31,8 @@ TRANSACTIONS, IDS, GROUPS, RETENTION = Domain.TRANSACTIONS, Domain.IDS, Domain.G
 
 
 class Bench:
-    """A virtual clock whose real time is manual, and a list of the timers that have fired: (name, time of the timer's
-    domain)."""
+    """A virtual clock on top of a manual clock instead of real time, and a list of the timers that have fired: (name,
+    time of the timer's domain)."""
 
     def __init__(self) -> None:
         self.real = FakeClock()
@@ -449,8 +449,8 @@ async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_time
 
 
 async def test_clients_that_keep_a_thread_busy_do_not_hold_up_a_drain(bench):
-    """A drain waits only for a limited time for clients that keep the disk busy. With ``flush.messages=1`` each batch is
-    synced, and a client sends the next one before the drain finds an idle disk."""
+    """An advance waits only a limited number of times for clients that keep the disk busy. With ``flush.messages=1``
+    each batch is synced, and a client sends the next batch before the advance finds an idle disk."""
     is_over = False
 
     def sync() -> None:
@@ -534,8 +534,8 @@ async def test_an_instant_in_which_nothing_was_done_is_not_waited_for(bench):
 
 
 async def test_what_is_written_ahead_of_a_domain_ages_with_the_domain(bench):
-    """The age of a timestamp that is ahead of a domain's clock grows with this clock. After an advance of retention by a
-    week, a new transaction times out as usual, not a week later."""
+    """The age of a timestamp that is ahead of a domain's clock grows with that clock. After an advance of the domain
+    "retention" by a week, a new transaction times out as usual, not a week later."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     start_ms = clock.now_ms()
@@ -577,8 +577,8 @@ async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms)
 
 
 async def test_what_is_written_in_the_millisecond_of_an_advance_is_before_it_or_after_it(bench):
-    """An advance within one millisecond makes a timestamp that was written before it older, but not an equal timestamp that
-    was written after it."""
+    """An advance within one millisecond ages a timestamp that was written before the advance, but not an equal
+    timestamp that was written after the advance."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     before_ms = clock.now_ms()

@@ -35,7 +35,8 @@ def commits(broker: InProcess) -> tuple[int, int]:
 
 
 def test_an_internal_topic_of_the_command_line_is_the_coordinators(tmp_path: Path):
-    """Coordinators use internal topics of --topic, also after a reset, which starts the nodes before it creates topics."""
+    """Coordinators use internal topics that --topic creates, also after a reset: it starts the nodes, then creates
+    topics."""
     topics = ("--topic", f"{CONSUMER_OFFSETS}:3:segment.bytes=1048576", "--topic", f"{TRANSACTION_STATE}:1")
     with capture_logs() as lines, InProcess(tmp_path, *topics) as broker:
         for _ in range(2):

@@ -17,7 +17,7 @@ class Topic:
 
 
 class Metadata:
-    """A stand-in for ClusterMetadata, which has only listeners, and the coordinator's topic or no topic."""
+    """A stand-in for ClusterMetadata that has only listeners and, if ``exists`` is true, the coordinator's topic."""
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []

@@ -1,8 +1,8 @@
 """Every pair of calls that start or end nodes, in both orders; the second call begins at several moments of the first.
 
-The cluster is virtual, and the calls are those of the control port without HTTP. Each call succeeds or fails with a
-documented error, the topics contain the records that the last reset or restore leaves, and the cluster is consistent
-afterwards.
+The cluster runs in virtual time, and the calls are operations of the control port, without HTTP. Each call succeeds or
+fails with a documented error, the topics contain the records that the last reset or restore leaves, and the cluster is
+consistent afterwards.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from tests.simulation.wire import METADATA, Gone
 
 ACTS: Final = ("start", "stop", "kill", "pause", "resume", "reset", "snapshot", "restore", "shutdown")
 MOMENTS_S: Final = ((0.0, 0.003), pytest.param((0.0005, 0.006, 0.009, 0.025), marks=pytest.mark.more))
-"""Virtual time from the first call to the second. A reset takes about 0.008 s."""
+"""Virtual seconds from the first call to the second. A reset takes about 0.008 s."""
 NODE: Final = 2
 BEFORE: Final = {"start": "kill", "resume": "pause"}
-"""The call that must come first, so that an act changes the node's state."""
+"""By call: the call that must precede it, as only a dead node can be started, and only a paused node be resumed."""
 LIVING: Final = (NodeState.STARTING, NodeState.RUNNING, NodeState.STOPPING)
 OLD, NEW = b"before the snapshot", b"after the snapshot"
 
@@ -46,8 +46,8 @@ class Pair:
     def __init__(self, world: Controlled) -> None:
         self._world = world
         self.contents = [[OLD, NEW]]
-        """The possible records of each partition after the calls so far. There are several possibilities if the broker ended
-        in a call."""
+        """The lists of records that each partition may have after the calls so far. There is more than one such list if
+        the broker ended during a call."""
 
     async def begin(self) -> None:
         world = self._world
@@ -133,7 +133,7 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
 
 
 KILLS_S: Final = 0.001
-"""Virtual seconds by which each kill comes later in the call than the kill before."""
+"""Each repetition of the call kills the node this many virtual seconds later than the repetition before."""
 
 
 @pytest.mark.parametrize(

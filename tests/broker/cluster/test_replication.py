@@ -262,7 +262,7 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
 
 
 def _fetch(port: int) -> dict[str, object]:
-    """The response of this node to a consumer's Fetch."""
+    """The response to a consumer's Fetch of the node that listens on this port."""
     asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     with Asked("127.0.0.1", port) as ask:
         answer = ask.once(
@@ -276,7 +276,8 @@ def _fetch(port: int) -> dict[str, object]:
 
 
 class SlowDisk:
-    """A ``System`` that blocks every write to a topic's files until it is released."""
+    """A fake fault rule that holds every write to the log of the topic "orders". The test releases the writes in
+    ``held``."""
 
     def __init__(self) -> None:
         self.held: list[Callable[[], object]] = []

@@ -111,8 +111,8 @@ NAMED_IN_PARTS = frozenset(
         "sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
     }
 )
-"""Settings whose names the code does not contain as such: the module that makes the configuration reads them, or it
-builds their names from a prefix."""
+"""Settings whose full names are not in the source that ``readers`` returns: modules of ``broker.config`` read these
+settings, or their names are built from a prefix."""
 
 
 def readers() -> str:
@@ -405,7 +405,7 @@ def test_a_misspelt_variable_that_was_to_close_something_is_an_error(variable: s
     assert f"did you mean {meant}?" in str(refused.value) or not meant
     assert "a security setting" in str(refused.value)
     assert "secret" not in str(refused.value)
-    # Compose passes variables on that are not set, as empty strings.
+    # Docker Compose passes variables that are not set as empty strings.
     assert len(warnings_of({variable: ""})) == 1
 
 

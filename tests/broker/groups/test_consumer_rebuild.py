@@ -173,8 +173,8 @@ async def test_a_rebuilt_memory_is_the_same(first: int):
 
 
 async def test_a_compacted_log_gives_the_same_groups():
-    """A compacted log gives the same groups: it has the last record of each key, and a member's record may precede its
-    group's."""
+    """The groups loaded from a compacted log equal those of the whole log. A compacted log has only the last record of
+    each key, and a member's record may precede the record of the member's group."""
     for seed in range(100):
         history = ConsumerHistory(seed)
         history.run()

@@ -15,8 +15,8 @@ from tests.support.deadlines import HANG_S
 
 
 class Sink:
-    """A file that collects what is written. Until ``open`` is set, writes block as to an unread pipe. With ``broken`` it
-    writes nothing."""
+    """A file that collects what is written. Until ``open`` is set, writes block as to an unread pipe. If ``broken`` is
+    true, each write returns 0 and writes nothing."""
 
     def __init__(self) -> None:
         self.written = b""

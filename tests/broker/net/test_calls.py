@@ -19,7 +19,7 @@ from tests.broker.net.test_connection import (
 
 
 class Watcher:
-    """An interceptor that lets every request pass, and records its events."""
+    """An interceptor that lets every request pass, and records the events of each request."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, str]] = []
@@ -126,7 +126,7 @@ async def test_a_watcher_gets_an_event_for_a_client_that_left() -> None:
 
 async def test_a_watcher_gets_an_event_for_a_closed_connection() -> None:
     def refuse(message: object, context: object) -> object:
-        raise CloseConnection("not like this")
+        raise CloseConnection("refused by the test")
 
     watcher = Watcher()
     peer = intercepted({HEARTBEAT: refuse}, watcher)

@@ -153,7 +153,7 @@ class Peer:
         self.connection.connection_made(self.transport)
 
     def send(self, data: bytes, step: int | None = None) -> None:
-        """Deliver ``data`` as the loop would, in steps of at most ``step`` bytes, while the connection reads."""
+        """Deliver ``data`` as the event loop would, in steps of at most ``step`` bytes, while the connection reads."""
         rest = memoryview(data)
         while rest and self.transport.reading and not self.transport.closing:
             with memoryview(self.connection.get_buffer(-1)) as buffer:
@@ -216,7 +216,7 @@ def pong(message: HeartbeatRequest, context: RequestContext) -> HeartbeatRespons
 
 
 class Parking:
-    """A handler whose requests wait for ``release``, which completes the oldest."""
+    """A handler whose requests wait for ``release``, which completes the oldest request."""
 
     def __init__(self, response: object | None = None) -> None:
         self.seen: list[Any] = []

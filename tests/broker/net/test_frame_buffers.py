@@ -52,7 +52,8 @@ def test_a_frame_begins_no_larger_than_the_bound():
 
 
 def test_a_frame_grows_from_where_it_began():
-    """A frame continues behind the bytes that have arrived already, even if these are more than its new buffer holds."""
+    """Later bytes of a frame follow the bytes that have arrived already, even if these exceed the frame's first
+    buffer."""
     for begun in (b"", b"0123", bytes(range(100))):
         frame = PartialFrame(FrameBuffers(16), 300, memoryview(begun))
         said, whole = bytes(range(100)) * 3, None

@@ -1,8 +1,8 @@
 """Bytes of a client are freed by reference counting once its connection has ended, or its request is refused.
 
-The broker's process collects cycles rarely (`server.process.collect_rarely`). A cycle that holds bytes of a client, such as
-an exception whose traceback refers to it, would keep up to half a megabyte until then. A client can cause such a cycle
-without a login.
+The broker's process collects cycles rarely (`server.process.collect_rarely`). A cycle that holds bytes of a client,
+such as an exception whose traceback refers to it, would keep up to half a megabyte until the next collection. A client
+can cause such a cycle without a login.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.support.deadlines import HANG_S, Deadline
 
 LOOPS: Final = {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 LARGE: Final = 300_000
-"""Size of a token, a name or a batch. A single one that is not freed exceeds ``KEPT_MAX``."""
+"""Size in bytes of a token, a name or a batch. A single one of these that is not freed exceeds ``KEPT_MAX``."""
 KEPT_MAX: Final = LARGE // 2
 """Bytes that the second run of a scenario may leave behind, for caches and counters."""
 NUMBERS: Final = itertools.count()

@@ -53,8 +53,8 @@ Run = Callable[[Scenario], object]
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def run(request: pytest.FixtureRequest) -> Iterator[Run]:
-    """A function that runs a scenario on one kind of event loop. The test fails if the loop reports an error, or if a slot
-    or a descriptor is not released."""
+    """A function that runs a scenario on one kind of event loop. The test fails if the loop reports an error, or if a
+    connection slot or a descriptor is not released."""
     complaints: list[Any] = []
 
     def run_scenario(scenario: Scenario) -> object:
@@ -233,8 +233,8 @@ def test_a_client_with_a_completed_handshake_is_served(run: Run, context: ssl.SS
 def test_a_probe_that_sends_nothing_is_not_logged(
     run: Run, context: ssl.SSLContext, leave: Callable[[Client], object]
 ) -> None:
-    """A client that connects and sends nothing is not logged, such as a TCP probe of Kubernetes or a load balancer. A client
-    that begins a handshake and stops is logged."""
+    """A client that connects and sends nothing, such as a TCP probe of Kubernetes or a load balancer, is not logged. A
+    client that begins a handshake and stops is logged."""
 
     async def scenario() -> None:
         async with serving(lambda: context) as served:

@@ -175,8 +175,8 @@ def bomb(count: int, record: bytes) -> bytes:
 
 
 async def test_two_million_records_in_a_kilobyte(world):
-    """A batch with too many records is refused early. Without that limit this kilobyte kept the event loop busy for 8.6
-    s."""
+    """A batch with too many records is refused early. Without this limit, a kilobyte of compressed records kept the
+    event loop busy for 8.6 s."""
     batch = bomb(2_000_000, b"\x0c\0\0\0\0\1\0")
     assert len(batch) < 2_000
     began = time.process_time()

@@ -44,7 +44,7 @@ SETTINGS = {
 }
 BROKER = 4
 LAST = "list_groups"
-"""The last request of the story."""
+"""The API of the last request in the story."""
 SET = 0
 
 

@@ -23,7 +23,7 @@ PLACES = ("answers", "held", "follow", "commands", "views", "spans", "log", TRAC
 
 @dataclass
 class Told:
-    """What the broker showed, by place, and the secrets that it must not contain."""
+    """The broker's output by place, such as the log or the trace, and the secrets that no output may contain."""
 
     places: dict[str, bytes] = field(default_factory=dict)
     secrets: list[bytes] = field(default_factory=list)

@@ -86,7 +86,8 @@ STALLS: Final[Mapping[str, Stall]] = {
 
 
 def has_ended(client: socket.socket) -> type[Exception] | None:
-    """Read below TLS until the broker ends the connection. Returns the exception that ended it, None for an orderly end."""
+    """Read from the TCP connection, below TLS, until the broker ends the connection. Returns the exception that ended
+    it, None for an orderly end."""
     client.settimeout(HANG_S)
     try:
         while socket.socket.recv(client, 65536):

@@ -114,7 +114,7 @@ def test_a_session_ends_when_the_earlier_of_both_ends(new_world: NewWorld) -> No
     assert new_world(expires_ms=1_000_300).log_in() == 300
     assert new_world(reauth_ms=500, expires_ms=1_000_300).log_in() == 300
     assert new_world(reauth_ms=200, expires_ms=1_000_300).log_in() == 200
-    # The session has expired already, which is not "never".
+    # The token has already expired, so the session lifetime is 0. This 0 does not mean that the session has no end.
     assert new_world(expires_ms=999_000).log_in() == 0
     world = new_world(expires_ms=999_000)
     world.log_in()

@@ -41,14 +41,15 @@ SEED = int(os.environ.get("FUZZ_SEED", "1"))
 PIECES = 120
 STALLED_EACH = 8
 MEMORY_BYTES = 24 << 20
-"""Memory that three thousand clients may leave behind, above what the thousand before them has left."""
+"""Memory that three thousand clients may leave behind, in addition to what an earlier thousand clients left."""
 OPEN_BYTES = 110 << 20
 """Memory that a thousand connected clients may use: uvloop and OpenSSL keep some 50 KB for each connection with TLS."""
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A broker process. At its stop, clients are connected that have stopped at every stage."""
+    """A broker process. When it stops, it has connected clients that have stopped at each stage of an
+    authentication."""
     with ExitStack() as after_its_end, secured(tmp_path_factory.mktemp("robustness")) as broker:
         yield broker
         for stall in STALLS.values():

@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn and verification: each is a column of Kafka's table of checks, tested row by row in its order."""
+"""The checks of AddPartitionsToTxn requests that add partitions, and of those that only verify them, in Kafka's
+order."""
 
 from __future__ import annotations
 

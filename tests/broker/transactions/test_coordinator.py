@@ -262,8 +262,8 @@ def test_a_retry_of_version_1_gets_concurrent_transactions_and_then_success(kafk
 
 
 async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_appended(kafka):
-    """Produce version 12 waits for the end of a transaction of EndTxn version 4. The marker has the epoch of the waiting
-    batch, so the batch must be verified for the next transaction (KIP-890)."""
+    """Produce version 12 waits until a transaction that EndTxn version 4 ends is complete. The marker has the epoch of
+    the waiting batch, so the batch must be verified for the next transaction (KIP-890)."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -358,8 +358,8 @@ def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, ve
 
 @pytest.mark.parametrize("version", [4, 5])
 def test_version_0_stores_nothing_of_the_new_protocol(tmp_path, version):
-    """With transaction.version 0 requests of the new protocol fail with UNSUPPORTED_VERSION, as values of version 0 cannot
-    store its fields. The old protocol works."""
+    """With transaction.version 0 requests of the new protocol fail with UNSUPPORTED_VERSION: record values of version 0
+    cannot store the fields of the new protocol. The old protocol works."""
     world = World(tmp_path, transaction_version=0)
     world.create("t", 1)
     producer_id, epoch = world.init()

@@ -34,7 +34,7 @@ def _no_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(autouse=True)
 def _no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run background work in the same thread, so that a crash may come between any two of its calls."""
+    """Run background work in the test's thread, so that a crash may come between any two of its calls."""
     no_threads(monkeypatch)
 
 

@@ -1,4 +1,5 @@
-"""EndTxn: every cell of Kafka's two tables of states, the order of the checks, the last epoch, and retries."""
+"""EndTxn: the result in each state, in Kafka's old and new protocol, the order of the checks, the last epoch, and
+retries."""
 
 from __future__ import annotations
 

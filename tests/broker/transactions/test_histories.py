@@ -308,7 +308,8 @@ def _all(memory: dict[int, dict[str, Transaction]]) -> list[Transaction]:
 
 
 def _finished(before: Transaction, after: Transaction) -> Transaction:
-    """A prepared transaction as its decision completes it. A transaction in any other state is returned unchanged."""
+    """A prepared transaction in the state after its completion. A transaction in any other state is returned
+    unchanged."""
     if before.state not in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT):
         return before
     complete = (

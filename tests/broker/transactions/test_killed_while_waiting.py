@@ -1,7 +1,7 @@
 """The node is killed while a request waits, at each `await` of the coordinator, of Produce and of the markers.
 
-Then the event occurs that the request waited for: nothing is written, the client gets no response, and nothing waits any
-more.
+After the kill, the event that the request waited for occurs: nothing is written, the client gets no response, and no
+coroutine of the node is suspended any more.
 """
 
 from __future__ import annotations
@@ -222,8 +222,8 @@ async def test_nothing_goes_on_behind_the_death_of_the_node(world, wait):
 
 @pytest.mark.parametrize("wait", WAITS, ids=lambda wait: wait.__name__)
 async def test_the_request_continues_while_the_node_lives(world, wait):
-    """Without a kill the event continues the waiting request, so the other test cannot pass because of an event without
-    effect."""
+    """Without a kill the event resumes the waiting request. Otherwise the test with a kill would pass even if the event
+    had no effect."""
     wake, _ = wait(world)
     before = {each: each.waits_at for each in world.node.life.suspended_coroutines}
     wake()

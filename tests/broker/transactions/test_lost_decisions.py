@@ -234,7 +234,7 @@ class PowerCut:
                     segment.sync()
 
     def restart_as_left(self, seed: int) -> World:
-        """Restart the broker on the files that a power cut leaves. The coordinator has not started yet."""
+        """Restart the broker on the files that a power cut leaves, without starting the coordinator."""
         world = self.world
         world.path = self.path.with_name(str(seed))
         self.disk.power_cut(world.path, seed)
@@ -300,8 +300,8 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
-    """A decision is lost if a power cut keeps all partitions but not ``__transaction_state``. Whether the random power cuts
-    of the tests above do that depends on their seeds."""
+    """A decision is lost if a power cut keeps all partitions but not ``__transaction_state``. Whether the random power
+    cuts of the other tests have this result depends on their seeds."""
     for version in (3, 5):
         path = tmp_path / str(version)
         path.mkdir()
@@ -337,8 +337,8 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """A lost decision is found even if the coordinator has the id in a Complete state: a later transaction of the id has
-    ended. Markers show this only by their epoch, so only in transactions of version 2."""
+    """A lost decision is found even if the coordinator has the id in a Complete state, because the decision of a later
+    transaction was lost. Only markers of transaction version 2 have an epoch that shows the later transaction."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

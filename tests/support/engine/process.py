@@ -19,7 +19,8 @@ from tests.support.deadlines import HANG_S, TEST_S
 
 INSIDE = Path(__file__).with_name("inside.py")
 NEW_NETWORK = 0x40000000
-# In memory if possible: where the machine's root file system is an overlay, no other overlay can be mounted on it.
+# The parent of containers' directories, in memory if possible: if the machine's root file system is an overlay, no
+# other overlay can be mounted on it.
 SCRATCH = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
@@ -58,8 +59,8 @@ class Process:
     ) -> Process:
         """Prepare a process. With an ``address`` it has a network namespace of its own, otherwise the machine's network.
 
-        The process's file system changes go into the folder ``changes``; ``work`` is an empty folder beside it. ``popen``
-        has its output.
+        The process's file system changes go into the folder ``changes``; ``work`` is an empty folder beside it. The
+        process writes its output to the pipes of ``popen``.
         """
         spec = {
             "layers": [str(layer) for layer in layers],

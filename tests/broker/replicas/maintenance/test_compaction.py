@@ -405,7 +405,7 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
 
 
 class Failing(files.System):
-    """A ``System`` in which one call fails for files with this ending."""
+    """A ``System`` in which ``call`` ("open" or "rename") raises ENOSPC for files whose paths end with ``ending``."""
 
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending

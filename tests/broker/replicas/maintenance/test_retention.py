@@ -186,8 +186,8 @@ async def test_what_was_appended_with_an_old_timestamp_goes_at_the_next_check(tm
 
 @pytest.mark.parametrize("flushed", [True, False])
 async def test_a_log_with_a_size_limit_is_looked_at_when_it_grew(tmp_path: Path, flushed: bool) -> None:
-    """A log that grows beyond ``retention.bytes`` is checked, whether or not a sync has called the listeners' `written` in
-    between."""
+    """A log that grows beyond ``retention.bytes`` is checked, whether or not its earlier records were synced since the
+    last check."""
     async with opened(tmp_path) as world:
         world.create("sized", 1, **{"retention.bytes": "2500"})
         partition = world.segments("sized", 5, 5, 5)

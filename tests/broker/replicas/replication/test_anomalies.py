@@ -64,7 +64,7 @@ async def test_a_follower_that_leaves_right_after_its_copy_leaves_the_client_uns
     """A follower leaves the ISR after it has copied a record, so the client gets NOT_ENOUGH_REPLICAS_AFTER_APPEND and the
     record is committed nevertheless.
 
-    If the follower ends before it has copied the record, the high watermark does not move and the request times out.
+    If the follower's node ends before the record is copied, the high watermark does not move and the request times out.
     """
     nodes = make_nodes(2)
     nodes.create([1, 2], min_isr=2)

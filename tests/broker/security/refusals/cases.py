@@ -1,4 +1,5 @@
-"""The requests of the matrix: for each API and version, requests for resources that all, some or no principals may use."""
+"""The requests of the authorization matrix: in each API and version, for resources that all, some or no users may
+use."""
 
 from __future__ import annotations
 

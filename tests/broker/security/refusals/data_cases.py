@@ -95,7 +95,7 @@ def idempotent(world: World, version: int) -> Body:
 
 @case("init_producer_id", "half a producer", until=5)
 def half_a_producer(world: World, version: int) -> Body:
-    """A request with a producer id but no epoch, which is rejected after the authorization."""
+    """An InitProducerId request with a producer id but no epoch, which is rejected after the authorization."""
     return {"transactional_id": "shut-i", "transaction_timeout": 60_000, "producer_id": 5}
 
 

@@ -76,7 +76,7 @@ def sync_shut(world: World, version: int) -> Body:
 
 @case("sync_group", "no protocol", since=5)
 def sync_without_protocol(world: World, version: int) -> Body:
-    """A request without a protocol, which is rejected before the authorization."""
+    """A SyncGroup request without a protocol name, which is rejected before the authorization."""
     return _sync("shut-g") | {"protocol_name": None}
 
 

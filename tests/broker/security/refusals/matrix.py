@@ -1,4 +1,5 @@
-"""The matrix: each case in each version for each principal, and a compact file format for the responses.
+"""The authorization matrix: each request in each version by each principal, and a compact file format for the
+responses.
 
 In one case and version, the principals that get the same response are grouped. Consecutive versions in which all principals
 get the same responses are grouped too.

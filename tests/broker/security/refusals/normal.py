@@ -1,5 +1,5 @@
-"""The reduction of a response to the parts that the matrix compares: which parts are refused, with which messages, and which
-names it reveals.
+"""The reduction of a response to the parts that the matrix compares: which parts are refused, with which messages, and
+which names the response reveals.
 
 A refused part keeps every field. All other parts keep only codes and names, as other tests compare the rest.
 """
@@ -47,9 +47,10 @@ LEFT_OUT = (
     "supported_features",
     "finalized_features",
 )
-"""Fields that differ between the two brokers: addresses, features and versions."""
+"""Fields that are not compared, as they differ between Kafka and our broker: throttle times, addresses, features,
+versions."""
 MANY = 10
-"""Only internal topics have more partitions than this."""
+"""A longer list without errors is reduced to its length: only internal topics have so many partitions."""
 FRESH = re.compile(r"-n\d+\b")
 ORDERED = {
     "alter_configs",
@@ -59,9 +60,10 @@ ORDERED = {
     "offset_commit",
     "offset_for_leader_epoch",
 }
-"""Responses whose order is defined. Kafka takes the others from maps. In some of these, refused parts come last."""
+"""APIs whose responses have a defined order, some with refused parts last. The responses of all other APIs have the
+order of a map in Kafka, so they are sorted before the comparison."""
 PASSING = re.compile(r"-(n\d+|doomed|old)$")
-"""Names of resources that a row creates and another row deletes."""
+"""Names of resources that one row of the matrix creates and another row deletes."""
 REQUEST = re.compile(r"Request\(.*\)(?= needs )")
 PRINCIPALS = ("principal_name", "token_requester_principal_name")
 NAMES_OF_ROWS = ("name", "group_id", "transactional_id", "topic", "resource_name")
@@ -77,7 +79,8 @@ class Normal:
         self._asked = asked
 
     def answer(self, api: str, body: Any) -> Any:
-        """The normalised response, or `CLOSED` or `SILENCE` if there was none."""
+        """The normalised response. `CLOSED` and `SILENCE`, which stand for a missing response, are returned
+        unchanged."""
         self._is_ordered = api in ORDERED
         if isinstance(body, str):
             return body

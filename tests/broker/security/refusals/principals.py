@@ -105,5 +105,5 @@ PRINCIPALS: Final[dict[str, list[Acl]]] = {
     **{_name("only", kind, operation): [on(kind, operation, "open-")] for kind, operation in RIGHTS},
 }
 STORY_USERS: Final = tuple(f"user-{number}" for number in range(16))
-"""Users that have no permission at first. Each story uses one, and gives it permissions."""
+"""Users that have no permission at first. Each story uses one of them, and gives this user permissions."""
 USERS: Final = (ADMIN, *PRINCIPALS, *STORY_USERS)

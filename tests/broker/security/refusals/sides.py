@@ -12,7 +12,7 @@ Body = dict[str, Any]
 CLOSED = "closed"
 SILENCE = "silence"
 SILENCE_S = 30.0
-"""A request without a response within this time counts as not responded to."""
+"""Seconds to wait for a response. Without a response in this time the result is `SILENCE`."""
 
 
 class Side:
@@ -29,7 +29,7 @@ class Side:
         wire = raw.Wire("127.0.0.1", self._sasl_port)
         if wire.socket.getsockname() == wire.socket.getpeername():
             wire.close()
-            raise ConnectionError("nothing listens there yet, and TCP has connected the port to itself")
+            raise ConnectionError("the broker does not listen yet: TCP has connected the port to itself")
         wire.send_frame(raw.encode_request("sasl_handshake", 1, {"mechanism": "PLAIN"}, 1))
         answer = raw.decode_response("sasl_handshake", 1, wire.receive_frame())[1]
         assert answer["error_code"] == 0, answer
@@ -47,7 +47,8 @@ class Side:
     def ask(
         self, user: str, api: str, version: int, body: Body, *, on: str = "main", client_id: str = "matrix"
     ) -> Body | str:
-        """Send a request and return its decoded response, `CLOSED` or `SILENCE` if there is none."""
+        """Send a request. Returns the decoded response, `CLOSED` if the broker disconnects, or `SILENCE` after a
+        timeout."""
         wire = self._wires.get((user, on))
         if wire is None:
             wire = self._wires[user, on] = self._connect(user)
@@ -93,7 +94,8 @@ class Side:
         self._await(user, acls, there=False)
 
     def _await(self, user: str, acls: Sequence[Acl], *, there: bool) -> None:
-        """Wait until the broker has applied a change of ACLs: the controller responds before."""
+        """Wait until DescribeAcls shows a change of ACLs: the controller responds before the broker has applied the
+        change."""
         for acl in acls:
             wanted = _filter(acl.binding(user))
             while True:

@@ -15,9 +15,9 @@ from tests.support import raw
 TOPICS: Final = ("open-a", "shut-a")
 GROUPS: Final = ("open-g", "shut-g")
 CONSUMER_GROUPS: Final = {"open-c": "open-a", "shut-c": "open-a", "open-cs": "shut-a"}
-"""Consumer groups (KIP-848) with one member each, and the topic that is assigned to it."""
+"""Consumer groups (KIP-848) with one member each, and the topic that is assigned to this member."""
 TRANSACTIONS: Final = ("open-x", "shut-x")
-"""Transactional ids with an open transaction on both topics."""
+"""Transactional ids with an open transaction that contains partition 0 of each topic in ``TOPICS``."""
 BATCH: Final = batch(1, ts=1_700_000_000_000)
 TOKEN_OWNERS: Final = ("open-u", "shut-u")
 NO_PRODUCER: Final = 4_000_000

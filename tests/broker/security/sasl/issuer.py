@@ -38,7 +38,7 @@ def private_key(name: str) -> Any:
 
 
 def jwk(name: str, **members: Any) -> dict[str, Any]:
-    """The JSON Web Key of the public key with this name, which is also its key id."""
+    """The JSON Web Key of the public key with this name. The name is also the key id."""
     key = private_key(name)
     if isinstance(key, bytes):
         found = {**HMACAlgorithm.to_jwk(key, as_dict=True), "kty": "oct"}

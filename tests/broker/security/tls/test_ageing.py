@@ -26,7 +26,7 @@ YEARS_50, YEARS_101 = 50 * 365, 101 * 365
 
 @pytest.fixture
 def own(folder: Path, tmp_path: Path) -> Path:
-    """A copy of the directory that the test may change."""
+    """A copy of ``folder`` (key store and trust store) that the test may change."""
     return Path(shutil.copytree(folder, tmp_path / "own"))
 
 
