@@ -31,7 +31,7 @@ os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache"
 os.environ["PYTEST_TIMEOUT"] = str(TEST_S)
 
 # By default Hypothesis fails an example that takes 200 ms, and a test that takes a second to generate its data.
-# Without the explain phase: it traces every line while a failure is shrunk, and a failing state machine takes an hour with it.
+# The explain phase is off: it traces every line while a failure is shrunk, so a failing state machine would take an hour.
 settings.register_profile(
     "odradek",
     deadline=None,

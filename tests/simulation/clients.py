@@ -19,7 +19,7 @@ IMPATIENT: Final = 0.2
 LARGE_BYTES: Final = 64 * 1024
 """Size of a value for which a leader recompresses a batch in several slices (``storage.validation``)."""
 HAUNTS: Final = 0.5
-"""Probability that a fenced producer continues for a moment."""
+"""Probability that a fenced producer continues to send records for a short time."""
 BUMPS: Final = 0.5
 """Probability that an idempotent producer bumps its epoch after an error (KIP-360), instead of getting a new id."""
 BUMPS_ANYWAY: Final = 0.2

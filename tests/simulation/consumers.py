@@ -69,7 +69,7 @@ class Reader:
     """A consumer that reads one partition from its beginning. ``view`` collects the records that it got."""
 
     version = 12
-    """Version of Fetch."""
+    """Version of the Fetch requests."""
 
     def __init__(self, wire: Wire, spot: Spot, isolation: str, view: View | None = None) -> None:
         self.wire = wire
@@ -86,7 +86,7 @@ class Reader:
             topic, index, FETCH, self.version, self._request(leader_epoch, max_wait_ms)
         )
         if not answer.responses:
-            raise Gone(f"fetch: {answer.error_code}")
+            raise Gone(f"Fetch fails with error code {answer.error_code}")
         data = answer.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
         if error is not NONE:

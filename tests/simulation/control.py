@@ -82,9 +82,9 @@ class Call:
     act: str
     snapshot_id: int | None = None
     taken: tuple[Contents, Contents] | None = None
-    """The content of the snapshot that the call takes."""
+    """The records and topics in the snapshot that the call takes."""
     before: tuple[Contents, Contents] | None = None
-    """The content when the call killed all nodes."""
+    """The expected records and topics at the time when the call killed all nodes."""
 
 
 class ControlLedger:
@@ -94,7 +94,8 @@ class ControlLedger:
         self.records = Contents()
         self.topics = Contents({TOPIC}, {TOPIC})
         self._lives = 0
-        """Number of resets and restores. An acknowledgement of a request sent before the last one guarantees nothing."""
+        """Number of resets and restores. An acknowledgement of a request that was sent before the last reset or restore
+        guarantees nothing."""
         self._creating: set[str] = set()
         self._snapshots: dict[int, tuple[Contents, Contents]] = {}
 
@@ -106,11 +107,11 @@ class ControlLedger:
         return self.records.copy(), self.topics.copy()
 
     def on_capture(self) -> None:
-        """Called when a snapshot is taken, in the turn of the event loop that links its files."""
+        """Called when a snapshot is taken, in the turn of the event loop that links the snapshot's files."""
         current.get().taken = self._now()
 
     def on_all_killed(self) -> None:
-        """Called when a reset or a restore kills all nodes. No earlier request reaches a log after that."""
+        """Called when a reset or a restore kills all nodes. After this call no earlier request reaches a log."""
         call = current.get()
         call.before = self._now()
         self._lives += 1

@@ -1,4 +1,5 @@
-"""A simulated cluster with the control port's operations, without HTTP, and the checks of it after its faults are over."""
+"""A simulated cluster with the operations of the control port, without HTTP, and the checks after all faults are
+undone."""
 
 from __future__ import annotations
 
@@ -115,7 +116,9 @@ class Controlled:
             return Answer(str(ending))
         except HttpError as refused:
             if re.fullmatch(REFUSALS.get(act, ""), refused.sentence) is None:
-                raise Broken(f"{act} is refused with {refused.status}: {refused.sentence}") from refused
+                raise Broken(
+                    f"the operation '{act}' fails with status {refused.status}: {refused.sentence}"
+                ) from refused
             return Answer(refused.sentence)
 
     async def write(self, wire: Wire, index: int, value: bytes) -> bool:
@@ -156,20 +159,20 @@ class Controlled:
             if act is not None:
                 answer = await self.ask(act, {"node_id": str(node_id)})
                 if answer.refusal:
-                    raise Broken(f"{act} fails in a cluster without faults: {answer.refusal}")
+                    raise Broken(f"the operation '{act}' fails in a cluster without faults: {answer.refusal}")
         await asyncio.sleep(TIME_TO_SETTLE_S)
 
     async def check(self) -> None:
         """Raise ``Broken`` if the cluster is not healthy although all nodes run without faults."""
         cluster = self.cluster
         if not cluster.lifecycle.is_at_rest:
-            raise Broken("a call has not ended")
+            raise Broken("a control call has not ended")
         for node_id, runtime in cluster.nodes.items():
             if runtime.state is not NodeState.RUNNING or runtime.is_paused or runtime.lifecycle_lock.locked():
-                raise Broken(f"node {node_id} is {runtime.shown_state}")
+                raise Broken(f"node {node_id} is not ready: its state is {runtime.shown_state}")
         topic = cluster.metadata.topic(TOPIC)
         if topic is None or len(topic.partitions) != PARTITIONS:
-            raise Broken(f"the topic of the command line is {topic}")
+            raise Broken(f"the topic of --topic is missing, or has another number of partitions: {topic}")
         self._check_partitions()
         self._check_folders()
         wire = self.wire("checker")
@@ -215,7 +218,7 @@ class Controlled:
         root = self.cluster.data_dir / SNAPSHOTS
         kept = {path.name for path in root.iterdir()} if root.exists() else set()
         if kept != {str(each.id) for each in self.control.snapshots.list()}:
-            raise Broken(f"the folders of snapshots are {sorted(kept)}")
+            raise Broken(f"the folders of snapshots are not those of the listed snapshots: {sorted(kept)}")
 
 
 def _bytes(batch: RecordBatch) -> bytes:

@@ -65,7 +65,7 @@ class Deletions(Reach):
         self._asked = 0
         """The highest offset that was requested."""
         self._to_the_end_until_ms = 0
-        """Time until which a request to delete up to the high watermark may arrive."""
+        """Time in ms until which a request to delete up to the high watermark may arrive."""
         self._log_starts: dict[Partition, int] = {}
 
     def arguments(self, topic_settings: str) -> list[str]:
@@ -132,7 +132,7 @@ class Deletions(Reach):
             self._ledger.cuts.setdefault(TRIMMED, []).append(result.low_watermark)
             self._acknowledge(offset, result.low_watermark)
         elif (error is ErrorCode.offset_out_of_range) != (offset == BEYOND) and error not in MAY_FAIL:
-            raise Broken(f"DeleteRecords of {TRIMMED} up to {offset}: {error.name}")
+            raise Broken(f"DeleteRecords of {TRIMMED} up to {offset} has the result {error.name}")
         return error is NONE
 
     def _acknowledge(self, offset: int, low_watermark: int) -> None:
@@ -187,7 +187,7 @@ class Deletions(Reach):
             before = self._log_starts.get(replica, 0)
             if replica.log_start_offset < before:
                 raise Broken(
-                    f"{TRIMMED} on node {node_id} started at {before}, and starts at {replica.log_start_offset}"
+                    f"{TRIMMED} on node {node_id}: log start went back from {before} to {replica.log_start_offset}"
                 )
         self._log_starts = {replica: replica.log_start_offset for replica in replicas.values()}
 
@@ -196,12 +196,12 @@ class Deletions(Reach):
             self._asked = max(self._asked, leader.high_watermark)
         if leader.log_start_offset > self._asked:
             raise Broken(
-                f"{TRIMMED} starts at {leader.log_start_offset}; the highest requested offset is {self._asked}"
+                f"{TRIMMED}: log start {leader.log_start_offset} is above the highest requested offset {self._asked}"
             )
         floor = self.floor(node_id)
         if leader.log_start_offset < floor:
             raise Broken(
-                f"{TRIMMED} starts at {leader.log_start_offset} on its leader; {floor} was acknowledged"
+                f"{TRIMMED}: log start {leader.log_start_offset} of the leader is below the acknowledged {floor}"
             )
 
     def _durable(self, node_id: int, replica: Partition) -> int:
@@ -223,9 +223,11 @@ class Deletions(Reach):
         }
         starts = {node_id: replica.log_start_offset for node_id, replica in replicas.items()}
         if len(set(starts.values())) != 1:
-            raise Broken(f"{TRIMMED} starts at {starts}, by node")
+            raise Broken(f"{TRIMMED}: replicas have different log starts, by node: {starts}")
         if starts[leader] < self._acknowledged:
-            raise Broken(f"{TRIMMED} starts at {starts[leader]}; {self._acknowledged} was acknowledged")
+            raise Broken(
+                f"{TRIMMED}: log start {starts[leader]} is below the acknowledged {self._acknowledged}"
+            )
         committed = content(replicas[leader], read_committed=True)
         everything = content(replicas[leader], read_committed=False)
         start = starts[leader]
@@ -250,7 +252,9 @@ class TrimmedReader(Reader):
         floor = self._deletions.floor(node_id)
         found = await super().fetch(max_wait_ms)
         if found and found[0][0] < min(floor, self._deletions.floor(node_id)):
-            raise Broken(f"{self.wire.name} got {found[0]} of {self.spot}; all below {floor} is deleted")
+            raise Broken(
+                f"{self.wire.name} got {found[0]} of {self.spot}, but all records below {floor} are deleted"
+            )
         return found
 
     async def out_of_range(self, leader_epoch: int) -> None:
@@ -262,11 +266,14 @@ class TrimmedReader(Reader):
             self.position = earliest
         elif self.wire.facts.leader_epoch(*self.spot) == leader_epoch:
             # A new leader may not have a deletion that was not acknowledged.
-            raise Broken(f"{self.spot}: {self.position} is out of range, and the log starts at {earliest}")
+            raise Broken(
+                f"{self.spot}: position {self.position} is OFFSET_OUT_OF_RANGE, but the log start is {earliest}"
+            )
 
 
 async def list_offset(wire: Wire, spot: Spot, timestamp: int) -> int:
-    """First offset of a partition, or its high watermark. Raises ``Gone`` if there was no response."""
+    """Offset for ``timestamp`` from ListOffsets: first offset (-2) or high watermark (-1). Raises ``Gone`` on an
+    error."""
     topic, index = spot
     _, leader_epoch = await wire.leader(topic, index)
     asked = ListOffsetsPartition(

@@ -16,7 +16,7 @@ from storage.segment import Segment
 from tests.simulation.consumers import batch_size
 
 METADATA_LOG: Final = "__cluster_metadata"
-"""The cluster metadata log, one for all nodes, which cannot run without it."""
+"""Name of the metadata log, which all nodes share. Its writes never fail, as no node can run without this log."""
 
 CRC_COVERS_FROM: Final = 21
 """Position in a batch of the first byte that its CRC covers: the attributes."""
@@ -27,7 +27,7 @@ class SimDisk(files.System):
 
     def __init__(self) -> None:
         self._failing: dict[str, str] = {}
-        """The failing call of each node directory with a fault."""
+        """The failing system call, by directory of the node that has the fault."""
         self.hits = 0
 
     def fail(self, directory: Path, call: str) -> None:

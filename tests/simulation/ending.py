@@ -74,7 +74,7 @@ class Ending:
         node = self._cluster.running(topic.partitions[spot[1]].leader)
         partition = node.replicas.get(*spot) if node is not None else None
         if partition is None:
-            raise Broken(f"{spot} has no leader though all nodes run")
+            raise Broken(f"{spot} has no leader although all nodes run")
         return partition
 
     def _markers(self, spot: Spot) -> dict[int, int]:
@@ -109,16 +109,19 @@ class Ending:
             ends = (partition.last_stable_offset, partition.high_watermark, partition.log_end_offset)
             if len(set(ends)) != 1:
                 raise Broken(
-                    f"{spot}: LSO, high watermark and end are {ends} though no client writes any more"
+                    f"{spot}: LSO, high watermark and log end are {ends} although no client writes any more"
                 )
         for node in self._cluster.running_nodes():
             for home in node.transactions.memory().values():
                 for txn in home.values():
                     if txn.partitions:
-                        raise Broken(f"{txn.transactional_id} hangs in {txn.state.name}: {txn.partitions}")
+                        raise Broken(
+                            f"transaction of {txn.transactional_id} hangs in {txn.state.name}: {txn.partitions}"
+                        )
 
     def _check_replicas(self, committed: dict[Spot, list[tuple[int, bytes]]]) -> None:
-        """Check that replicas are equal byte for byte, and that each would serve the same records as leader."""
+        """Check that replicas are equal byte for byte, and that each replica would serve the same records if it became
+        leader."""
         for spot in self._partitions():
             leader = self._leader(spot)
             # Replicas that compact independently differ in bytes, but have the same latest record for each key.
@@ -129,9 +132,9 @@ class Ending:
                 if replica is None:
                     continue
                 if look(replica, leader.high_watermark) != expected:
-                    raise Broken(f"{spot}: node {node.node_id} differs from its leader")
+                    raise Broken(f"{spot}: the replica on node {node.node_id} differs from the leader")
                 if spot in committed and content(replica, read_committed=True) != committed[spot]:
-                    raise Broken(f"{spot}: node {node.node_id} would serve other records than its leader")
+                    raise Broken(f"{spot}: node {node.node_id} would serve other records than the leader")
             self._say(f"{spot} is {len(expected)} {crc32(repr(expected).encode()):08x}")
 
 
@@ -145,16 +148,16 @@ def _check_epochs(spot: Spot, leader: Partition) -> None:
             continue
         if batch.producer_epoch < epochs.get(producer_id, -1):
             raise Broken(
-                f"{spot}: offset {batch.base_offset} is of epoch {batch.producer_epoch} of producer {producer_id}, "
-                f"behind epoch {epochs[producer_id]}"
+                f"{spot}: the batch at {batch.base_offset} has epoch {batch.producer_epoch} of producer {producer_id}, "
+                f"but an earlier batch has epoch {epochs[producer_id]}"
             )
         epochs[producer_id] = batch.producer_epoch
         marker = parse_end_txn_marker(batch) if batch.is_control else None
         if marker is not None:
             if marker.coordinator_epoch < coordinator_epochs.get(producer_id, -1):
                 raise Broken(
-                    f"{spot}: the marker at {batch.base_offset} is of coordinator epoch {marker.coordinator_epoch}, "
-                    f"behind one of {coordinator_epochs[producer_id]}"
+                    f"{spot}: the marker at {batch.base_offset} has coordinator epoch {marker.coordinator_epoch}, "
+                    f"but an earlier marker has {coordinator_epochs[producer_id]}"
                 )
             coordinator_epochs[producer_id] = marker.coordinator_epoch
 

@@ -31,9 +31,9 @@ SIZE_BYTES: Final = 4
 LATE_MARKERS_S: Final = (0.1, 20.0)
 CUT_BEHIND_MARKERS_S: Final = (0.001, 0.2)
 MARKERS_S_MAX: Final = 20.0
-"""Seconds that the fault waits for markers."""
+"""Maximum seconds for which the fault ``_late_markers`` waits for a WriteTxnMarkers request."""
 ACCEPT_S_MAX: Final = 20.0
-"""Seconds that a node that is to die at an accept waits for one."""
+"""Maximum seconds for which the fault ``_kill_at_accept`` waits for the node to accept a connection."""
 
 
 class Chaos:
@@ -57,8 +57,8 @@ class Chaos:
         self._tasks: list[asyncio.Task[None]] = []
         self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
-        """By injection point, for each next step that is disturbed: whether its node dies there or the step is only
-        delayed."""
+        """By injection point, one element for each of the next steps to disturb. True: the node dies before the step.
+        False: the step is delayed."""
         cluster.injection.points = self
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0

@@ -1,6 +1,6 @@
 """Consumers that fetch from followers (KIP-392), and a topic with unclean elections.
 
-The uncommitted records of this topic must not be shown.
+No consumer may get uncommitted records of this topic.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class FollowerReader(Reader):
         with suppress(Gone):
             await self.wire.leader(*self.spot)
         if not self.wire.nodes:
-            raise Gone("no addresses")
+            raise Gone("no addresses of nodes are known")
         node_id = self.wire.random.choice(self.wire.nodes)
         request = self._request(-1, self.wire.random.choice(WAITS_MS))
         answer = await self.wire.ask_node(node_id, FETCH, 12, request)
         if not answer.responses:
-            raise Gone(f"fetch: {answer.error_code}")
+            raise Gone(f"Fetch fails with error code {answer.error_code}")
         data = answer.responses[0].partitions[0]
         error = ErrorCode(data.error_code)
         if error is not NONE:

@@ -167,7 +167,7 @@ class ConsumerMember:
         elif error in EXPELLED:
             self._lose_all()
         elif error is not ErrorCode.unreleased_instance_id and error not in TRY_AGAIN:
-            raise Broken(f"{self.wire.name} is refused with {error.name}: {answer.error_message}")
+            raise Broken(f"a heartbeat of {self.wire.name} fails with {error.name}: {answer.error_message}")
         return None
 
     def _assigned(self, rows: Iterable[Any]) -> None:
@@ -292,12 +292,12 @@ async def commit_in_epochs(member: ConsumerMember, ledger: OffsetsLedger, stop: 
         member.wire.say(f"commits {offset} in {spot}: {error.name}")
         if error is NONE:
             if offset // GENERATION_STEP < highest // GENERATION_STEP:
-                raise Broken(f"{offset} was committed in {spot} after {highest} of a later epoch")
+                raise Broken(f"offset {offset} was committed in {spot} after {highest} of a later epoch")
             ledger.acknowledged[spot] = max(highest, offset, ledger.acknowledged.get(spot, -1))
         elif error in ASK_COORDINATOR_AGAIN:
             raise Gone(error.name)
         elif error not in STALE and error not in TRY_AGAIN:
-            raise Broken(f"{member.wire.name} may not commit in {spot}: {error.name}")
+            raise Broken(f"a commit of {member.wire.name} in {spot} fails with {error.name}")
 
     await member.run(stop, work)
 

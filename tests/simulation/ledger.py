@@ -51,7 +51,7 @@ class View:
     isolation: str
     records: list[tuple[int, bytes]] = field(default_factory=list)
     seen_below: list[int] = field(default_factory=list)
-    """High watermark in the response of each record."""
+    """High watermark in the Fetch response that contained the record, for each of ``records``."""
     jumps: list[tuple[int, int]] = field(default_factory=list)
     """(from, to) positions where the consumer skipped deleted records."""
     _offsets: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -72,7 +72,7 @@ class View:
     def saw(self, records: Iterable[tuple[int, bytes]], high_watermark: int = -1) -> None:
         for offset, value in records:
             if self.records and offset <= self.records[-1][0]:
-                raise Broken(f"offset {offset} came after {self.records[-1][0]}")
+                raise Broken(f"a consumer got offset {offset} after offset {self.records[-1][0]}")
             self.records.append((offset, value))
             self.seen_below.append(high_watermark)
 
@@ -106,10 +106,10 @@ class Ledger:
     def check_works(
         self, content: dict[Spot, list[tuple[int, bytes]]], starts: Mapping[Spot, int] = NOTHING_DELETED
     ) -> None:
-        """Check that each work is visible as a whole or not at all, in order, and without duplicates.
+        """Check that each ``Work`` is visible as a whole or not at all, in order, and without duplicates.
 
-        The work's verdict decides which of the two is correct. ``starts``: log starts of partitions in which clients have
-        deleted records.
+        The work's verdict decides whether it must be visible, must not be, or may be. ``starts``: log starts of
+        partitions in which clients have deleted records.
         """
         where: dict[bytes, Spot] = {}
         for spot, records in content.items():
@@ -118,7 +118,7 @@ class Ledger:
                     raise Broken(f"{value!r} is visible twice, in {where[value]} and {spot}")
                 if self.offsets.get(value, offset) != offset:
                     raise Broken(
-                        f"{value!r} was written at {self.offsets[value]}, and is at {offset} of {spot}"
+                        f"{value!r} was written at {self.offsets[value]}, but is at {offset} of {spot}"
                     )
                 where[value] = spot
         for work in self.works:
@@ -137,9 +137,9 @@ class Ledger:
         if len(visible) not in (0, len(sent)):
             raise Broken(f"{name}: only {visible} is visible of {[value for _, value in sent]}")
         if work.verdict is Verdict.COMMITTED and len(visible) != len(sent):
-            raise Broken(f"{name}: it was acknowledged, but is not visible")
+            raise Broken(f"{name} was acknowledged, but is not visible")
         if work.verdict is Verdict.ABORTED and visible:
-            raise Broken(f"{name}: {visible} is visible")
+            raise Broken(f"{name} was aborted, but {visible} is visible")
 
     def _may_be_deleted(self, spot: Spot, value: bytes, starts: Mapping[Spot, int]) -> bool:
         """Whether the value may have been deleted. True also if the value's offset is unknown."""
@@ -172,11 +172,13 @@ class Ledger:
             for value in (value for at, value in work.sent if at == spot):
                 offset = self.offsets.get(value, -1)
                 if seen.get(value, offset) != offset and not self._may_come_twice(spot, offset, seen[value]):
-                    raise Broken(f"{reader} saw {value!r} at {seen[value]} of {spot}, written at {offset}")
+                    raise Broken(
+                        f"{reader} saw {value!r} at {seen[value]} of {spot}, but it was written at {offset}"
+                    )
                 if work.verdict is not Verdict.COMMITTED or value in seen or not 0 <= offset < end:
                     continue
                 if not view.has_jumped(offset):
-                    raise Broken(f"{reader} has missed {value!r} at {offset} of {spot}")
+                    raise Broken(f"{reader} has missed {value!r} at offset {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
         """Whether a batch may be visible twice: it was deleted, and its copy arrived at a leader without its sequence.
@@ -197,7 +199,7 @@ class Ledger:
                 marker = markers[spot].get(offset, -1)
                 if marker >= high_watermark:
                     raise Broken(
-                        f"{reader} saw {value!r} of {spot} under the high watermark {high_watermark}; "
+                        f"{reader} saw {value!r} of {spot} in a response with high watermark {high_watermark}; "
                         f"the marker is at {marker}"
                     )
 
@@ -210,7 +212,7 @@ def _check_order(spot: Spot, values: list[bytes]) -> None:
         producer, *numbers = value.decode().split("/")
         at = tuple(map(int, numbers))
         if at <= latest.get(producer, (-1,)):
-            raise Broken(f"{value!r} comes after {producer}/{latest[producer]} in {spot}")
+            raise Broken(f"{value!r} comes after the later {producer}/{latest[producer]} in {spot}")
         latest[producer] = at
 
 

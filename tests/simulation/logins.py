@@ -163,7 +163,7 @@ class Logins(Reach):
             history.acknowledged(password, sent_ms)
             history.pending = [each for each in history.pending if each is not pending]
         elif error not in MAY_FAIL:
-            raise Broken(f"the credential of {user} cannot be changed: {error.name}")
+            raise Broken(f"a change of the credential of {user} fails with {error.name}")
 
     async def _check_login(self, wire: Wire, node_id: int, login: Login) -> None:
         """Log in on one node, with retries until there is a response, and check the outcome."""
@@ -226,7 +226,7 @@ class Logins(Reach):
         handshake = SaslHandshakeRequest(mechanism=_mechanism(login))
         error = ErrorCode((await wire.exchange(link, SASL_HANDSHAKE, 1, handshake)).error_code)
         if error is not NONE:
-            raise Broken(f"SaslHandshake of {login.user}: {error.name}")
+            raise Broken(f"SaslHandshake of {login.user} fails with {error.name}")
         exchange = login.exchange(wire.random)
         token: bytes | None = exchange.first()
         while token is not None:
@@ -239,15 +239,15 @@ class Logins(Reach):
             try:
                 token = exchange.evaluate(answer.auth_bytes)
             except AuthenticationFailed as failure:
-                raise Broken(f"the broker lacks the credential of {login.user}: {failure}") from failure
+                raise Broken(f"{login.user} rejects a SASL message of the broker: {failure}") from failure
         wire.say(f"{login.user} logs in with {login.password}: {error.name}")
         possible = before | self._possible(login.user)
         if error is NONE and login.password not in possible:
-            raise Broken(f"{login.user} has logged in with {login.password}; the password is {possible}")
+            raise Broken(f"{login.user} has logged in with {login.password}; valid passwords are {possible}")
         if error is not NONE and possible == {login.password}:
-            raise Broken(f"{login.user} is refused with the right password: {error.name}")
+            raise Broken(f"a login of {login.user} with the right password fails with {error.name}")
         if error is NONE and not 0 < answer.session_lifetime_ms <= SESSION_MS:
-            raise Broken(f"the session of {login.user} takes {answer.session_lifetime_ms} ms")
+            raise Broken(f"the session of {login.user} has the lifetime {answer.session_lifetime_ms} ms")
         return error is NONE
 
     def _possible(self, user: str) -> set[str | None]:
@@ -256,7 +256,8 @@ class Logins(Reach):
         return set(self._histories[user].possible)
 
     async def _work(self, wire: Wire, link: Link, login: Login, *, stays_too_long: bool) -> None:
-        """Send requests and reauthenticate now and then. With ``stays_too_long`` let the session expire instead."""
+        """Send requests and reauthenticate now and then. If ``stays_too_long`` is true, let the session expire at the
+        end."""
         ends_ms = wire.now_ms() + SESSION_MS
         for _ in range(wire.random.randint(1, 5)):
             await asyncio.sleep(wire.random.uniform(*WORK_S))
@@ -284,7 +285,7 @@ class Logins(Reach):
         self.stage.reached(NOT_LOGGED_IN)
         # In the middle of a login the response is an error (ILLEGAL_SASL_STATE), and the connection is closed.
         if answer is not None and (answer.brokers or answer.cluster_id is not None):
-            raise Broken(f"{wire.name} is served ({why}): {answer}")
+            raise Broken(f"{wire.name} gets a response without a valid login ({why}): {answer}")
 
     # ---- at the end
 
@@ -293,12 +294,14 @@ class Logins(Reach):
             for user, history in self._histories.items():
                 kept = node.metadata.image.credentials.get((user, SCRAM_TYPE))
                 if (kept is None) != (history.value is None):
-                    raise Broken(f"{user} has {history.value}; node {node.node_id} has {kept}")
+                    raise Broken(
+                        f"{user} has the password {history.value}, but node {node.node_id} has the credential {kept}"
+                    )
                 if kept is not None and history.value is not None:
                     salted = _salted(history.value, kept.salt, kept.iterations)
                     if stored_key("sha256", client_key("sha256", salted)) != kept.stored_key:
                         raise Broken(
-                            f"node {node.node_id} has another password of {user} than {history.value}"
+                            f"node {node.node_id} has the credential of another password of {user} than {history.value}"
                         )
 
 

@@ -24,7 +24,7 @@ SECONDS: Final = 150
 AT_ONCE: Final = 5
 """Number of seeds that one process runs."""
 SEEDS_FOR_ALL: Final = 200
-"""Number of seeds after which every name must have been reached."""
+"""Number of seeds after which every rare path must have been reached."""
 
 
 def load(path: Path) -> dict[int, dict[str, Any]]:

@@ -67,7 +67,9 @@ class OffsetsLedger:
         for spot, offset in seen.items():
             possible = self.possible((group, spot))
             if offset not in possible:
-                raise Broken(f"group {group} has {offset} in {spot}, possible are {sorted(possible)}")
+                raise Broken(
+                    f"group {group} has the offset {offset} in {spot}, but valid are {sorted(possible)}"
+                )
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
         """Check at the end that each transaction is in all of its partitions or in none.
@@ -83,7 +85,7 @@ class OffsetsLedger:
             if each.verdict is Verdict.UNKNOWN and each.number in shown:
                 wrong = [key for key in each.spots if offsets[key] < each.number]
                 if wrong:
-                    raise Broken(f"transaction {each.number} of offsets is committed, but not in {wrong}")
+                    raise Broken(f"transaction {each.number} of offsets is committed, except for {wrong}")
 
     def check_members(self, committed: Callable[[Spot], int]) -> None:
         for spot, highest in self.acknowledged.items():
@@ -253,7 +255,7 @@ class Member:
         self._wire.say(f"member commits {offset} in {spot}: {error.name}")
         if error is NONE:
             if offset // GENERATION_STEP < highest // GENERATION_STEP:
-                raise Broken(f"{offset} was committed in {spot} after {highest} of a later generation")
+                raise Broken(f"offset {offset} was committed in {spot} after {highest} of a later generation")
             self._ledger.acknowledged[spot] = max(highest, offset, self._ledger.acknowledged.get(spot, -1))
             return True
         if error is ErrorCode.not_coordinator:

@@ -446,7 +446,7 @@ def _error_of(answer: Any) -> ErrorCode:
 
 
 class _deadline:
-    """Context manager: raises ``MustAbort`` if the block takes longer."""
+    """Context manager: raises ``MustAbort`` if the block takes longer than ``seconds``."""
 
     def __init__(self, seconds: float = DELIVERY_S) -> None:
         self._timeout = asyncio.timeout(seconds)
@@ -458,4 +458,4 @@ class _deadline:
         try:
             await self._timeout.__aexit__(*what)
         except TimeoutError as error:
-            raise MustAbort("it took too long") from error
+            raise MustAbort("the step did not succeed in time") from error

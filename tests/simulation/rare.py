@@ -319,7 +319,7 @@ BY_FAULT: Final = {
     "the broker ends beside a restore": "shutdown beside restore",
     "the broker ends beside a snapshot": "shutdown beside snapshot",
 }
-"""Part of the trace line of a fault, by name."""
+"""Part of the trace line of a fault, by name of the rare path."""
 
 BEHIND_LOG_START: Final = "a consumer is behind the log start"
 SETTING_CHANGED: Final = "a setting is changed on all nodes"
@@ -349,14 +349,14 @@ BY_CLIENT: Final = (
     COMPRESSION_BY_SETTING,
     FLUSHED_BY_SETTING,
 )
-"""Names that the clients of a reach note themselves (`tests.simulation.reach`)."""
+"""Rare paths that the clients of a `Reach` report by name (`tests.simulation.reach`)."""
 
 NAMES: Final = (*BY_CALL, *BY_LOG, *BY_FAULT, *BY_CLIENT)
 
 
 @dataclass(slots=True)
 class Reached:
-    """The names that one run has reached."""
+    """The names of the rare paths that one run has reached."""
 
     names: set[str] = field(default_factory=set)
 

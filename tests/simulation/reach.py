@@ -1,4 +1,5 @@
-"""Base class of reaches: clients, topics and checks that only some seeds have, to save time.
+"""Base class of reaches. A reach is an optional part of the workload (clients, topics, checks) that only some seeds
+run.
 
 ``drawn`` chooses the reaches by the seed, or the command line of `tests.simulation.run` names them.
 """
@@ -25,7 +26,7 @@ class Stage(NamedTuple):
     """Writes a line of the trace."""
     now_ms: Callable[[], int]
     reached: Callable[[str], None]
-    """Notes a rare path by its name in ``rare.BY_CLIENT``."""
+    """Records that a rare path was reached, by its name in ``rare.BY_CLIENT``."""
 
 
 class Reach:

@@ -1,4 +1,4 @@
-"""All reaches, and the choice of some of them by the seed."""
+"""All reaches (optional parts of the workload), and the choice of reaches by the seed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REACHES: Final[dict[str, type[Reach]]] = {
     "logins": Logins,
 }
 SHARE: Final = 0.25
-"""Probability of each reach."""
+"""Probability that a seed runs a reach, the same for each reach."""
 
 
 def drawn(seed: int, nodes: int, names: list[str] | None = None) -> list[Reach]:

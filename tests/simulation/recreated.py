@@ -200,7 +200,7 @@ class Recreated(Reach, MetadataListener):
         error = ErrorCode(result.error_code)
         wire.say(f"sends to {topic_id}: {error.name} {result.base_offset}")
         if topic.topic_id != topic_id:
-            raise Broken(f"a batch was sent to {topic_id}, the response has topic id {topic.topic_id}")
+            raise Broken(f"a batch was sent to topic id {topic_id}, the response has {topic.topic_id}")
         if error is NONE:
             self._told[value] = result.base_offset
         elif error in MOVED:
@@ -228,7 +228,7 @@ class Recreated(Reach, MetadataListener):
         for value in values:
             if self._sent.get(value, topic_id) != topic_id:
                 raise Broken(
-                    f"{value!r} was sent to {self._sent[value]}, and is in {topic_id}, the topic after it"
+                    f"{value!r} was sent to topic id {self._sent[value]}, but is in topic id {topic_id}"
                 )
 
     # ---- checks inside the nodes
@@ -239,7 +239,9 @@ class Recreated(Reach, MetadataListener):
             for index in range(2):
                 replica = node.replicas.get(NAME, index)
                 if replica is not None and (topic is None or replica.topic_id != topic.topic_id):
-                    raise Broken(f"{NAME}-{index} on node {node.node_id} has topic id {replica.topic_id}")
+                    raise Broken(
+                        f"{NAME}-{index} on node {node.node_id} has the old topic id {replica.topic_id}"
+                    )
 
     # ---- at the end
 
@@ -252,7 +254,9 @@ class Recreated(Reach, MetadataListener):
         }
         for node_id, replica in replicas.items():
             if replica.log_start_offset:
-                raise Broken(f"{PHOENIX} is new, and starts at {replica.log_start_offset} on node {node_id}")
+                raise Broken(
+                    f"{PHOENIX} is new, but has log start {replica.log_start_offset} on node {node_id}"
+                )
             self._check_producers(node_id, replica)
         for node in self.stage.cluster.running_nodes():
             self._check_files(node.node_id, topic)
@@ -284,7 +288,7 @@ class Recreated(Reach, MetadataListener):
         where = {value: offset for offset, value in committed}
         for value, offset in self._told.items():
             if self._sent[value] == topic_id and where.get(value) != offset:
-                raise Broken(f"{value!r} was written at {offset} of {PHOENIX}, and is at {where.get(value)}")
+                raise Broken(f"{value!r} was written at {offset} of {PHOENIX}, but is at {where.get(value)}")
         views = {key: view for key, view in self._ledger.views.items() if str(topic_id) in key[0]}
         recent = Ledger()
         recent.views = views
@@ -299,7 +303,7 @@ class Recreated(Reach, MetadataListener):
         for work in older:
             there = maybe.intersection(value for _, value in work.sent).intersection(v for _, v in committed)
             if work.verdict is Verdict.ABORTED and there:
-                raise Broken(f"{work.producer}/{work.number} was aborted, and {there} is visible")
+                raise Broken(f"{work.producer}/{work.number} was aborted, but {there} is visible")
         ledger = Ledger()
         ledger.works = [
             replace(work, sent=[each for each in work.sent if each[0] != PHOENIX]) for work in older

@@ -18,13 +18,14 @@ from tests.simulation.ledger import Spot
 
 LOG_WRITE: Final = "log.write"
 WRITE_S_MAX: Final = 20.0
-"""Seconds that the fault waits for a write of a follower."""
+"""Maximum seconds for which the fault ``hold_write`` waits for a write of a follower."""
 HELD_S: Final = (0.05, 5.0)
 CUT: Final = 0.5
 UNCLEAN: Final = 0.7
 AHEAD_S: Final = (0.5, 3.0)
 ALONE_S: Final = ((0.1, 2.0), (5.0, 8.0))
-"""Seconds of the delay: short, so that the other logs are not fsynced yet; or until the high watermark is checkpointed."""
+"""Ranges of seconds for which the last in-sync replica leads before it is killed: too short for an fsync of the other
+logs, or long enough for a checkpoint of the high watermark."""
 LEADERLESS_S: Final = (0.5, 10.0)
 
 
@@ -54,7 +55,8 @@ class ReplicaFaults:
         """Faults that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
-        """Kill the last in-sync replica while the others have records that it never had. Perhaps elect one of the others.
+        """Kill the last in-sync replica while the other replicas have records that it lacks. Perhaps elect another
+        replica.
 
         The others have these records from the previous leader, and do not fetch afterwards, as if their links were cut.
         """

@@ -1,7 +1,7 @@
 """One run: a cluster, its clients, faults and checks. ``python -m tests.simulation.run --seed 7`` repeats a run.
 
-Exit code 0 and the trace's checksum on standard output, or 1 with the violation. The trace has one line for each delivered
-piece of a connection, each action of a client, each fault, and each line of the broker's log.
+The program prints the trace's checksum, or ends with exit code 1 and prints the violation. The trace has one line for
+each delivered piece of a connection, each action of a client, each fault, and each line of the broker's log.
 """
 
 from __future__ import annotations
@@ -397,7 +397,7 @@ def simulate(
         if failures:
             raise Broken(f"{failures[0].get('message')}: {failures[0].get('exception')!r}")
         if trace.errors:
-            raise Broken(f"the broker reports {trace.errors[0]}")
+            raise Broken(f"the broker has logged an error: {trace.errors[0]}")
         return trace.digest, trace.reached.names
 
 

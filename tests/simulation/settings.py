@@ -47,14 +47,14 @@ TOPIC, BROKER = 2, 4
 SET, DELETE = 0, 1
 TUNED: Final[Spot] = ("tuned", 0)
 WORKED_ON: Final = "orders"
-"""A topic of the workload."""
+"""A topic that the workload's clients use, and whose settings `DynamicSettings` changes."""
 PAUSE_S: Final = (1.5, 8.0)
 PROBE_PAUSE_S: Final = (0.3, 3.0)
 ONLY_VALIDATED: Final = 0.1
 MISTAKES: Final = 0.1
 SIZES: Final = (100, 900, 5_000)
 OVERHEAD_BYTES: Final = 100
-"""Maximum size in bytes of a batch with one record, beside the value."""
+"""Maximum bytes of a batch with one record, without the record's value."""
 CODECS: Final = {"producer": 0, "uncompressed": 0, "gzip": 1}
 
 
@@ -184,12 +184,12 @@ class DynamicSettings(Reach):
             self.stage.reached(SETTING_CHANGED)
             self._check_everywhere(name)
         elif error not in MAY_FAIL:
-            raise Broken(f"{name} cannot be changed to {value}: {error.name}")
+            raise Broken(f"a change of {name} to {value} fails with {error.name}")
 
     async def _mistake(self, wire: Wire, mistake: Mistake) -> None:
         error = await self._alter(wire, mistake.name, mistake.value, only_validate=False)
         if error is NONE:
-            raise Broken(f"{mistake.name} was changed to {mistake.value}")
+            raise Broken(f"an invalid change was accepted: {mistake.name} to {mistake.value}")
         self.stage.reached(SETTING_REFUSED)
 
     async def _alter(self, wire: Wire, name: Name, value: str | None, *, only_validate: bool) -> ErrorCode:
@@ -238,7 +238,7 @@ class DynamicSettings(Reach):
         if error is ErrorCode.message_too_large:
             self.stage.reached(REFUSED_BY_SETTING)
             if len(records) <= min(limits):
-                raise Broken(f"a batch of {len(records)} bytes is too large; max.message.bytes is {limits}")
+                raise Broken(f"a batch of {len(records)} bytes is refused; max.message.bytes is {limits}")
         elif error is NONE:
             if len(records) > max(limits):
                 raise Broken(f"a batch of {len(records)} bytes is written; max.message.bytes is {limits}")
@@ -264,13 +264,15 @@ class DynamicSettings(Reach):
         codec = next(iter(leader.log.batches(offset))).attributes & 7
         allowed = {CODECS[each] for each in possible["compression.type"]}
         if codec not in allowed:
-            raise Broken(f"{TUNED} has codec {codec} at {offset}; compression.type is {possible}")
+            raise Broken(f"{TUNED} has codec {codec} at offset {offset}; the settings are {possible}")
         if allowed == {CODECS["gzip"]}:
             self.stage.reached(COMPRESSION_BY_SETTING)
         if possible["flush.messages"] == {"1"}:
             self.stage.reached(FLUSHED_BY_SETTING)
             if leader.log.flushed_offset <= offset:
-                raise Broken(f"{TUNED}: {offset} is acknowledged, {leader.log.flushed_offset} is flushed")
+                raise Broken(
+                    f"{TUNED}: offset {offset} is acknowledged; flushed are offsets < {leader.log.flushed_offset}"
+                )
 
     # ---- checks on every node
 
@@ -301,7 +303,7 @@ class DynamicSettings(Reach):
         expected = LogConfig.from_properties(topic.configs, node.config.log_defaults)
         if replica is not None and replica.offline is None and replica.log.config != expected:
             raise Broken(
-                f"{name.resource} on node {node.node_id}: {replica.log.config} in use, {expected} is set"
+                f"{name.resource} on node {node.node_id} uses {replica.log.config} instead of {expected}"
             )
 
     def _check_broker(self, node: Node, setting: str) -> None:
@@ -318,7 +320,7 @@ class DynamicSettings(Reach):
             raise Broken(f"{setting} is {node.config.values[setting]} on node {node.node_id}, not {allowed}")
 
     async def _describe_everywhere(self, wire: Wire, name: Name) -> bool:
-        """Check DescribeConfigs of each node. False if not all nodes responded."""
+        """Check the DescribeConfigs response of each node. Returns False if not all nodes responded."""
         wanted = DescribeConfigsResource(
             resource_type=name.kind, resource_name=name.resource, configuration_keys=[name.setting]
         )

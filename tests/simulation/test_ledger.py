@@ -149,7 +149,7 @@ def test_offsets_of_one_epoch_do_not_go_back(after):
 def test_no_reader_gets_an_offset_twice():
     view = View("read_committed")
     view.saw([(0, b"a"), (2, b"b")])
-    with pytest.raises(Broken, match="offset 2 came after 2"):
+    with pytest.raises(Broken, match="offset 2 after offset 2"):
         view.saw([(2, b"b")])
 
 

@@ -1,4 +1,4 @@
-"""Tests of the rare paths: each path is recognised, and the nightly run fails if a path is never reached."""
+"""Tests of the list of rare paths: each path is recognised, and the nightly run fails if a path is never reached."""
 
 from __future__ import annotations
 

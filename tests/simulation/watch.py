@@ -1,4 +1,4 @@
-"""Invariants inside the cluster that hold at any moment, and checks that coordinator state equals its log.
+"""Invariants inside the cluster that hold at any time, and checks that coordinator state equals its log.
 
 Clients notice a violation late or never: a replica that joins the ISR too early does harm only if it becomes leader. So the
 run checks all nodes once per virtual second, at each change of leaders or ISR, and when a follower has truncated its log.
@@ -126,9 +126,9 @@ class Watch(MetadataListener):
                 now.high_watermark < before.high_watermark
                 or now.last_stable_offset < before.last_stable_offset
             ):
-                raise Broken(f"{spot}: the leader was {before}, is {now}")
+                raise Broken(f"{spot}: high watermark or LSO of the leader decreased from {before} to {now}")
             if before.is_short and is_short and now.high_watermark > before.high_watermark:
-                raise Broken(f"{spot}: too few are in sync; the leader was {before}, is {now}")
+                raise Broken(f"{spot}: high watermark moved with too few in sync, from {before} to {now}")
         if now.high_watermark > max(self._committed.get(spot, (0, -1))[0], leader.log_start_offset):
             epoch = leader.log.epochs.epoch_for_offset(now.high_watermark - 1)
             self._committed[spot] = now.high_watermark, epoch
@@ -144,7 +144,7 @@ class Watch(MetadataListener):
         is_deleted = min(found, expected) <= leader.log_start_offset
         if found == expected or is_deleted or found in stable.after_a_restart(leader):
             return
-        raise Broken(f"{spot}: the LSO is {found}, the committed records give {expected}")
+        raise Broken(f"{spot}: the LSO is {found}, but by the committed records it is {expected}")
 
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
         """Check that a replica in the ISR, or the leader, has all committed records, with the same leader epochs.
@@ -155,15 +155,15 @@ class Watch(MetadataListener):
         committed, epoch = self._committed.get(spot, (0, -1))
         if replica.log_end_offset < committed:
             raise Broken(
-                f"{spot}: {committed} offsets were committed, and node {node_id}, "
-                f"which is in sync, has {replica.log_end_offset}"
+                f"{spot}: all offsets below {committed} were committed, but node {node_id}, "
+                f"which is in sync, has the log end {replica.log_end_offset}"
             )
         if committed > replica.log_start_offset:
             found = replica.log.epochs.epoch_for_offset(committed - 1)
             if found != epoch:
                 raise Broken(
                     f"{spot}: offset {committed - 1} was committed in epoch {epoch}, "
-                    f"and is of epoch {found} on node {node_id}, which is in sync"
+                    f"but has epoch {found} on node {node_id}, which is in sync"
                 )
 
 
@@ -317,8 +317,10 @@ def truncate_and_check(log: Log, offset: int, options: OpenOptions) -> None:
     remembered, read = _producers(log)
     if remembered != read:
         raise Broken(
-            f"{log.directory.name} cut to {offset}: producers in memory {remembered}, in the log {read}"
+            f"{log.directory.name} truncated to {offset}: producers in memory {remembered}, in the log {read}"
         )
     behind = [entry for entry in log.epochs.entries() if entry[1] > log.log_end_offset]
     if behind:
-        raise Broken(f"{log.directory.name} cut to {offset}: leader epochs {behind} begin after its end")
+        raise Broken(
+            f"{log.directory.name} truncated to {offset}: leader epochs {behind} begin after the log end"
+        )

@@ -282,7 +282,7 @@ class Wire:
     async def ask_node(self, node_id: int, key: int, version: int, request: Any) -> Any:
         port = self._ports.get(node_id)
         if port is None:
-            raise Gone(f"no address of node {node_id}")
+            raise Gone(f"the address of node {node_id} is not known")
         return await self._ask_port(port, key, version, request)
 
     async def ask_any(self, key: int, version: int, request: Any) -> Any:
@@ -327,7 +327,7 @@ class Wire:
         port = self._ports.get(node_id)
         try:
             if port is None:
-                raise Gone(f"no address of node {node_id}")
+                raise Gone(f"the address of node {node_id} is not known")
             answers = await self._ask_port_all(port, key, version, requests)
         except Gone:
             self.forget_leader(topic, index)
@@ -351,7 +351,7 @@ class Wire:
             answer = await self.ask_any(FIND_COORDINATOR, 3, FindCoordinatorRequest(key=name, key_type=kind))
             if answer.error_code != NONE:
                 self.say(f"no coordinator of {name}: {ErrorCode(answer.error_code).name}")
-                raise Gone(f"no coordinator: {answer.error_code}")
+                raise Gone(f"FindCoordinator fails with error code {answer.error_code}")
             node_id = self._coordinators[kind, name] = answer.node_id
             self._ports[node_id] = answer.port
         try:
