@@ -1,4 +1,4 @@
-"""Rules that have several implementations for speed: each one mentions the others, and a test compares them.
+"""Rules that have several implementations for speed: each implementation mentions the others, and a test compares them.
 
 A short form (ADR 23) accepts nothing that the full rule would not accept. Twins (ADR 22) are one function in Python and in
 C.

@@ -1,6 +1,6 @@
-"""The image, tested without a container engine and without root: each RUN line of the Dockerfile, then the entry point, with
-the paths of the image moved to a temporary directory. `tests/clients/test_testcontainers.py` runs it as a container.
-"""
+"""The image, tested without a container engine and without root: each RUN line of the Dockerfile, then the entry point,
+with the paths of the image moved to a temporary directory. `tests/clients/test_testcontainers.py` runs the image as a
+container."""
 
 import os
 import re
@@ -207,8 +207,8 @@ def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data
 
 
 def test_the_umask_of_the_checkout_does_not_matter():
-    """Each COPY from the checkout sets the mode. Otherwise the image's user could not read files that only their owner may
-    read there."""
+    """Each COPY from the checkout sets the mode. Otherwise the image's user could not read files that only their owner
+    may read in the checkout."""
     modes = {Copy.parse(line).mode for line in LAST.those("COPY") if "--from" not in line}
     assert modes == {0o755, 0o775, 0o2777}
 

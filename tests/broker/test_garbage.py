@@ -1,5 +1,5 @@
-"""Objects of a broker are freed by reference counting. The garbage collector runs so rarely that an object which needs it
-counts as leaked.
+"""Objects of a broker are freed by reference counting. The garbage collector runs so rarely that an object which only
+the collector can free counts as leaked.
 
 The tests run parts of the load of `benchmarks.soak_memory` (records that retention deletes, transactional ids and
 groups that expire, topics, connections), and then advance the clock until the broker has dropped all of that.

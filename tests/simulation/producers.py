@@ -37,7 +37,7 @@ DELIVERY_S: Final = 60.0
 """Seconds for which one step is retried before the transaction is aborted."""
 TRANSACTION_TIMEOUT_MS: Final = 40_000
 WITHOUT_THE_FIRST: Final = 0.2
-"""Probability that an idempotent producer's batches arrive without the first of them."""
+"""Probability that an idempotent producer's batches arrive without the first batch."""
 EXPIRATION_MS: Final = 20 * 3_600_000
 """Time after which a producer's state may have expired: a leader expires it after 24 hours
 (``producer.id.expiration.ms``)."""
@@ -197,7 +197,8 @@ class Producer:
         )
 
     async def _send_without_the_first(self, topic: str, index: int, batches: list[Batch]) -> None:
-        """Send all batches but the first, as if the leader had refused it. The others are out of order and need a retry."""
+        """Send all batches but the first, as if the leader had refused the first. The other batches are out of order
+        and need a retry."""
         with suppress(Gone):
             answers = await self.wire.ask_leader_all(
                 topic, index, PRODUCE, 12, [each.request for each in batches[1:]]

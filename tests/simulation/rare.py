@@ -2,8 +2,8 @@
 
 Paths that no run reaches are untested.
 
-A path is recognised from outside, by a return value of a broker function or by a line of its log. The product has no code
-for this. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the names was never reached.
+A path is recognised from outside, by a return value of a broker function or by a line of its log. The product has no
+code for this. `python -m tests.simulation.nightly` runs 200 seeds and fails if one of the paths was never reached.
 """
 
 from __future__ import annotations
@@ -393,7 +393,8 @@ def _wrapped(call: Any, watched: list[tuple[str, When]]) -> Any:
 
 @functools.cache
 def _install() -> None:
-    """Wrap each watched function, once per process. The wrapper records all names that belong to its function."""
+    """Wrap each watched function, once per process. The wrapper records the rare paths that calls of the function
+    reach."""
     by_target: dict[str, list[tuple[str, When]]] = {}
     for name, (target, when) in BY_CALL.items():
         by_target.setdefault(target, []).append((name, when))

@@ -91,7 +91,7 @@ class Trace:
         self.errors: list[str] = []
         """Errors in the broker's log, except those of injected disk faults."""
         self.directory: str | None = None
-        """Directory of the run, replaced in the lines because each run has another one."""
+        """Directory of the run, replaced in the lines because each run has another directory."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"

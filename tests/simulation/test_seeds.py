@@ -1,7 +1,7 @@
 """Random runs of a whole cluster in virtual time: no invariant is violated, and a seed reproduces its run.
 
     ODRADEK_SEEDS=50 pytest tests/simulation            # 50 seeds of ten virtual minutes each
-    python -m tests.simulation.run --seed 7 --trace f   # one of them again
+    python -m tests.simulation.run --seed 7 --trace f   # one seed, with a trace
 
 A run that fails prints its seed and keeps its trace in ``build/simulation``.
 """

@@ -51,8 +51,8 @@ class Watch(MetadataListener):
         self.more: list[Callable[[], None]] = []
         """Further checks to make each time, such as those of reaches."""
         self._committed: dict[Spot, tuple[int, int]] = {}
-        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record before
-        it, by partition."""
+        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record
+        before this offset, by partition."""
 
     async def run(self) -> None:
         self._cluster.metadata.subscribe(self)

@@ -1,6 +1,7 @@
 """Parser for the headers of record batches, with only `struct` and the message format of KIP-98.
 
-Tests compare it with `protocol.batch`, which wrote the bytes, so it shares no code with that module.
+Tests compare this parser with `protocol.batch`, which wrote the bytes, so the parser shares no code with
+`protocol.batch`.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Fault:
 class _File:
     durable: bytes = b""
     last: bytes | None = None
-    """Content when the last name of the file was removed; None while the real file has it."""
+    """Content when the last name of the file was removed; None while the real file still has the content."""
 
 
 @dataclass(eq=False, slots=True)

@@ -16,7 +16,7 @@ VARIABLE: Final = "PYTEST_FAILURES_FILE"
 SECTIONS: Final = ("stacks of", "written by process", "std", "Captured")
 """Sections of a report that are written, in this order: the stacks of hung processes come first."""
 KEPT_LINES: Final = 60
-"""Maximum number of lines of a section; the last ones are written."""
+"""Maximum number of lines of a section; the last lines are written."""
 
 
 class FailuresFile:

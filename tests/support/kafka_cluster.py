@@ -199,7 +199,7 @@ class KafkaCluster:
     def _format(self) -> None:
         """Format the controller's directory with Kafka's tool.
 
-        The brokers get copies of its files with other directory ids.
+        The brokers get copies of the controller's files, with other directory ids.
         """
         levels = [f"--feature={name}={level}" for name, level in self._features.items()]
         tool = [
@@ -266,7 +266,7 @@ class KafkaCluster:
     # -- waiting ------------------------------------------------------------------------------------------------
 
     def known_to(self, node_id: int) -> set[int]:
-        """Ids of the unfenced brokers in the metadata of a broker; empty if it does not respond."""
+        """Ids of the unfenced brokers in the metadata of a broker; empty if this broker does not respond."""
         try:
             wire = raw.Wire(HOST, self.port(node_id))
         except OSError:

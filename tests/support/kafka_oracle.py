@@ -199,7 +199,8 @@ def _advertise_to_brokers(relay: Relay, settings: Path) -> None:
 
 
 def add_listener(settings: Path, name: str) -> int:
-    """Add a listener to a node that is not started yet, and return its port. The settings have its security protocol."""
+    """Add a listener to a node that is not started yet, and return the port. The listener's security protocol must
+    already be in the file."""
     port = raw.free_port()
     text = settings.read_text()
     for setting in ("listeners", "advertised.listeners"):

@@ -501,7 +501,8 @@ class World:
     # -- state --------------------------------------------------------------------------------------------------
 
     def states(self, transactional_id: str | None = None) -> list[State]:
-        """The records of `__transaction_state`, of one transactional id or (by partition) of all."""
+        """The records of `__transaction_state`: those of one transactional id, or all records partition by
+        partition."""
         found = []
         for state in self.cluster.topics[TRANSACTION_STATE].partitions:
             for batch in self.partition(TRANSACTION_STATE, state.index).log.batches(0):

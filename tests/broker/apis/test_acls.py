@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls. tests/differential compares them with Apache Kafka."""
+"""CreateAcls, DescribeAcls and DeleteAcls. tests/differential compares the responses with those of Apache Kafka."""
 
 from __future__ import annotations
 

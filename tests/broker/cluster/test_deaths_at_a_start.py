@@ -46,7 +46,7 @@ def bootstrap(cluster: Cluster) -> str:
 
 
 class Death:
-    """A fault that kills a node the next time the node reaches an injection point while it is in ``state``."""
+    """A fault that kills a node the next time the node reaches an injection point while the node is in ``state``."""
 
     def __init__(
         self, cluster: Cluster, point: str, node_id: int, state: NodeState = NodeState.STARTING

@@ -148,8 +148,8 @@ def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_p
 
 
 async def kill_in_the_middle(world: Controlled, act: str) -> None:
-    """Repeat a call and kill a node during each repetition, at later and later moments. The call succeeds or fails with an
-    error message, and other nodes keep running."""
+    """Repeat a call and kill a node during each repetition, each time later after the begin of the call. The call
+    succeeds or fails with an error message, and other nodes keep running."""
     pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0

@@ -49,7 +49,8 @@ def places(world: World) -> list[int]:
 
 
 def moved(world: World, topic: str, index: int = 0) -> list[Mapping[str, Any]]:
-    """Move the coordinator to another node and back, and return the log lines about damage in its partition."""
+    """Move the coordinator to another node and back, and return the log lines about damage in the coordinator's
+    partition."""
     with structlog.testing.capture_logs() as lines:
         world.cluster.move(topic, index, OTHER_NODE_ID)
         world.cluster.move(topic, index, NODE_ID)

@@ -1,6 +1,7 @@
 """The node is killed at each line where the group coordinator waits: nothing is written, and no client gets a response.
 
-The last test checks that the registered walks (see ``walk``) reach every `await` of `broker/groups` and of its APIs.
+The last test checks that the registered walks (see ``walk``) reach every `await` of `broker/groups` and of the group
+APIs.
 """
 
 from __future__ import annotations

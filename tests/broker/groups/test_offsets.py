@@ -1,4 +1,4 @@
-"""Committed and pending offsets: which one counts, when it is stable, and when it expires."""
+"""Committed and pending offsets: which offset a group has, when the offset is stable, and when it expires."""
 
 import uuid
 
@@ -46,7 +46,8 @@ class Log:
     def get(
         self, *, stable: bool = False, group: str = "g", topic_id: uuid.UUID | None = None
     ) -> int | E | None:
-        """The committed offset, or the error if it cannot be returned, or None without a commit."""
+        """The committed offset, None if no offset was committed, or the error for which OffsetFetch returns no
+        offset."""
         found = self.offsets.find(group, "t", 0, require_stable=stable, topic_id=topic_id)
         if found.error is not E.none:
             return found.error

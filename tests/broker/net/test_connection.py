@@ -143,7 +143,7 @@ class Broker:
 
 
 class Peer:
-    """The other end of a connection."""
+    """A client: the other end of a broker's connection."""
 
     def __init__(self, broker: Broker) -> None:
         self.landing = broker.connections.landing

@@ -616,7 +616,8 @@ async def set_up(world: World) -> None:
 
 
 async def play_all(directory: Path) -> dict[str, tuple[int, Counter[str]]]:
-    """The bytes that each scenario leaves behind if they exceed ``KEPT_MAX``, and the cycles that hold them."""
+    """The bytes that each scenario leaves behind if they exceed ``KEPT_MAX``, and the reference cycles that keep these
+    bytes."""
     kept = {}
     async with world_in(directory) as world:
         await set_up(world)

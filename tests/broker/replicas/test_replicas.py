@@ -1,4 +1,5 @@
-"""Many partitions of one node: work that is done for all of them together, and work that idle partitions do not cause."""
+"""Many partitions of one node: work that is done for all partitions together, and work that idle partitions do not
+cause."""
 
 from __future__ import annotations
 

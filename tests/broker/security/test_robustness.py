@@ -1,6 +1,7 @@
 """Clients that send anything or stop anywhere before they are authenticated, on real sockets of a broker's process.
 
-`tests/fuzz` does the same for SASL in virtual time, and `tests/broker/net/test_handshakes.py` for TLS on both event loops.
+`tests/fuzz` tests such clients for SASL in virtual time, and `tests/broker/net/test_handshakes.py` for TLS on both
+event loops.
 """
 
 from __future__ import annotations

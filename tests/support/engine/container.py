@@ -67,7 +67,7 @@ class Log:
 
 
 async def copy_streams(process: Any, log: Log) -> None:
-    """Copy the pipes of a process into its log until both end."""
+    """Copy the pipes of a process into its log until both pipes end."""
 
     async def copy(number: int, pipe: Any) -> None:
         reader = asyncio.StreamReader()

@@ -4,8 +4,8 @@
     python -I inside.py join {"pid": 4711, "argv": [...], ...}
 
 `run` makes the namespaces, mounts the root folder, writes the process id to the descriptor `channel`, waits for a byte
-there, and executes the command. The end of its standard input kills it. `join` runs a command in the namespaces of another
-process. Both need root, and only Python's standard library.
+from `channel`, and executes the command, which is killed when the standard input of `inside.py` ends. `join` runs a
+command in the namespaces of another process. Both need root, and only Python's standard library.
 """
 
 import ctypes

@@ -547,7 +547,8 @@ def test_a_marker_moves_the_stable_offset_once_it_is_committed(tmp_path):
 
 
 def test_nothing_is_committed_by_a_leader_that_dies_at_its_flush(tmp_path):
-    """A leader that a fault rule at ``log.fsync`` kills commits no record, even if the fsync has flushed it."""
+    """A leader that a fault rule at ``log.fsync`` kills commits no record, even if the fsync has written the record to
+    disk."""
 
     def die(partition):
         partition.stop_leading(ErrorCode.not_leader_or_follower)

@@ -100,7 +100,8 @@ async def test_what_is_on_a_slow_link_when_it_is_cut_is_lost_and_asked_for_again
 
 
 def with_a_follower_far_behind(make_nodes: MakeNodes, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    """Two nodes: node 2 has none of 100 records because its link is cut, and will fetch fewer than ten at a time."""
+    """Two nodes: node 2 has none of 100 records because its link is cut, and will fetch fewer than ten records at a
+    time."""
     monkeypatch.setattr(replica_fetcher, "FETCH_BYTES", 1000)
     nodes = make_nodes(2)
     nodes.create([1, 2])
@@ -224,8 +225,8 @@ def damage_length(nodes: Nodes, position: int) -> None:
 async def test_a_damaged_length_costs_neither_the_loop_nor_the_leader(
     nodes: Nodes, newer: int, monkeypatch: pytest.MonkeyPatch
 ):
-    """A damaged batch length stops a follower, but neither the event loop nor the leader. The leader knows the positions of
-    its newest batches, and has to search for older ones, where it finds the damage itself."""
+    """A damaged batch length stops a follower, but neither the event loop nor the leader. The leader has the positions
+    of its newest batches in memory. To find an older batch it searches the log, and detects the damage."""
     nodes.create()
     nodes.append(b"a")
     nodes.injection.links.cut(1, 3)

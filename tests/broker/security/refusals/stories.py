@@ -176,7 +176,7 @@ def ids_of_idempotent_producers(s: Story) -> None:
 
 
 def _session(s: Story, version: int, first: str, second: str) -> None:
-    """Story of a fetch session of two topics. The user loses the permission for one of them and gets it back."""
+    """Story of a fetch session of two topics. The user loses the permission for one topic and gets it back."""
     s.may((TOPIC, READ, first), (TOPIC, READ, second))
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     topics = [

@@ -51,7 +51,8 @@ def said(error: BaseException) -> str:
 
 
 def spoiled(text: str) -> Iterator[str]:
-    """For each position, the text with one character removed, with one character added, and cut off there."""
+    """For each position, the text with one character removed, with one character added, and truncated at this
+    position."""
     for at in range(len(text)):
         yield text[:at]
         yield text[:at] + text[at + 1 :]

@@ -24,7 +24,7 @@ def test_this_machine_has_several_names():
 
 
 def test_the_chain_is_verified_by_others(authority, server):
-    """The chain is valid according to an independent verifier, the one of the package ``cryptography``."""
+    """The certificate chain is valid according to an independent verifier, that of the package ``cryptography``."""
     store = verification.Store([x509.load_der_x509_certificate(authority.certificate)])
     builder = verification.PolicyBuilder().store(store).time(NOW + timedelta(days=1))
     chain = builder.build_server_verifier(x509.DNSName("localhost")).verify(server.chain[0], [])
