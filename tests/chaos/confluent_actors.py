@@ -60,7 +60,7 @@ def _error(failed: BaseException) -> KafkaError:
 
 
 FAILURES: tuple[Any, ...] = (KafkaException, KafkaError, SystemError)
-"""SystemError hides one of the others, if a callback was served in the same call."""
+"""Errors of librdkafka's calls. A SystemError replaces the KafkaException if a callback ran in the same call."""
 
 
 class _Transactional:
@@ -259,7 +259,7 @@ def source(stage: Stage, who: str) -> None:
 
 
 class _Worker:
-    """Group member that consumes, processes and produces, with its positions in the transaction."""
+    """Group member that consumes, processes and produces, and commits its offsets in the same transaction."""
 
     def __init__(self, stage: Stage, who: str) -> None:
         self.stage = stage

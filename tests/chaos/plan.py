@@ -43,7 +43,7 @@ class Step:
     by: str = ""
     """Duration, for ``advance``, as in ``20s``."""
     only: Domain | Literal[""] = ""
-    """Time domain, for ``advance``; empty for transactions and producer ids."""
+    """Time domain, for ``advance``; if empty, the default domains: transactions and producer ids."""
 
     def __str__(self) -> str:
         what = self.rule or f"{self.by} {self.only}".strip() or (f"node {self.node}" if self.node else "")

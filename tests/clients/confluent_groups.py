@@ -1,4 +1,4 @@
-"""The program with confluent-kafka for `tests.clients.contract.GroupContract`. Each run carries out one of its orders.
+"""A program with confluent-kafka: a group member or a consume-process-produce loop (`tests.clients.contract`).
 
 The module is run as a script, so that it can be killed, and imports nothing from the tests.
 """
@@ -80,7 +80,7 @@ def group_member(bootstrap: str, protocol: str, group: str, subscription: str, i
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """A function that is called at each step. At the step ``fatal`` it prints "here" and waits for the kill."""
+    """Return a function for each step to call. At the step ``fatal``, such as ``send:2``, it waits for the kill."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 

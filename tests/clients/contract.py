@@ -1,4 +1,6 @@
-"""Tests that every further client has to pass with Odradek, unmodified.
+"""Tests that clients beyond the four of tests/scenarios have to pass with Odradek, unmodified.
+
+A letter with a number, such as A8, is a scenario of tests/scenarios (test_a_loop.py for A8).
 
 Each client has a program that takes one order per run. The orders are named like the functions in the programs, and
 ``tests.support.foreign`` describes how the program and the test communicate. The tests here are written once; a test file
@@ -66,7 +68,7 @@ QUICK: Final = {
 }
 """Settings with which groups of both protocols rebalance at once."""
 SOME_DEATHS: Final = ("txn.prepare.after:2", "group.append.after:3", "txn.complete.before:2")
-"""Crash points at which the broker dies, with the number of the hit."""
+"""Crash points at which the broker dies. With ``:2`` it dies when it reaches the point for the second time."""
 SOME_STEPS: Final = ("send:2", "commit:1", "poll:2")
 
 
@@ -108,7 +110,7 @@ class Contract:
 
     @pytest.mark.feature("every codec", "idempotence", "produce and read")
     def test_batches_of_every_codec_are_stored_unchanged(self, program: Program, start_broker: StartBroker):
-        """F2, C7: batches of each codec are stored unchanged. Each codec has a new producer, which begins at sequence 0."""
+        """Batches of each codec, each from a new producer, are stored unchanged (scenarios F2, C7)."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("codecs", broker.bootstrap, "orders")
         assert said == [
@@ -135,7 +137,7 @@ class Contract:
 
     @pytest.mark.feature("partitioner")
     def test_the_same_key_goes_where_java_puts_it(self, program: Program, start_broker: StartBroker):
-        """F1: the client sends a key to the partition to which Kafka's Java client sends it."""
+        """The client sends a key to the partition to which Kafka's Java client sends it (scenario F1)."""
         broker = start_broker(topics=["orders:7"])
         said = program.run("keys", broker.bootstrap, "orders", KEYS)
         keys = [each["key"] for each in said]
@@ -148,7 +150,7 @@ class Contract:
     def test_transactions_commit_abort_and_hold_back_committed_readers(
         self, program: Program, start_broker: StartBroker
     ):
-        """A1 to A7, B5, D2: transactions are committed and aborted, and read_committed consumers wait for their end."""
+        """Transactions are committed and aborted; read_committed consumers wait for their end (scenarios A, B5, D2)."""
         broker = start_broker(topics=["orders:1"])
         committed, uncommitted = (
             ("orders", "readers", "read_committed"),
@@ -186,7 +188,7 @@ class Contract:
 
     @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):
-        """A8: each record has one result, although some transactions are aborted and their records read again."""
+        """Each record has one result, although some transactions are aborted and their records read again (A8)."""
         broker = start_broker(topics=["orders:1", "done:1"])
         self.fill(broker)
         (said,) = program.run("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)
@@ -202,7 +204,7 @@ class Contract:
     def test_consume_process_produce_outlives_the_broker(
         self, program: Program, start_broker: StartBroker, point: str
     ):
-        """A8, D3: the broker dies while a transaction is being ended, and is restarted."""
+        """The broker dies while a transaction is being ended, and is restarted (scenarios A8, D3)."""
         broker = start_broker(topics=["orders:1", "done:1"], environment={"ODRADEK_CRASH_POINTS": point})
         self.fill(broker)
         with program.start("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS) as loop:
@@ -225,7 +227,7 @@ class Contract:
 
     @pytest.mark.feature("fencing")
     def test_a_zombie_is_fenced_and_its_client_says_so(self, program: Program, start_broker: StartBroker):
-        """D1, A2: each request of a zombie is refused with an error that its client reports as fencing."""
+        """Each request of a zombie producer is refused with an error that its client reports as fencing (D1, A2)."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("zombie", broker.bootstrap, "orders", "payments")
         assert {each["late"]: each["error"] for each in said} == self.fenced
@@ -333,7 +335,7 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """The coordinator resolves the regex again after ten seconds. The test advances the clock by them."""
+        """The coordinator resolves the regex again after ten seconds, by which the test advances the clock."""
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},

@@ -1,4 +1,4 @@
-"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each starts a broker, and loses a response.
+"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each loses a response by a fault rule.
 
 A recipe is run as documented: its commands in an empty folder, with the files that the page shows.
 """

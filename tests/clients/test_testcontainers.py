@@ -219,7 +219,7 @@ RECIPES = "docs/recipes/testcontainers.md"
 def test_a_recipe_typed_in_an_empty_folder(
     engine: Engine | RealEngine, section: str, program: str, environment: dict[str, str], tmp_path: Path
 ):
-    """A recipe typed in an empty folder runs. Its rule loses the response to the commit, and its container is removed."""
+    """A recipe typed in an empty folder runs: a fault rule loses a commit's response, and the container is removed."""
     tool_or_skip(program)
     variables: dict[str, Any] = {**engine.environment, **environment}
     if section == "Python":

@@ -49,7 +49,7 @@ def _one_of(value: object, patterns: tuple[str, ...]) -> bool:
 
 
 def _cell(text: str) -> tuple[str, ...]:
-    """The patterns in a cell: `a`, `b` are two."""
+    """The patterns in a table cell. Each is in back-ticks: a cell with `a`, `b` has two."""
     return tuple(re.findall(r"`([^`]+)`", text))
 
 

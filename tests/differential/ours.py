@@ -17,7 +17,7 @@ from tests.support.broker import Broker
 class Ours:
     """Runs stories on one broker for each profile, which is started with the first story of the profile.
 
-    A broker that has died is started again, so that a story that kills it does not affect the others.
+    A broker that has died is started again, so that a story that kills its broker does not affect other stories.
     """
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
@@ -66,9 +66,9 @@ class Ours:
 
 
 def _hold_markers(broker: Broker) -> Rule:
-    """Add a rule that holds markers, and return it.
+    """Add a fault rule that delays markers until it is removed, and return the rule.
 
-    Only with Kafka's order the coordinator responds to EndTxn before the markers; by default it responds after them.
+    It works only with odradek.commit.order=kafka: then the coordinator responds to EndTxn before it sends the markers.
     """
     return Faults(ControlClient(broker.control_url)).add("txn.marker -> hold")
 

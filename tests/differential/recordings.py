@@ -27,9 +27,9 @@ R = TypeVar("R", bound=Recorded)
 
 
 def chosen(entries: Iterable[R], group: str, wanted: Sequence[str]) -> list[R]:
-    """Stories of a profile or scene that the arguments select, by its name or by the beginning of ids.
+    """Stories of a profile or scene ``group`` that ``wanted`` selects, by the name of the group or by prefixes of ids.
 
-    Without arguments all stories are selected.
+    If ``wanted`` is empty, all stories are selected.
     """
     return [
         entry

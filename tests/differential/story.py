@@ -47,7 +47,7 @@ class Entry:
 
 
 class Named(Protocol):
-    """An entry in the list of stories, with one node or three."""
+    """An entry in the list of stories with one node, or in that of stories with three nodes."""
 
     @property
     def area(self) -> str: ...
@@ -163,7 +163,7 @@ class Story:
         wire = self.wire(pending.on)
         correlation, body = raw.decode_response(pending.api, pending.version, wire.receive_frame(wait))
         if correlation != pending.correlation:
-            raise raw.Malformed(f"response to {correlation}, not to {pending.correlation}")
+            raise raw.Malformed(f"the response has correlation id {correlation}, not {pending.correlation}")
         return body
 
     def take(self, pending: Pending, wait: float = WAIT) -> Body:
@@ -193,7 +193,7 @@ class Story:
         wait: float = WAIT,
         **body: Any,
     ) -> Body:
-        """Send a request and return the response. Repeat while its error is in `retry`, and record only the last time."""
+        """Send a request and return the response. Repeat while its error is in `retry`; record the last response."""
         codes, deadline = set(retry), Deadline()
         while True:
             try:

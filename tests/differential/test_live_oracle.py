@@ -44,7 +44,7 @@ def as_recorded(
 
 @contextmanager
 def kafka_of(profile: str) -> Iterator[Callable[[Entry, int], runner.Transcript]]:
-    """Yields a function that runs stories on one Kafka for the profile, or on one for each story."""
+    """Yields a function that runs a story: on one Kafka for all stories of the profile, or on a new Kafka for each."""
     if runner.has_own_broker(profile):
         yield on_own_kafka
         return

@@ -26,7 +26,10 @@ MIB = 1 << 20
 
 
 class Case(NamedTuple):
-    """A topic: settings, age of each record of 0.7 MiB (one in each segment), log start to request, remaining records."""
+    """A topic, whose records of 0.7 MiB are in a segment each: their ages, and the expected log start offset.
+
+    Before retention runs, the test deletes the records below ``delete_before`` (DeleteRecords), none if it is 0.
+    """
 
     configs: dict[str, str]
     ages_days: Sequence[float]
@@ -49,11 +52,11 @@ CASES = {
 
 
 SETTLED_S = 2.0
-"""Seconds, some rounds of the retention check."""
+"""Seconds in which some more retention checks run, to detect that a further segment is deleted."""
 
 
 def log_starts(bootstrap: str) -> dict[str, int]:
-    """Create the topics, wait until the expected segments are deleted and for some more checks. Return the log starts."""
+    """Create and fill the topics; return the log start offset of each topic once retention deletes no more segments."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     made = admin.create_topics(
         [

@@ -244,7 +244,7 @@ class Logins:
         if self._errors:
             raise Failure(self._errors[0])
         if len(self._kinds) > KINDS_MAX:
-            raise Failure(f"{len(self._kinds)} kinds of log lines: {self._kinds}")
+            raise Failure(f"{len(self._kinds)} kinds of log lines, more than KINDS_MAX: {self._kinds}")
 
     async def _check_idle(self, neighbour: Client) -> None:
         """Check that idle connections are closed after connections.max.idle.ms."""

@@ -53,7 +53,9 @@ def kubectl(*words: str, stdin: str = "", check: bool = True) -> str:
         [*KUBECTL, *words], input=stdin, capture_output=True, text=True, timeout=TEST_S, check=False
     )
     if check and done.returncode:
-        raise KubectlFailed(f"kubectl {' '.join(words)}: {done.returncode}\n{done.stdout}{done.stderr}")
+        raise KubectlFailed(
+            f"kubectl {' '.join(words)}: exit code {done.returncode}\n{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 

@@ -36,7 +36,7 @@ SIMULATION_GOAL: Final = 3 / 4
 """Share of the mutants that the simulation alone must kill."""
 
 LONGER: Final = {"ODRADEK_LOG_EXAMPLES": "300"}
-"""Environment for more random logs than the normal tests have."""
+"""Environment variables with which tests that draw random logs draw more of them than usual."""
 
 Results = dict[str, dict[str, Any]]
 

@@ -1,4 +1,4 @@
-"""The explanation of decided records that consumers cannot see, from a fake control port."""
+"""The explanation why read_committed consumers do not get some committed or plain records, from a fake control port."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ print(protocol.OWNER)
 
 
 def as_in_a_wheel() -> dict[str, Path]:
-    """The source files of a wheel that such a process may import, by their paths in the wheel."""
+    """The source files that a user's process may import from a wheel of Odradek, by their paths in the wheel."""
     inside = {
         f"odradek/_server/protocol/{each.relative_to(ROOT / 'protocol')}": each
         for each in sources("protocol")
@@ -54,7 +54,7 @@ def in_site_packages(folder: Path) -> Path:
 
 
 def in_a_zip_file(folder: Path) -> Path:
-    """A zip file as executors get it by `--py-files`."""
+    """A zip file with Odradek's sources, as Spark executors get it by `--py-files`."""
     with ZipFile(folder / "odradek.zip", "w") as archive:
         for name, source in as_in_a_wheel().items():
             archive.write(source, name)

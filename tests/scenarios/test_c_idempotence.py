@@ -56,7 +56,7 @@ def test_a_batch_whose_answer_is_lost_is_written_once(
 def test_a_batch_whose_answer_is_lost_in_a_transaction_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1, with the response to EndTxn lost too: the transaction is committed once."""
+    """C1: the responses to a batch and to EndTxn are lost, and the transaction is committed once."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders", more=RETRIES[client])
     producer.init()

@@ -17,7 +17,7 @@ from tests.support.three_nodes import NODES, ThreeNodes
 
 JAVA = pytest.param("java", marks=pytest.mark.java)
 PATIENT_FOLLOWERS = {"replica.lag.time.max.ms": 60_000}
-"""A follower that does not fetch stays in sync for the duration of a test."""
+"""Broker settings with which a follower that does not fetch stays in sync for the duration of a test."""
 ONE_TRY = {
     "confluent": {"enable.idempotence": False, "acks": "all", "retries": 0},
     "java": {"enable.idempotence": "false", "acks": "all", "retries": 0},

@@ -156,7 +156,7 @@ def test_the_coordinator_dies_after_exactly_three_markers(
 
 
 def markers_in(path: Path, index: int) -> int:
-    """Number of markers in each replica of the partition."""
+    """Number of markers in the partition. Fails if the replicas have different numbers."""
     logs = path.glob(f"**/orders-{index}/*.log")
     [markers] = {sum(batch.is_control for batch in batches(log.read_bytes())) for log in logs}
     return markers

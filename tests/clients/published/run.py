@@ -149,7 +149,7 @@ def five_brokers(against: str) -> Iterator[tuple[list[str], Orders]]:
 
 @contextlib.contextmanager
 def proxied(brokers: Sequence[str]) -> Iterator[str]:
-    """Start toxiproxy in front of each broker, and yield its own address."""
+    """Start toxiproxy with a proxy in front of each broker, and yield the URL of toxiproxy's API."""
     subprocess.run(
         ["go", "install", f"github.com/Shopify/toxiproxy/v2/cmd/server@{TOXIPROXY}"],
         env={**os.environ, **GO, "GOBIN": str(FOLDER)},

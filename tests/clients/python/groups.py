@@ -46,7 +46,7 @@ def word() -> threading.Event:
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """A function that is called at each step. At the step ``fatal`` it prints "here" and waits for the kill."""
+    """Return a function for each step to call. At the step ``fatal``, such as ``send:2``, it waits for the kill."""
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 

@@ -51,7 +51,7 @@ class Cell(NamedTuple):
     protocol: str = ""
     """Security protocol of the client, if it is not the listener's."""
     topic_of: str = ""
-    """Another user, to whom the topic belongs."""
+    """User to whom the topic belongs, if it belongs to another user than the client's."""
 
     def topic(self, client: str) -> str:
         return f"{self.topic_of or self.user}.{client}.{self.name}"
@@ -109,11 +109,11 @@ WELCOME: Final = [
 
 
 class Refusal(NamedTuple):
-    """A cell that must fail."""
+    """A cell (a connection and an action) that must fail, and the line that the broker logs."""
 
     cell: Cell
     log: str
-    """Regular expression for the reason and the error in the broker's log."""
+    """Regular expression for ``REASON: ERROR`` of the refusal in the broker's log; empty if no line is required."""
 
     @property
     def name(self) -> str:
@@ -212,4 +212,4 @@ SESSIONS: Final = [
     login("session-ends", "stay", "BRIEF", "SCRAM-SHA-512"),
     login("token-ends", "stay", "SASL_PLAINTEXT", "OAUTHBEARER", token_ms=SESSION_MS),
 ]
-"""Sessions that end repeatedly: by connections.max.reauth.ms, and with the token, after which the client creates another."""
+"""Cells whose sessions expire repeatedly: after connections.max.reauth.ms, or with a token, which the client renews."""

@@ -15,14 +15,14 @@ from tests.clients.security.world import World
 from tests.support.foreign import Program, Running
 
 Outcomes = Mapping[str, Mapping[str, Any]]
-"""Outcomes by the names of the cells."""
+"""Outcome of each cell (a connection and an action) by the cell's name."""
 
 
 class Run(Protocol):
-    """A client's run of some cells, which has begun."""
+    """A running client that carries out some cells (connections with an action)."""
 
     def finish(self) -> Outcomes:
-        """Stop the cells that stay, and return all outcomes."""
+        """Stop the cells whose action is ``stay``, and return the outcomes of all cells."""
         ...
 
 

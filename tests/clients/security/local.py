@@ -55,7 +55,7 @@ class LocalClient(ABC):
         self._enough = threading.Event()
 
     def start(self, cells: Sequence[Cell]) -> dict[str, Future[dict[str, Any]]]:
-        """Start the cells and return the outcomes by name. Cells that stay are started first, and end at `finish`."""
+        """Start the cells, those with the action ``stay`` first; return futures of their outcomes by name."""
         self._pool = ThreadPoolExecutor(self.workers)
         in_order = sorted(cells, key=lambda cell: cell.does != "stay")
         return {cell.name: self._pool.submit(self._outcome, cell) for cell in in_order}

@@ -40,7 +40,7 @@ class Connection:
     """A client that authenticates with SASL/PLAIN."""
 
     def __init__(self, port: int, host: str, user: str | None = None) -> None:
-        """Connect from the address ``host``; without a user, to a listener without SASL."""
+        """Connect from the address ``host``. Without a ``user`` the port must belong to a listener without SASL."""
         self._wire = raw.Wire("127.0.0.1", port, source=host)
         if user is not None:
             self.ask("sasl_handshake", 1, mechanism="PLAIN")
@@ -56,10 +56,10 @@ class Connection:
 
 
 class Asking:
-    """A broker with an authorizer."""
+    """Sends the requests of a case to a broker with an authorizer, as a super user and as other clients."""
 
     def __init__(self, admin: Client, askers: Mapping[str, Client]) -> None:
-        """``admin`` is the client of a super user."""
+        """``admin`` is the client of a super user, ``askers`` are the clients whose rights are compared."""
         self._admin = admin
         self._askers = askers
 
@@ -71,7 +71,7 @@ class Asking:
         return self
 
     def _await_coordinators(self) -> None:
-        """Wait until the coordinators of all groups have loaded, which begins when the first of them is looked up."""
+        """Wait until the coordinators of all groups have loaded. The first FindCoordinator starts the loading."""
         deadline = Deadline()
         codes = {None}
         while codes != {0}:

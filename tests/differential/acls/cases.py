@@ -43,7 +43,7 @@ CLUSTER_NAME = "kafka-cluster"
 Rule = tuple[int, str, int, str, str, int, int]
 """An ACL: resource type, name and pattern, principal, host, operation, permission."""
 Wanted = tuple[int, str | None, int, str | None, str | None, int, int]
-"""A filter of ACLs, with the same fields."""
+"""A filter of ACLs, with the fields of ``Rule``."""
 
 
 class Case(NamedTuple):
@@ -62,7 +62,7 @@ def case(number: int) -> Case:
 
 
 def _of_writing(random: Random) -> Rule:
-    """ACLs that allow and deny access to similar names, for the question whether the principal may write any topic."""
+    """An ACL on one of a few similar topic names. InitProducerId asks whether the principal may write any topic."""
     pattern = random.choice(
         (("a", LITERAL), ("a", PREFIXED), ("ab", LITERAL), ("ab", PREFIXED), ("*", LITERAL))
     )
@@ -129,7 +129,7 @@ def filter_body(wanted: Wanted) -> dict[str, Any]:
 
 
 Answers = dict[str, Any]
-"""The answers of one broker about a case."""
+"""The parts of one broker's responses that are compared, by name: for a whole case, or for one client of it."""
 
 
 def in_order(rules: Iterable[Sequence[Any]]) -> list[list[Any]]:

@@ -16,7 +16,7 @@ from tests.support.deadlines import LONG_TEST_S
 SOON = 80
 """Number of cases that run with each change."""
 LIVE = range(CASES, CASES + 100)
-"""Cases that are not recorded."""
+"""Numbers of the cases that are not recorded, but compared with a running Kafka."""
 
 
 def different(kafka: list[Answers], ours: list[Answers], first: int = 0) -> list[str]:

@@ -45,7 +45,7 @@ Act = Callable[["Stage"], object]
 
 
 class Stage:
-    """The cluster of a scene. Each act, a method, returns when all running nodes have noticed its effect."""
+    """The cluster of a scene. Methods that stop or start nodes wait until all running nodes have new metadata."""
 
     def __init__(self, side: Side) -> None:
         self.side = side
@@ -147,7 +147,7 @@ class Stage:
     # -- playing ------------------------------------------------------------------------------------------------
 
     def play(self, entries: Sequence[Entry], acts: Sequence[Act], attempt: int = 0) -> dict[str, Transcript]:
-        """Transcripts of some stories of one scene. ``attempt`` makes the names unique on the same cluster."""
+        """Run stories of one scene; return their transcripts. ``attempt`` makes names unique on the same cluster."""
         self._playing = [ClusterStory(each, self.side.host, 0, attempt, side=self.side) for each in entries]
         runs = [(told, _steps(entry, told)) for entry, told in zip(entries, self._playing, strict=True)]
         for act in (*acts, None):
@@ -219,7 +219,7 @@ def mend(stage: Stage) -> None:
 
 
 def nothing(stage: Stage) -> None:
-    """Do nothing: the stories that wait for a timeout after the previous act run in this step."""
+    """Do nothing. Between the previous action of the scene and this one, the stories wait for a timeout."""
 
 
 SCENES = {

@@ -1,8 +1,8 @@
 """Stories with three nodes, which are killed, stopped and cut off.
 
-They extend the stories with one node (`tests.differential.story`). A story belongs to a scene, which defines acts on the
-nodes. All stories of a scene share its acts: each story runs up to its first `yield`, then the first act is performed once
-for all of them, and so on.
+They extend the stories with one node (`tests.differential.story`). A story belongs to a scene, which is a list of acts
+(actions on nodes, such as a kill). All stories of a scene share its acts: each story runs up to its first `yield`, then
+the first act is performed once for all of them, and so on.
 
     @story("leadership", scene="killed")       # acts: node 1 is killed; it is started again
     def produce(s):
@@ -79,7 +79,7 @@ class Side(Protocol):
         ...
 
     def hold(self, api: str, sender: int, receiver: int) -> None:
-        """Hold requests of this API from one node to another until `release`."""
+        """Delay the delivery of requests of this API from one node to another until `release`."""
         ...
 
     def release(self) -> None: ...
@@ -121,7 +121,7 @@ def story(
 ) -> Callable[[Callable[[ClusterStory], Any]], Callable[[ClusterStory], Any]]:
     """Register a story.
 
-    Its area must begin with "cluster-", to distinguish it from stories with one node in docs/differences.md.
+    Its area gets the prefix "cluster-", to distinguish it from areas of stories with one node in docs/differences.md.
     """
 
     def register(run: Callable[[ClusterStory], Any]) -> Callable[[ClusterStory], Any]:
@@ -148,7 +148,7 @@ class ClusterNormal(Normal):
     def __init__(self, prefix: str, ports: dict[int, str], base_time: int) -> None:
         super().__init__(prefix, ports, base_time)
         self.names: dict[str, str] = {}
-        """Symbols of names that were chosen to have certain coordinators."""
+        """Symbols of transactional and group ids that were chosen to have certain coordinators."""
 
     def _string(self, value: str, field: str) -> str:
         for name, called in self.names.items():
@@ -329,7 +329,7 @@ class ClusterStory(Story):
     def await_leader(
         self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
     ) -> None:
-        """Wait until this leader leads and all nodes know it. ``readable``: and until its high watermark is valid."""
+        """Wait until all nodes know this leader, and with ``readable`` until its high watermark is valid."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader

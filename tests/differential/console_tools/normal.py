@@ -21,7 +21,7 @@ HMAC: Final = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{86}==")
 # Names of Kafka's classes and fields consist of letters only. One id in ten thousand looks like such a name.
 CLASS_NAME: Final = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
 CASE_CHANGES_MAX: Final = 7
-"""Maximum changes between upper and lower case in such a name of 22 letters."""
+"""Maximum changes between upper and lower case in a class name of 22 letters, the length of an id in base64."""
 REPLACED: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "(minute)"),
@@ -94,7 +94,7 @@ class TextNormal:
         return list(_said_once(self._line(line) for line in lines))
 
     def _own(self, line: str) -> bool:
-        """Whether the line is about a resource of this story, in a list of all resources."""
+        """Whether a line contains no name of another story's resource, as in a list of all resources."""
         return all(self.prefix.startswith(name[:-1]) for name in NAME.findall(line))
 
     def _line(self, line: str) -> str:
@@ -143,7 +143,7 @@ class TextNormal:
 
 
 def _said_once(lines: Iterable[str]) -> Iterator[str]:
-    """Drop repeated lines: a client's network thread repeats a message until the tool closes it, depending on time."""
+    """Drop repeated messages of a client's network thread, whose number depends on when the tool closes the client."""
     before = None
     for line in lines:
         if line != before or not CLIENT_LOG.match(line):

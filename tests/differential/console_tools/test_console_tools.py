@@ -1,6 +1,6 @@
 """Each story of commands on our broker has the output and exit codes that were recorded with Apache Kafka 4.3.1.
 
-A difference that is not in docs/differences.md fails its story. A row of that table that matches no difference fails too.
+Each difference must match a row of a table in docs/differences.md, and each row must match a difference.
 """
 
 from __future__ import annotations

@@ -19,13 +19,13 @@ from tests.support.deadlines import HANG_S
 HEARS_S: Final = HANG_S
 ENDS_S: Final = stretched(2.0)
 OVER_S: Final = 0.5
-"""Seconds, more than the session lifetime on the listener SHORT."""
+"""Seconds to wait until a session on the listener SHORT, which lasts for 200 ms, has expired."""
 LISTENERS: Final = {
     "FIRST": {},
     "AGAIN": {"connections.max.reauth.ms": "600000"},
     "SHORT": {"connections.max.reauth.ms": "200"},
 }
-"""Additional settings by listener. All of them have PLAIN and both SCRAM mechanisms on SASL_PLAINTEXT."""
+"""Additional settings by listener. Each listener uses SASL_PLAINTEXT, with PLAIN and both SCRAM mechanisms."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 PASSWORDS: Final = {"alice": "alice-secret", "bob": "bob-secret"}
 _MODULE: Final = "org.apache.kafka.common.security"

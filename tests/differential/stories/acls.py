@@ -1,6 +1,6 @@
 """ACLs, with an authorizer that allows everyone to use resources without ACLs, so that other stories need no principal.
 
-For ACLs with a host, a client from another address is another host.
+For ACLs with a host, a client connects from another address of this machine.
 """
 
 from __future__ import annotations

@@ -39,14 +39,14 @@ def told(s: Story, note: str, kind: int, name: str, *keys: str) -> None:
 
 
 def settled(s: Story, kind: int, name: str, key: str, value: str | None) -> None:
-    """Wait until DescribeConfigs returns a value."""
+    """Wait until DescribeConfigs returns this value of the setting ``key``; None if the setting must be absent."""
     for _ in range(200):
         row = {"resource_type": kind, "resource_name": name, "configuration_keys": [key]}
         answer = s.quiet("describe_configs", 4, resources=[row])
         shown = {one["name"]: one["value"] for one in answer["results"][0]["configs"]}
         if shown.get(key) == value:
             return
-    raise AssertionError(f"{key} does not become {value}")
+    raise AssertionError(f"DescribeConfigs does not return the new value of {key}: {value}")
 
 
 @story("alter-configs")
@@ -193,7 +193,8 @@ def replication_quotas(s: Story) -> None:
 def all_settings_of_a_broker(s: Story) -> None:
     """AlterConfigs replaces all settings of one broker.
 
-    It is not tried for all brokers: Kafka stores ``min.insync.replicas`` for all (KIP-966), and refuses to remove it.
+    The story does not replace the cluster-wide settings: they include ``min.insync.replicas``, as Kafka stores it there
+    (KIP-966) and refuses to remove it.
     """
     for v in range(3):
         replace(s, "one", BROKER, "1", v=v, log__cleaner__threads="2")

@@ -110,7 +110,7 @@ def one(t: Topic, **more: Any) -> dict[str, Any]:
 
 
 def returned(answer: dict[str, Any]) -> list[list[int]]:
-    """Bytes of each partition, in the order of the response."""
+    """Number of bytes of each partition's records, in the order of the response."""
     return [
         [p["partition_index"], p["error_code"], len(p["records"])]
         for r in answer["responses"]

@@ -322,7 +322,7 @@ def leader_leaves(s: Story) -> None:
 
 @story("join-group")
 def connection_closed_while_joining(s: Story) -> None:
-    """A member whose connection closes stays until its session timeout. A new member waits for it or replaces it."""
+    """A member whose connection closes stays in the group: its heartbeat on another connection is accepted."""
     a = Member(s, "a")
     a.lead()
     s.close("a")
@@ -432,8 +432,8 @@ def dynamic(s: Story) -> None:
 def replaced(s: Story) -> None:
     """A static member that rejoins without its member id gets a new one, without a rebalance.
 
-    The old member is fenced: FENCED_INSTANCE_ID, or without its instance id UNKNOWN_MEMBER_ID. Before v9 the response has
-    the old leader.
+    Requests with the old member id get FENCED_INSTANCE_ID, or UNKNOWN_MEMBER_ID if they have no instance id. Before v9
+    the response to JoinGroup has the old member id as leader.
     """
     for v in (5, 8, 9):
         m = Member(s, f"m{v}", f"g{v}", instance="i")

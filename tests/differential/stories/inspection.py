@@ -30,7 +30,7 @@ def listed(s: Story, note: str, v: int = 2, **filters: Any) -> Body:
 
 
 def look(s: Story, note: str, p: Producer, t: Topic) -> None:
-    """Send all three requests."""
+    """Send DescribeProducers, DescribeTransactions and ListTransactions for a producer and the topic it writes to."""
     producers(s, note, t)
     transactions(s, note, p.tx)
     listed(s, note, producer_id_filters=[p.pid])

@@ -230,7 +230,7 @@ def counts(s: Story) -> None:
 def attributes(s: Story) -> None:
     """A client's batch with the control bit gets INVALID_RECORD.
 
-    The append time bit is cleared. Other bits are kept or cleared.
+    The append time bit is cleared. The story also shows whether the delete horizon bit and unused bits are cleared.
     """
     t = s.topic()
     s.produce(t, s.batch(1, attributes=0x20), note="control")

@@ -37,7 +37,7 @@ def duplicates(s: Story) -> None:
 
 @story("producer-state")
 def duplicate_with_other_content(s: Story) -> None:
-    """Only producer id, epoch and sequences are compared."""
+    """A batch is a duplicate if producer id, epoch and sequences are equal; the records are not compared."""
     t = s.topic()
     pid, _ = s.producer_id()
     s.produce(t, s.batch([b"a"], pid=pid, epoch=0, seq=0))

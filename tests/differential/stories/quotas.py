@@ -176,7 +176,7 @@ def limited(s: Story, client_id: str, key: str) -> None:
 
 @story("quotas")
 def a_consumer_waits_without_its_data(s: Story) -> None:
-    """A Fetch above the rate gets no records, and they do not count. Its session does not advance."""
+    """A Fetch above the rate gets no records, is not counted for the quota, and does not advance its session."""
     t, slow = s.topic(), s.name("slow")
     batch = s.batch([bytes(1_900)])
     for _ in range(60):
@@ -196,7 +196,7 @@ def a_consumer_waits_without_its_data(s: Story) -> None:
 
 @story("quotas")
 def a_producer_waits_with_its_answer(s: Story) -> None:
-    """A Produce above the rate is written, and its bytes count."""
+    """A Produce above the rate is written, and its bytes count for the quota. The response has a throttle time."""
     t, slow = s.topic(), s.name("slow")
     limited(s, slow, "producer_byte_rate")
     for note, size, client_id in (

@@ -148,7 +148,7 @@ def only_pending(s: Story) -> None:
 
 @story("txn-offsets")
 def later_plain_commit_wins(s: Story) -> None:
-    """A commit marker makes a pending offset visible only if its record is later than the visible one's."""
+    """A commit marker does not make a pending offset visible if a plain commit has a later record in the log."""
     t, p = s.topic(), Producer(s, "tx")
     commit(s, p, t, "7", 5)
     plain = [

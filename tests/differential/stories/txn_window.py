@@ -1,7 +1,7 @@
 """Requests between the response to EndTxn and the completion of the transaction.
 
-In Kafka the completion is already pending then, so clients cannot see the Prepare states. The tests of the state machine
-contain the requests in these states.
+When Kafka responds to EndTxn, the completion is already pending, so clients cannot see the Prepare states. The tests of
+the state machine contain requests in these states.
 """
 
 from __future__ import annotations

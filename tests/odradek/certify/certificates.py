@@ -35,9 +35,9 @@ BY_CHECK = Mechanism("check", "--check judges each run")
 def certificate(
     *failures: Failure, clean: int = 0, whole: bool = False, lints: tuple[Lint, ...] = ()
 ) -> Certificate:
-    """A certificate whose matrix has ``clean`` clean cells, or only clean cells if ``whole``.
+    """A certificate with ``failures``, whose matrix of moments and faults has ``clean`` cells without a failure.
 
-    The cells of the failures are failed in any case.
+    With ``whole``, all cells except those of ``failures`` are without a failure.
     """
     found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
     found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))

@@ -1,4 +1,4 @@
-"""Misuse of `odradek certify`: its errors come soon. Tests without a job are in the tier `test`, the others in `more`."""
+"""Misuse of `odradek certify` is reported soon. `make test` has the tests without a job, `make more` the others."""
 
 from __future__ import annotations
 

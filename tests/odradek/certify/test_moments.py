@@ -1,4 +1,4 @@
-"""Moments of a run: which requests are moments, which moments are alike, and patterns for names that differ between runs."""
+"""Moments of a run (requests and steps at which the certifier injects a fault), their classes, and name patterns."""
 
 from __future__ import annotations
 

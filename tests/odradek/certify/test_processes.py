@@ -73,7 +73,7 @@ def orphans() -> Iterator[None]:
 
 
 OURS = f"m{os.getpid()}."
-"""Mark of this session's processes: several sessions may run on one machine."""
+"""Value of the environment variable that marks the processes of this pytest run: several runs may share a machine."""
 
 
 def started(code: str, log: Path, mark: str = OURS) -> subprocess.Popen[bytes]:

@@ -145,7 +145,7 @@ def check(what: str, found: dict[str, Any]) -> None:
 
 
 def log_of(text: str) -> dict[str, Any]:
-    """The only run of a log, which must conform to the standard."""
+    """The only run of a SARIF log. Asserts that the log conforms to the standard."""
     log: dict[str, Any] = json.loads(text)
     check("log", log)
     assert log["version"] == "2.1.0"

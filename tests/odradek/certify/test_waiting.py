@@ -150,9 +150,9 @@ def test_a_job_that_has_done_its_work(time: Time) -> None:
 
 
 def test_an_act_that_ends_between_two_looks_has_started_what_it_starts(time: Time) -> None:
-    """An act that replaces an instance has started the next instance when the act ends.
+    """A fault that replaces an instance has started the next instance when its action ends.
 
-    This holds even if the act ends between two checks of the run.
+    This is true even if the action ends between two checks of the run.
     """
 
     class Replaced(Job):

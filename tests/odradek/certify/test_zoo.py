@@ -72,7 +72,7 @@ def test_what_is_right_can_be_said_in_a_file(tmp_path: Path) -> None:
 
 
 def test_a_run_does_not_wait_for_a_fault_that_is_not_reached(tmp_path: Path) -> None:
-    """A run ends without its second fault, whose moment is never reached."""
+    """A run ends without its second fault if the job never sends the request at which this fault is due."""
     certifier = certified(python(COPIER), tmp_path)
     of_copier = (("transactional_id", "copier-1"),)
     plan = Plan(

@@ -148,12 +148,11 @@ OF_JAVA: Final = [
 ]
 OF_SPARK: Final = [Wrong("spark_sink", frozenset({"duplicated"}), "spark-sink", until="exit")]
 BY_MORE_THAN_CALLS: Final = ("read_uncommitted", "changing_id", "no_group_metadata")
-"""Jobs whose mistake no fault on a single call shows. It takes an input transaction that aborts during the run, a consumer
-that waits while the clock of transactions is stopped, or an instance that is frozen and continues: a proxy can do none of
-these."""
+"""Jobs whose mistake is not found behind a proxy, as it shows only if an input transaction is aborted during the run, a
+consumer waits while the clock of transactions is stopped, or an instance is frozen and continues."""
 BY_ANOTHER_FAULT: Final = ("swallowed",)
-"""Jobs that ignore errors. Behind a proxy a failed abort is the first fault that shows it, and the trace does not have the
-cause."""
+"""Jobs that ignore errors. Behind a proxy a failed abort is the first fault that shows this mistake, and the trace does
+not contain the cause."""
 RIGHT: Final = [
     Right("copier", partial(python, "right/copier")),
     Right("aio_copier", partial(python, "right/aio_copier"), instances_max=1),

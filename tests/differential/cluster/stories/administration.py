@@ -24,7 +24,7 @@ def create(s: ClusterStory, suffix: str, note: str, v: int = 7, **fields: Any) -
 
 
 def kinds(s: ClusterStory, t: Topic, away: int) -> None:
-    """Record a summary of a random placement: numbers of replicas, and whether the node ``away`` has any or leads."""
+    """Record a summary of a random placement: replica counts, and whether node ``away`` is a replica or a leader."""
     rows = s.partitions(t, 3).values()
     s.put(
         "placed",

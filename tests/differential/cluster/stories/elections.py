@@ -127,7 +127,7 @@ def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_while_waiting(s: ClusterStory) -> Iterator[None]:
-    """The setting is changed while a replica that could lead is running: the controller checks periodically."""
+    """unclean.leader.election.enable is set while an out-of-sync replica runs: a periodic check elects this replica."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     s.await_replicated(t, 1, [1, 2])

@@ -48,7 +48,7 @@ def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """With too few in-sync replicas acks=all gets NOT_ENOUGH_REPLICAS, and a batch that was appended before waits."""
+    """With too few in-sync replicas acks=all gets NOT_ENOUGH_REPLICAS. Earlier batches stay unacknowledged."""
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
     s.produce(t, s.batch(1, pid=pid, epoch=epoch, seq=0), at=1)

@@ -44,7 +44,7 @@ def at_followers(s: ClusterStory) -> None:
 
 @story("leadership")
 def epochs(s: ClusterStory) -> None:
-    """Consumers whose leader epoch is older or newer than the node's."""
+    """Fetch, ListOffsets and OffsetForLeaderEpoch with a leader epoch that is older or newer than the node's."""
     t = s.topic([[1, 2, 3]])
     s.produce(t, s.batch(2), at=1)
     s.await_replicated(t, 2, [1, 2, 3])
@@ -106,7 +106,7 @@ def failover(s: ClusterStory) -> Iterator[None]:
 
 @story("leadership", "killed")
 def without_the_leader(s: ClusterStory) -> Iterator[None]:
-    """The only replica, or the only in-sync replica, is down: there is no leader until it is back."""
+    """While the only replica, or the only in-sync replica, is down, the partition has no leader."""
     t = s.topic([[1]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     yield

@@ -79,7 +79,7 @@ def refused(s: ClusterStory) -> None:
 
 @story("reassignments", "cut")
 def while_one_is_cut(s: ClusterStory) -> Iterator[None]:
-    """Reassignments to node 3 are in progress as long as it cannot fetch."""
+    """Reassignments to node 3 stay in progress while node 3 cannot fetch."""
     added, moved, led = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2]])
     given_up, changed, left = s.topic([[1, 2]]), s.topic([[1, 2]]), s.topic([[1, 2, 3]])
     every = (added, moved, led, given_up, changed, left)

@@ -1,4 +1,4 @@
-"""Controlled shutdown of a node: others lead its partitions before it ends."""
+"""Controlled shutdown of a node: other nodes become leaders of its partitions before it stops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("shutdown", "stopped")
 def leadership(s: ClusterStory) -> Iterator[None]:
-    """The node leaves the ISR and leads no more. A partition without another replica gets no leader."""
+    """The node leaves the ISR and stops leading partitions. A partition without another replica gets no leader."""
     led, followed, own = s.topic([[1, 2, 3]]), s.topic([[2, 1, 3]]), s.topic([[1]], min__insync__replicas="1")
     for t, at in ((led, 1), (followed, 2), (own, 1)):
         s.produce(t, s.batch(1), at=at)

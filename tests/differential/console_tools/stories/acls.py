@@ -6,7 +6,7 @@ from tests.differential.console_tools.normal import Shown
 from tests.differential.console_tools.story import ToolStory, story
 
 SORTED = Shown(sorted=True, hidden=(r"^( ?)\t\(",))
-"""The tool prints sets in any order. The first ACL that it adds has an additional space."""
+"""Sorts lines, as kafka-acls prints sets in any order, and hides the space that it prints in front of a first ACL."""
 ALICE = "--allow-principal User:alice"
 
 

@@ -16,9 +16,9 @@ ALL_SHOWN = tuple(
 FORMATTERS = "org.apache.kafka.tools.consumer"
 KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separator=:")
 TOOK = Shown(hidden=(r"(?<=[\s(])[\d.]+",))
-"""Hides all numbers but the number of records at the beginning of a line."""
+"""Hides all numbers of a performance test's output, except the number of records at the beginning of a line."""
 READ = Shown(hidden=(r"^[^,]+, [^,]+, ([\d.]+, [\d.]+), \d+, ", r"^[^,]+, [^,]+, [^,]+, \d+, (.*)"))
-"""Hides all numbers but the number of records."""
+"""Hides the times and rates in the output of kafka-consumer-perf-test, but not the number of records."""
 
 
 DUMPED = Shown(
