@@ -174,7 +174,8 @@ async def solo(stage: Stage, who: str) -> None:
     while not stage.ending.is_set():
         consumer: AIOKafkaConsumer | None = None
         try:
-            # The producer first: its InitProducerId ends the open transaction of the last one, so positions are final.
+            # The producer starts first: its InitProducerId aborts the open transaction of the previous producer, so the
+            # committed offsets at which the consumer begins are final.
             producer = await client.get()
             consumer = _consumer(stage, who, group=SOLO, committed_only=True)
             await _soon(consumer.start())

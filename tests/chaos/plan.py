@@ -205,7 +205,7 @@ def _lost_again(rng: Random, at: int, end: int) -> list[Step]:
 
 
 def _moved(rng: Random, at: int, end: int) -> list[Step]:
-    """Reassign a partition to other nodes, or to the same nodes in another order, and back. A node may die on the way."""
+    """Reassign a partition to other nodes, or the same nodes in another order, and later back; perhaps kill a node."""
     place = rng.choice(MOVABLE)
     some = tuple(rng.sample(NODES, rng.choice([2, 2, 3])))
     steps = [

@@ -1,6 +1,6 @@
 """Tests that clients beyond the four of tests/scenarios have to pass with Odradek, unmodified.
 
-A letter with a number, such as A8, is a scenario of tests/scenarios (test_a_loop.py for A8).
+A letter with a number, such as A8, is a scenario of tests/scenarios/README.md.
 
 Each client has a program that takes one order per run. The orders are named like the functions in the programs, and
 ``tests.support.foreign`` describes how the program and the test communicate. The tests here are written once; a test file
@@ -126,7 +126,7 @@ class Contract:
                 batch.base_offset - number * RECORDS_A_CODEC for batch in mine
             ]
         assert len({batch.producer_id for batch in batches} - {-1}) == len(self.codecs)
-        # Read by another client, and by this one.
+        # The records are read by confluent-kafka, and by the client under test.
         total = RECORDS_A_CODEC * len(self.codecs)
         assert len(values(broker.bootstrap, "orders")) == total
         own = program.run("read", broker.bootstrap, "orders", "codecs", "read_committed", total)

@@ -74,7 +74,7 @@ def _step(bootstrap: str, call: tuple[str, ...], given: str) -> str:
 
 def _steady(line: str, several: bool) -> str:
     line = re.sub(r"^%\d\|[\d.]+\|", "", line)
-    # Only in the line of the last partition.
+    # kcat appends this text to the line of the partition whose end it reaches last, which may be any partition.
     return line.removesuffix(": exiting") if several else line
 
 

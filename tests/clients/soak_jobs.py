@@ -37,12 +37,12 @@ NUMBER_MAX: Final = 6
 class Job(NamedTuple):
     name: str
     run: Callable[[int, Path], None]
-    """Runs a seed in a folder."""
+    """A function (seed, folder) that runs the loop once, and raises an error if the results are wrong."""
 
 
 @contextmanager
 def brokers(folder: Path) -> Iterator[StartBroker]:
-    """Yields a function that starts brokers, like the fixture. They end with the run."""
+    """Yields a function that starts brokers, like the fixture ``start_broker``. The brokers end with the block."""
     with ExitStack() as stack:
 
         def start(**options: Any) -> Broker:
@@ -116,7 +116,7 @@ CREWS: Final[dict[str, tuple[Callable[[], Program], tuple[str, ...]]]] = {
     "aiokafka": (lambda: python_program("aiokafka"), ("classic",)),
     "kafka-python": (lambda: python_program("kafka-python"), ("classic",)),
 }
-"""Group loops with kills: program, and crash points of the broker."""
+"""Group loops with kills, by client: a function that returns the program, and the group protocols of the loop."""
 LOOPS: Final[dict[str, Callable[[], Program]]] = {
     "sarama": lambda: Program(go_program("sarama")),
     "kafkajs": lambda: Program(node_program("kafkajs")),

@@ -115,7 +115,7 @@ def test_a_dead_member_is_removed_after_its_session_timeout(
     staying.subscribe(["orders"])
     stuck.subscribe(["orders"])
     eventually(lambda: are_fair(staying, stuck), "each member has two partitions")
-    # It is no longer polled, so it leaves (max.poll.interval.ms). Its session timeout would have the same effect.
+    # The stuck consumer is no longer polled, so it leaves (max.poll.interval.ms), as after a session timeout.
     eventually(lambda: assignments(staying) == [ALL], "the other member has all partitions")
 
 

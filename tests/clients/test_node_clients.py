@@ -42,9 +42,9 @@ class TestPlatformatic(Contract, GroupContract):
 
     Its transactions have generation 0 for a member of a consumer group, which a coordinator refuses, so its loop is not
     tested in such a group. Its classic members cannot be in a group that is upgraded: their subscriptions have version
-    1 with the fields of version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache Kafka
-    4.3.1 refuses this too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and UNKNOWN_SERVER_ERROR
-    for a later member.
+    1 with the fields of version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache
+    Kafka 4.3.1 refuses this too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and
+    UNKNOWN_SERVER_ERROR for a later member.
 
     After a rebalance a member sometimes delivers records again, in the same generation, from its own memory. The trace shows
     that it has fetched the committed offsets once, and had committed offsets beyond these records before. So its loop with

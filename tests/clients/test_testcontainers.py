@@ -191,7 +191,7 @@ def test_the_commands_of_the_image_s_page(engine: Engine | RealEngine, tmp_path:
     with Terminal(tmp_path, programs=PROGRAMS, ports=OUTSIDE, **engine.environment) as terminal:
         (build, _), (run, _) = commands(first.text)
         terminal.run(build)
-        # For a reader it runs in the foreground; with `-d` the test can continue.
+        # On the page the container runs in the foreground. With `-d` the test can continue.
         name = terminal.run(run.replace("docker run", "docker run -d")).strip()
         terminal.run(f"until docker exec {name} odradek health; do sleep 1; done; docker rm -f {name}")
         terminal.take(tls)

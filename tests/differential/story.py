@@ -112,7 +112,7 @@ class Story:
     def __post_init__(self) -> None:
         self.prefix = f"{self.entry.area}-{self.entry.name}".replace("_", "-")[:80]
         if self.attempt:
-            # Of the same length as before: the compared byte counts include names.
+            # The prefix keeps its length, because the compared byte counts include names.
             mark = f"X{self.attempt}"
             self.prefix = self.prefix[: -len(mark)] + mark
         self.t0 = int(time.time() * 1000) - 10 * MINUTE

@@ -1366,7 +1366,7 @@ SINK: Final = tuple(
 _AUDIT: Final = "odradek/spark/audit"
 
 AUDIT: Final = tuple(
-    # For the audit of files. The simulation has checks of its own instead.
+    # The audit of partition directories. The simulation does not run this code, as it has its own checks.
     replace(each, simulated=False)
     for each in (
         _one(

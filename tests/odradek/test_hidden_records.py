@@ -99,5 +99,5 @@ def test_a_transaction_whose_coordinator_may_be_away_is_perhaps_decided() -> Non
     head = HEAD.replace("decided", "perhaps decided")
     away = "No running coordinator knows producer 1: node 2 is killed"
     assert hidden(records=records, nodes=nodes) == [f"{head}\n  {away}", WHY]
-    # With all nodes running it hangs, and hides the records behind it.
+    # If all nodes run and none coordinates the transaction, it hangs. It still hides the committed records behind it.
     assert hidden(records=[*records, record(4, "committed", 2)], nodes=nodes[:1]) == [HEAD, WHY]

@@ -29,7 +29,7 @@ def has_ended(pid: int) -> bool:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
-    # If no process reaps it, it stays a zombie.
+    # A process that has ended, but was not reaped by its parent, is a zombie.
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
 
 

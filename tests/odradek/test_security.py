@@ -207,7 +207,7 @@ def test_what_is_wrong_is_refused(broker: odradek.Broker, tmp_path: Path):
         assert refusal(config) == KafkaError._AUTHENTICATION
     without_authority = broker.client_config("alice")
     del without_authority["ssl.ca.location"]
-    # librdkafka has two codes for it, depending on whether the broker's certificate has arrived.
+    # librdkafka has two codes for an untrusted broker, depending on whether the broker's certificate has arrived.
     untrusted = refused(without_authority)
     assert untrusted.code() in (KafkaError._SSL, KafkaError._TRANSPORT)
     assert "certificate verify failed" in untrusted.str()

@@ -159,8 +159,8 @@ DEATHS = {
 }
 
 
-# kafka-python forgets its EndTxn if the coordinator's node refuses the connection, and waits forever. It is directed to the
-# dead node until the metadata has its death: here for a moment, in Kafka for seconds.
+# kafka-python is not among these clients: it forgets its EndTxn if the coordinator's node refuses the connection, and
+# waits forever. FindCoordinator returns the dead node until the metadata says that it is dead: in Kafka for seconds.
 WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aiokafka"]
 
 

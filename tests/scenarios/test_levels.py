@@ -39,12 +39,12 @@ def test_a_level_is_announced_and_decides_how_states_are_written(level: str, sta
     for name, new in SPEAKS.items():
         producer = speaking(broker, name, new=new)
         if new and level == "0":
-            # As in Kafka: such a client has to check the feature first, and use the old protocol.
+            # As in Kafka: a client must check the feature level first, and use the old protocol at level 0.
             assert producer.send("orders", [name]) == ErrorCode.unsupported_version
             continue
         assert producer.send("orders", [name]) == NONE
         assert producer.end(committed=True) == NONE
-    # The level decides, whichever protocol the client uses.
+    # The value version of the records depends on the level, not on the client's protocol.
     found = {
         struct.unpack_from(">h", message.value())[0]
         for message in read_messages(broker.bootstrap, STATE_TOPIC, "read_uncommitted")
@@ -67,8 +67,8 @@ def test_clients_of_both_protocols_side_by_side(level: str, start_broker: StartB
     for name in both:
         assert committed_offset(broker.bootstrap, f"group of {name}", "orders") == 12
 
-    # Each transaction of the new protocol has an epoch of its own, one below its marker's; those of the old one share
-    # theirs.
+    # Each transaction of the new protocol has its own epoch, one below that of its marker. All transactions of the old
+    # protocol, and their markers, have the same epoch.
     assert (both["old"].epoch, both["new"].epoch) == (0, 3)
     epochs = {
         name: [

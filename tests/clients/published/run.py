@@ -84,7 +84,7 @@ def one_broker(against: str) -> Iterator[str]:
         return
     with tempfile.TemporaryDirectory(prefix="published-") as folder:
         port = free_port()
-        # Kafka's settings file always has this one, and a test checks the source of its value.
+        # Kafka's settings file always has advertised.listeners, and a test checks the source of this setting's value.
         settings = {**ONE_NODE, "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}"}
         broker = BrokerProcess(Path(folder) / "broker", port=port, settings=settings)
         try:

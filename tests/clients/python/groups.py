@@ -210,9 +210,10 @@ def kafka_python_loop(
     consumer.partitions_for_topic(source)
     while not over.is_set():
         read = consumer.poll(500)
-        # Before the transaction, not when the offsets are sent: after its heartbeat has found that it is no member any more,
-        # kafka-python's metadata has no generation, and offsets without a generation are not fenced (KIP-447). Records that
-        # come without one are read again: a member that rejoins begins at the committed offsets.
+        # Get the group metadata before the transaction, not when the offsets are sent: once a heartbeat has reported that
+        # the consumer is no longer a member, kafka-python's metadata has no generation, and offsets without a
+        # generation are not fenced (KIP-447). Records that were read without a generation are read again, as a member
+        # that rejoins begins at the committed offsets.
         membership = consumer.group_metadata()
         if not read or membership.generation_id < 0:
             continue

@@ -50,10 +50,10 @@ class Handshakes:
     title: ClassVar[str]
     """Name of the client, also used in the names of its topics."""
     says: ClassVar[Mapping[str, str]]
-    """Regular expressions for the client's error in each refused cell: its class, and its text as far as the broker sent
-    it."""
+    """By name of a refused cell: regular expression for the client's error, that is, for its class, and for its text if
+    the broker sent one."""
     keeps_to_itself: ClassVar[frozenset[str]] = frozenset()
-    """Refusals by the client itself, which does not connect to the broker."""
+    """Names of refused cells in which the client itself raises an error, without connecting to the broker."""
     authenticates_again: ClassVar[bool] = True
     """Whether the client reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
 
@@ -108,5 +108,5 @@ class Sessions:
         self._counts[connection] = self._counts.get(connection, 0) + 1
 
     def are_over(self, again: bool) -> bool:
-        """Whether two sessions have ended: on one connection if the client authenticates again, otherwise on several."""
+        """Whether two sessions have ended: on one connection if the client reauthenticates (``again``), else on several."""
         return max(self._counts.values(), default=0) > 2 if again else len(self._counts) > 3

@@ -172,7 +172,7 @@ class Confluent(LocalClient):
 
 class Java(LocalClient):
     name, library = "java", "java"
-    workers = 2  # the JVM does one thing at a time
+    workers = 2  # more would not help, as the shared JVM executes one call at a time
 
     def config(self, cell: Cell) -> dict[str, Any]:
         config = {**super().config(cell), "client.id": cell.name}

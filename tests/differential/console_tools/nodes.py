@@ -27,7 +27,7 @@ from tests.differential.story import Topic
 class NodesStory(ToolStory):
     stage: Stage = field(kw_only=True)
     cluster: ClusterStory = field(init=False)
-    """For preparing and waiting; none of it is in the transcript."""
+    """Sends raw requests that prepare topics or wait for nodes. They are not in the transcript."""
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -30,7 +30,7 @@ NOT_SHOWN_TO_WORK = frozenset(
 
 
 class Ours:
-    """One broker for each profile, started with the first story of it. Each story runs once."""
+    """Runs each story once, on one broker for each profile, which is started for the first story of the profile."""
 
     def __init__(self, directory: Path, stack: ExitStack) -> None:
         self._directory, self._stack = directory, stack

@@ -23,9 +23,9 @@ def update(
 
 
 def level(s: Story, note: str, *, is_at: int = 2) -> None:
-    """Record the level that ApiVersions returns.
+    """Record the level of transaction.version that ApiVersions returns.
 
-    Waits for it first, as Kafka's controller responds before its broker has read the record.
+    First wait until the level is ``is_at``, as Kafka's controller responds before its broker has read the record.
     """
     deadline = Deadline()
     while True:

@@ -176,7 +176,7 @@ def limited(s: Story, client_id: str, key: str) -> None:
 
 @story("quotas")
 def a_consumer_waits_without_its_data(s: Story) -> None:
-    """A Fetch above the rate gets no records, is not counted for the quota, and does not advance its session."""
+    """A Fetch above the rate gets no records, does not count for the quota, and does not advance the fetch session."""
     t, slow = s.topic(), s.name("slow")
     batch = s.batch([bytes(1_900)])
     for _ in range(60):

@@ -103,7 +103,7 @@ OF_PYTHON: Final = [
     Wrong("read_uncommitted", frozenset({"duplicated", "unexpected"}), "read-uncommitted"),
     Wrong("weak_producer", frozenset({"duplicated", "lost", "torn"}), "weak-producer", ("out", "journal")),
     Wrong("unawaited", frozenset({"lost"}), "send-not-awaited"),
-    # Its committed offsets are ahead of the records, so the lag never becomes 0, even if no record is lost.
+    # The job's committed offsets are ahead of the records, so the lag never becomes 0, even if no record is lost.
     Wrong("reported_early", frozenset({"lost", "stuck"}), "reported-early"),
     Wrong("auto_commit", frozenset({"duplicated", "lost"}), "offsets-outside"),
     Wrong("second_producer", frozenset({"duplicated", "torn"}), "second-producer", ("out", "journal")),
@@ -195,7 +195,7 @@ OF_OTHERS: Final = [
         ),
         partial(flink, "FlinkCopier"),
     ),
-    # librdkafka drops the only broker of a cluster.
+    # This job gets stuck because librdkafka drops the only broker of a cluster.
     (
         Wrong("eos_transactions", frozenset({"stuck"}), "only-broker-dropped", until="exit", partitions=1),
         partial(python, "public/eos_transactions"),
