@@ -187,7 +187,8 @@ def test_a_consumer_sees_the_last_value_of_each_key(compacted: Any, read: Any, i
     found = read(broker, isolation)
     seen = {key: value for _, key, value in found if value is not None}
     assert {key: value for key, value in seen.items() if key != "deleted"} == left
-    # One record for each key, except a duplicate in the last, uncompacted segment, and a tombstone, which only a second pass removes.
+    # One record for each key, except a duplicate in the last, uncompacted segment, and a tombstone, which a second pass
+    # removes.
     assert len(found) <= len(left) + 2
     assert [offset for offset, _, _ in found] == sorted({offset for offset, _, _ in found})
 

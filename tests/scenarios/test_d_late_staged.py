@@ -14,7 +14,7 @@ from tests.support.in_process import InProcess
 from tests.support.readers import reader
 
 SPEAKS_OLD, SPEAKS_NEW = "confluent", "java"
-"""Java's client uses the new protocol only if the broker's level is 2."""
+"""librdkafka has only the old transaction protocol. Java's client uses the new one if the broker's level is 2."""
 
 
 def address(broker: InProcess) -> tuple[str, int]:

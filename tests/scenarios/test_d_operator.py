@@ -13,7 +13,7 @@ from tests.support.readers import reader
 pytestmark = pytest.mark.java
 
 LONG_AGO_MS = 20 * 60_000
-"""Longer than the default maximum transaction timeout: the tool compares record timestamps with its own clock."""
+"""Age of a hanging transaction's records, above the default maximum transaction timeout of 15 minutes."""
 
 
 def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: StartBroker):

@@ -210,8 +210,8 @@ def kafka_python_loop(
     consumer.partitions_for_topic(source)
     while not over.is_set():
         read = consumer.poll(500)
-        # Get the group metadata before the transaction, not when the offsets are sent: once a heartbeat has reported that
-        # the consumer is no longer a member, kafka-python's metadata has no generation, and offsets without a
+        # Get the group metadata before the transaction, not when the offsets are sent: once a heartbeat has reported
+        # that the consumer is no longer a member, kafka-python's metadata has no generation, and offsets without a
         # generation are not fenced (KIP-447). Records that were read without a generation are read again, as a member
         # that rejoins begins at the committed offsets.
         membership = consumer.group_metadata()

@@ -108,5 +108,5 @@ class Sessions:
         self._counts[connection] = self._counts.get(connection, 0) + 1
 
     def are_over(self, again: bool) -> bool:
-        """Whether two sessions have ended: on one connection if the client reauthenticates (``again``), else on several."""
+        """Whether two sessions have ended: on one connection if ``again`` (KIP-368), otherwise on several."""
         return max(self._counts.values(), default=0) > 2 if again else len(self._counts) > 3

@@ -18,7 +18,7 @@ KEYED = ("--reader-property", "parse.key=true", "--reader-property", "key.separa
 TOOK = Shown(hidden=(r"(?<=[\s(])[\d.]+",))
 """Hides all numbers of a performance test's output, except the number of records at the beginning of a line."""
 READ = Shown(hidden=(r"^[^,]+, [^,]+, ([\d.]+, [\d.]+), \d+, ", r"^[^,]+, [^,]+, [^,]+, \d+, (.*)"))
-"""Hides the times and rates in the output of kafka-consumer-perf-test, but not the number of records."""
+"""Hides sizes, durations and rates in the output of kafka-consumer-perf-test, but not the number of records."""
 
 
 DUMPED = Shown(
