@@ -68,7 +68,7 @@ class Ours:
 def _hold_markers(broker: Broker) -> Rule:
     """Add a fault rule that delays markers until it is removed, and return the rule.
 
-    It works only with odradek.commit.order=kafka: then the coordinator responds to EndTxn before it sends the markers.
+    Use the rule only with odradek.commit.order=kafka: by default the response to EndTxn waits for the markers.
     """
     return Faults(ControlClient(broker.control_url)).add("txn.marker -> hold")
 

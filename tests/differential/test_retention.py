@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 class Case(NamedTuple):
-    """A topic, whose records of 0.7 MiB are in a segment each: their ages, and the expected log start offset.
+    """A topic with records of 0.7 MiB, each in its own segment: their ages, and the expected log start offset.
 
     Before retention runs, the test deletes the records below ``delete_before`` (DeleteRecords), none if it is 0.
     """

@@ -121,7 +121,7 @@ def story(
 ) -> Callable[[Callable[[ClusterStory], Any]], Callable[[ClusterStory], Any]]:
     """Register a story.
 
-    Its area gets the prefix "cluster-", to distinguish it from areas of stories with one node in docs/differences.md.
+    The area gets the prefix "cluster-", to distinguish it from areas of stories with one node in docs/differences.md.
     """
 
     def register(run: Callable[[ClusterStory], Any]) -> Callable[[ClusterStory], Any]:
@@ -329,7 +329,7 @@ class ClusterStory(Story):
     def await_leader(
         self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
     ) -> None:
-        """Wait until all nodes know this leader, and with ``readable`` until its high watermark is valid."""
+        """Wait until the metadata of all nodes has this leader; ``readable``: also until its high watermark is valid."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader

@@ -193,8 +193,8 @@ def replication_quotas(s: Story) -> None:
 def all_settings_of_a_broker(s: Story) -> None:
     """AlterConfigs replaces all settings of one broker.
 
-    The story does not replace the cluster-wide settings: they include ``min.insync.replicas``, as Kafka stores it there
-    (KIP-966) and refuses to remove it.
+    The story does not replace the cluster-wide settings: they include ``min.insync.replicas``, which Kafka stores as a
+    cluster-wide setting (KIP-966) and refuses to remove.
     """
     for v in range(3):
         replace(s, "one", BROKER, "1", v=v, log__cleaner__threads="2")

@@ -114,7 +114,7 @@ def describe(s: Story, note: str = "", group: str = "g", v: int = 1) -> Body:
 
 
 def log(s: Story, note: str = "", group: str = "g") -> None:
-    """Add all log records of the group to the transcript, in log order; members in a row are sorted by their ids."""
+    """Add all log records of the group to the transcript, in log order; adjacent records of a type are sorted."""
     name = s.name(group)
     rows = []
     for record in _records(s, partition_for(name, 50)):

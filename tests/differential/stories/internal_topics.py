@@ -327,7 +327,7 @@ def deleted_and_created_with_fewer(s: Story) -> None:
 
 @story("internal-topics", "unused")
 def offsets_in_a_missing_partition(s: Story) -> None:
-    """A transaction may include a group whose partition does not exist. EndTxn succeeds without a marker there."""
+    """A transaction may include a group whose partition does not exist: EndTxn succeeds without this marker."""
     create(s, "offsets", OFFSETS, 3)
     find(s, "transactions", TRANSACTION, "a", retry=NOT_YET)
     t, p, group = s.topic(), Producer(s, "tx"), key(s, {50: 7})
