@@ -188,7 +188,7 @@ class Contract:
 
     @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):
-        """Each record has one result, although some transactions are aborted and their records read again (scenario A8)."""
+        """Each record has one result, although the records of aborted transactions are read again (scenario A8)."""
         broker = start_broker(topics=["orders:1", "done:1"])
         self.fill(broker)
         (said,) = program.run("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS)

@@ -329,7 +329,7 @@ class ClusterStory(Story):
     def await_leader(
         self, topic: Topic | str, leader: int, partition: int = 0, readable: bool = True
     ) -> None:
-        """Wait until the metadata of all nodes has this leader; ``readable``: also until its high watermark is valid."""
+        """Wait until all nodes have this leader in their metadata, with ``readable`` also for its high watermark."""
         self.until(
             lambda: all(
                 self.partitions(topic, at).get(partition, {}).get("leader_id") == leader
