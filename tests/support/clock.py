@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Awaitable, Callable
 from heapq import heappop, heappush
 from itertools import count
+from typing import Any
 
 from broker.clock import Domain, Unmoved
 
@@ -35,6 +37,13 @@ class FakeClock(Unmoved):
         self._only = only
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._arrivals = count()
+        self.in_threads: list[asyncio.Future[Any]] = []
+        """Work that threads may still be doing."""
+
+    def wait_for(self, work: Awaitable[object]) -> None:
+        self.in_threads = [
+            each for each in (*self.in_threads, asyncio.ensure_future(work)) if not each.done()
+        ]
 
     def now_ms(self, domain: Domain | None = None) -> int:
         return self.now

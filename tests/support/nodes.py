@@ -42,8 +42,10 @@ from broker.metadata.values import (
     PartitionState,
     Topic,
 )
+from broker.replicas.maintenance.flushing import Flushing
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.partition.listeners import PartitionListeners
 from broker.replicas.replication.leading import Leading
 from protocol.batch import EndTxnMarker, RecordBatch, build_batch
 from protocol.errors import ErrorCode
@@ -299,6 +301,16 @@ class Nodes:
         partition = self.leader if on is None else self.on(on)
         partition.on_committed(result.last_offset + 1, outcome.hear)
         return outcome
+
+    async def fsync(self, node_id: int) -> None:
+        """Flush a replica's whole log, as after ``flush.ms``, and wait for the thread that does it."""
+        partition = self.on(node_id)
+        assert isinstance(partition.listener, PartitionListeners)
+        for listener in partition.listener.members:
+            if isinstance(listener, Flushing):
+                listener.flush(partition)
+        if self.clock.in_threads:
+            await asyncio.wait(self.clock.in_threads)
 
     # -- state --------------------------------------------------------------------------------------------------
 

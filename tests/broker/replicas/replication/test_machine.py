@@ -251,9 +251,7 @@ class Replication(RuleBasedStateMachine):
     def fsync(self, node_id: int) -> None:
         async def work() -> None:
             if node_id in self.nodes.running:
-                partition = self.nodes.on(node_id)
-                partition.log.flushed_up_to(partition.log_end_offset)
-                partition.note_flushed()
+                await self.nodes.fsync(node_id)
 
         self._run(work())
 
