@@ -123,7 +123,7 @@ def heartbeat(
 
 
 def leave(group: ClassicGroup, leaving: Sequence[MemberIdentity], token: object, now_ms: int) -> list[Effect]:
-    """Process a LeaveGroup of members or an administrator.
+    """Process a LeaveGroup that a member or an administrator has sent.
 
     If the group becomes empty, the response is sent once the record of the empty group is committed.
     """
@@ -168,7 +168,10 @@ def _leave_one(group: ClassicGroup, identity: MemberIdentity, out: Out) -> Error
 def commit(
     group: ClassicGroup, member_id: str, instance_id: str | None, generation: int, *, transactional: bool
 ) -> tuple[ErrorCode, list[Effect]]:
-    """Check whether this client may commit offsets. A commit outside of a transaction restarts the member's session, too."""
+    """Check whether a client may commit offsets. Returns (NONE or the error, effects).
+
+    A commit of a member outside of a transaction also restarts the session of the member.
+    """
     if group.state is ClassicGroupState.DEAD:
         return ErrorCode.coordinator_not_available, []
     if generation < 0 and group.state is ClassicGroupState.EMPTY:
@@ -210,7 +213,7 @@ def offsets_deletable(group: ClassicGroup) -> ErrorCode:
 
 
 def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """Move the group to Dead and fail all waiting requests: the group was deleted, or its partition has another leader."""
+    """Move the group to Dead and fail its waiting requests, as it is deleted or its partition has a new leader."""
     out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
     for member in group.members:
         rebalance.answer_join(group, member, join_error(member.member_id, error), out)

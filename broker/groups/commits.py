@@ -97,7 +97,10 @@ def _check(
     *,
     transactional: bool,
 ) -> ErrorCode:
-    """Check whether this client may commit these offsets. The check may restart the session of a member."""
+    """Check whether ``who`` may commit ``offsets``. Returns NONE, or the error for all offsets.
+
+    A commit outside of a transaction restarts the session of a classic group's member.
+    """
     found = shard.state.group(who.group_id)
     if isinstance(found, ConsumerGroup):
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
@@ -154,7 +157,7 @@ def _records_of(
     *,
     transactional: bool,
 ) -> tuple[Errors, list[LogRecord]]:
-    """Return (an error for each offset, the records of the offsets without an error)."""
+    """Return (NONE or an error for each offset, the records of the offsets without an error)."""
     now_ms = shard.clock.now_ms()
     has_expiry = retention_ms != NO_RETENTION_OF_ITS_OWN
     metadata_max = shard.config().offset_metadata_max_bytes
@@ -252,7 +255,7 @@ def _find_some(
 def _find_all(
     offsets: GroupOffsets, wanted: OffsetFetchRequestGroup, *, require_stable: bool
 ) -> list[OffsetFetchResponseTopics]:
-    """Return all committed offsets of the group. Offsets that are only pending are left out, not reported as unstable."""
+    """Return all committed offsets of the group. Partitions with only a pending offset are left out."""
     group_id = wanted.group_id
     spots = offsets.committed_spots(group_id) if require_stable else offsets.spots_once_committed(group_id)
     topics: dict[str, list[OffsetFetchResponsePartitions]] = {}
@@ -280,7 +283,7 @@ def fetched(index: int, found: Found) -> OffsetFetchResponsePartitions:
 
 
 async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]) -> tuple[ErrorCode, Errors]:
-    """Handle OffsetDelete. Returns (NONE or the error of the whole request, an error code for each topic partition)."""
+    """Handle OffsetDelete. Returns (NONE or the error of the whole request, NONE or the error of each partition)."""
     errors: Errors = []
 
     def find() -> list[Key] | ErrorCode:

@@ -99,7 +99,7 @@ class ConsumerGroups:
     def check_heartbeat(
         self, request: ConsumerGroupHeartbeatRequest, api_version: int
     ) -> ConsumerGroupHeartbeatResponse | None:
-        """Check a request without its group. Returns the error response, or None if the request is valid."""
+        """Make the checks that do not need the group. Returns the error response, or None if the request is valid."""
         try:
             heartbeat.check_request(request, api_version, assignors(self._config))
         except Refused as refusal:

@@ -104,7 +104,10 @@ class GroupCoordinator(MetadataListener):
         self.start_timers()
 
     def start_timers(self) -> None:
-        """Start the periodic expiry of offsets. Without ``__consumer_offsets`` there is nothing else to start."""
+        """Start the periodic expiry of offsets.
+
+        A node that started without ``__consumer_offsets`` needs this method only: it has no partition to load.
+        """
         interval_ms = self._config.offsets_retention_check_interval_ms
         self._expiry = Periodic(
             self._clock, interval_ms, self._begin_expiry, Domain.GROUPS, self._next_expiry_ms
@@ -114,7 +117,7 @@ class GroupCoordinator(MetadataListener):
         return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Start the members' sessions. Delete the offsets of topics that were deleted before the shard was loaded."""
+        """Start the sessions of consumer groups' members. Delete the offsets of topics that no longer exist."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
@@ -362,7 +365,10 @@ class GroupCoordinator(MetadataListener):
     def on_marker(
         self, partition_index: int, producer_id: int, producer_epoch: int, committed: bool, marker_offset: int
     ) -> None:
-        """Apply a marker below the high watermark to the offsets. Without a shard, a later load reads the marker."""
+        """Commit or drop the pending offsets of a transaction whose marker is committed.
+
+        If the partition is not loaded, do nothing: a later load reads the marker from the log.
+        """
         shard = self._runtime.get(partition_index)
         if shard is not None:
             shard.state.offsets.end_transaction(producer_id, committed, marker_offset)

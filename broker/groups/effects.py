@@ -23,9 +23,12 @@ class Timed(Enum):
     """The purpose of a group's timer."""
 
     JOIN = "join"
-    """The end of the join phase, or of the initial delay before it."""
+    """The end of a classic group's join phase, or of the initial delay before it.
+
+    In a consumer group: the time by which a member of the classic protocol must have sent JoinGroup again.
+    """
     SYNC = "sync"
-    """The end of the sync phase, by which all members must have sent SyncGroup."""
+    """The time by which all members of a classic group, or one member of a consumer group, must have sent SyncGroup."""
     SESSION = "session"
     """The end of the session of a member, or of a pending member id."""
     REBALANCE = "rebalance"

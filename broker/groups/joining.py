@@ -74,7 +74,7 @@ def join(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int) -> lis
 
 
 def _refusal(group: ClassicGroup, joiner: Joiner) -> ErrorCode:
-    """Make the checks that do not depend on the member. Returns NONE or the error."""
+    """Check the group's size, its state and the protocols of the JoinGroup. Returns NONE or the error."""
     if not _has_room(group, joiner.member_id):
         return ErrorCode.group_max_size_reached
     if group.state is ClassicGroupState.DEAD:

@@ -92,7 +92,10 @@ class Members:
         return self._static.get(group_instance_id)
 
     def check(self, member_id: str, group_instance_id: str | None) -> ErrorCode:
-        """NONE if ``member_id`` is a member and the current id of its instance (KIP-345); otherwise the error."""
+        """Check that a member id belongs to a member of the group. Returns NONE or the error.
+
+        With an instance id, the member id must also be the current one of this static member (KIP-345).
+        """
         if group_instance_id is not None:
             living = self._static.get(group_instance_id)
             if living is None:
@@ -139,7 +142,10 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, token: object | None) -> object | None:
-        """Set the token of a member's waiting JoinGroup, or clear it with None. Returns the previous token."""
+        """Note that a JoinGroup of the member waits for its response, or with None that no JoinGroup waits any more.
+
+        ``token`` identifies the waiting request. Returns the token of the JoinGroup that waited until now, or None.
+        """
         before, member.joining = member.joining, token
         self.awaiting_join += (token is not None) - (before is not None)
         return before

@@ -21,7 +21,7 @@ from protocol.slotted import slotted
 Spot = tuple[str, int]
 """Topic name and partition."""
 Now = Callable[[int], int]
-"""Record timestamp -> the current time in milliseconds for that record (`broker.clock.clock.Clock.now_for`)."""
+"""Record timestamp -> the time in ms with which to compare this timestamp (`broker.clock.clock.Clock.now_for`)."""
 
 NO_RETENTION_OF_ITS_OWN: Final = -1
 
@@ -112,7 +112,7 @@ class GroupOffsets:
         key: OffsetCommitKey | LegacyOffsetCommitKey,
         value: OffsetCommitValue | None,
     ) -> None:
-        """Apply one record: a commit, a transaction's pending commit, or a tombstone, which removes both."""
+        """Apply one record: a committed offset, a transaction's pending offset, or a tombstone, which removes both."""
         spot = (key.topic, key.partition)
         if record_offset >= self._high_watermark and (value is None or producer_id == NO_PRODUCER_ID):
             self._note_change(record_offset, key.group, spot)
@@ -127,7 +127,7 @@ class GroupOffsets:
         self._open.setdefault(key.group, {}).setdefault(spot, set()).add(producer_id)
 
     def _remove(self, group_id: str, spot: Spot) -> None:
-        """Remove an offset, and the pending offsets for its partition, so that no later marker commits one of these."""
+        """Remove a topic partition's committed offset, and its pending ones, so that no later marker commits these."""
         of_group = self._committed.get(group_id)
         if of_group is not None and of_group.pop(spot, None) is not None and not of_group:
             del self._committed[group_id]
@@ -268,7 +268,7 @@ class GroupOffsets:
     def expires_in_ms(
         self, group: ClassicGroup | ConsumerGroup, now_for: Now, retention_ms: int
     ) -> int | None:
-        """Milliseconds until an offset of the group expires, 0 for an empty group without offsets; None for never."""
+        """Milliseconds until the first offset of the group expires. 0: an empty group without offsets. None: never."""
         of_group = self._committed.get(group.group_id)
         if of_group is None:
             return None if self.has_open_transaction(group.group_id) or not group.is_empty else 0

@@ -223,7 +223,7 @@ class GroupShard(CoordinatorShard):
         *,
         deleted: ErrorCode = ErrorCode.unknown_member_id,
     ) -> tuple[ErrorCode, int]:
-        """Append one batch and apply its records, as all writes do. Returns (error, offset after the last record).
+        """Append one batch and apply its records. Returns (error, offset after the last record).
 
         ``deleted`` is the error for members that wait in a classic group that the records delete.
         """
@@ -317,7 +317,7 @@ class GroupShard(CoordinatorShard):
         return await self.committed(self.partition.log_end_offset)
 
     async def _committed_in_time(self, end_offset: int) -> ErrorCode:
-        """Wait as `committed` does, but return the append's error, such as REQUEST_TIMED_OUT, not the client's."""
+        """Wait as `committed` does, but return the append's own error, such as REQUEST_TIMED_OUT, not the client's."""
         verdict: Waiter[ErrorCode] = Waiter()
         self.partition.on_committed(end_offset, verdict.wake)
         timer = self.clock.call_later_ms(
@@ -337,7 +337,7 @@ class GroupShard(CoordinatorShard):
         return await self._await_verdict(verdict)
 
     async def _await_verdict(self, verdict: Waiter[ErrorCode]) -> ErrorCode:
-        """Wait for ``verdict`` and return its error code. `unload` wakes all waiters with an error."""
+        """Wait for ``verdict``, the result of a commit or of a fault rule, and return it. `unload` ends the wait."""
         self._waiting[verdict] = None
         try:
             return await verdict

@@ -94,7 +94,8 @@ def _differing(
 ) -> ConfigChanges:
     """Return the settings whose value differs from the current value.
 
-    For a broker, return all settings: even a record with an equal value makes it reload its key stores (KAFKA-14136).
+    For a broker, return all settings: even a record with an equal value makes the broker reload its key stores
+    (KAFKA-14136).
     """
     return {
         name: value

@@ -1,4 +1,7 @@
-"""The controller's handling of client quotas and SCRAM credentials. Saves and restores them with tokens and ACLs."""
+"""The controller's handling of client quotas and SCRAM credentials.
+
+Also saves and restores them, together with delegation tokens and ACLs, for a reset of the broker.
+"""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Filter(NamedTuple):
     exact: Mapping[str, str | None]
     specified: frozenset[str]
     strict: bool
-    """Whether an entity must not have types beyond those of the filter."""
+    """If true, the filter does not match entities that have more types than the filter."""
 
     def finds(self, entity: QuotaEntity) -> bool:
         names = dict(entity)

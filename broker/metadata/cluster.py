@@ -83,8 +83,8 @@ class ClusterMetadata:
         """Open or format the log directory. Returns once its new records (registrations, leader epochs) are durable.
 
         ``endpoints`` are the addresses that are registered for this node. ``others`` returns the other brokers
-        that start now. ``features`` are the requested levels; without them a new cluster gets the default levels and an
-        existing cluster keeps its levels.
+        that start now. ``features`` are the requested feature levels. Other features get the default level in a new
+        cluster, and keep their level in an existing cluster.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()
@@ -218,7 +218,7 @@ class ClusterMetadata:
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the fsync. Serve no client before `sync_deferred` has returned."""
+        """From now on, apply changes without waiting for an fsync. No client may be served before `sync_deferred`."""
         self._writer.defer_syncs()
 
     async def sync_deferred(self) -> None:
@@ -240,7 +240,7 @@ class ClusterMetadata:
         self._writer.abandon()
 
     def _applied(self, records: Sequence[MetadataRecord], last_offset: int) -> None:
-        """Apply the records of a durable commit. The log calls this method."""
+        """Apply the records of a durable commit to the image, and call the listeners. Called by `MetadataLog`."""
         changes = MetadataDelta()
         for record in records:
             apply(self._image, record, changes)

@@ -101,7 +101,7 @@ class Settings:
         return self._known[1]
 
     def log_defaults(self) -> LogConfig:
-        """Return the values of topic settings for topics that do not set them."""
+        """Return the value of each topic setting for topics that do not set it themselves."""
         return self.current.log_defaults
 
     def allows_unclean_election(self, topic: Topic) -> bool:

@@ -43,7 +43,7 @@ class NewTopic:
 
 @slotted(frozen=True)
 class MorePartitions:
-    """A topic to which partitions shall be added, up to ``count`` partitions."""
+    """A topic to which partitions shall be added, so that it has ``count`` partitions in total."""
 
     name: str
     count: int

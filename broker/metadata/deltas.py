@@ -26,7 +26,7 @@ from broker.metadata.values import (
 from protocol.records import cluster_metadata as schema
 
 KRAFT_VERSION: Final = "kraft.version"
-"""Feature that a control record sets. Its FeatureLevelRecords, which some releases wrote, are skipped (KAFKA-18979)."""
+"""Feature whose level a control record sets. FeatureLevelRecords with this name are skipped (KAFKA-18979)."""
 
 
 def _existing(image: Image, topic_id: uuid.UUID | None) -> Topic:
@@ -149,7 +149,7 @@ def _clear_eligible_replicas(image: Image, record: schema.ClearElrRecord, change
 
 
 def _config(image: Image, record: schema.ConfigRecord, changes: MetadataDelta) -> None:
-    """Apply a setting. Its topic may not exist: Kafka 3.3 writes a new topic's settings first, and Kafka does not check."""
+    """Apply a setting. Its topic may not exist yet: Kafka 3.3 writes a new topic's settings before the topic."""
     if not is_supported(record.resource_type, record.name):
         return
     resource = (record.resource_type, record.resource_name)

@@ -41,7 +41,7 @@ Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
 def decisions(
     image: Image, partitions: Sequence[TopicPartition], decide: Decide
 ) -> tuple[list[ApiError | None], list[MetadataRecord]]:
-    """Call ``decide`` for each partition. Returns (for each partition, in order, None or the error; all records)."""
+    """Call ``decide`` for each partition. Returns (None or the error for each partition, in order; all records)."""
     results: list[ApiError | None] = []
     records: list[MetadataRecord] = []
     for number, (name, index) in enumerate(partitions):
@@ -69,7 +69,7 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
 def records_for_lost_broker(
     image: Image, node_id: int, allows_unclean: AllowsUnclean
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that replace a lost broker as leader, and remove it from each ISR in which it is not the last."""
+    """Yield the records that replace a lost broker as leader, and remove it from each ISR that has other members."""
     live = image.live_brokers - {node_id}
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -239,7 +239,12 @@ def reassignments(
     *,
     keeps_factor: bool,
 ) -> Decide:
-    """Return a function for `decisions` that decides each partition of an AlterPartitionReassignments request."""
+    """Return a function for `decisions` that decides each partition of an AlterPartitionReassignments request.
+
+    ``targets`` has the requested replicas of each partition; None cancels the partition's reassignment in progress.
+    ``allows_unclean`` returns whether a topic allows an unclean election, which a cancellation may need.
+    ``keeps_factor``: refuse changes of the replication factor (KIP-860).
+    """
 
     def decide(number: int, topic: Topic, state: PartitionState) -> MetadataRecord | None:
         return record_for_reassignment(
@@ -263,11 +268,12 @@ def record_for_reassignment(
     keeps_factor: bool = False,
     unclean: bool = False,
 ) -> MetadataRecord | None:
-    """Return the record that moves a partition to ``target``, or if ``target`` is None, cancels the reassignment.
+    """Return the record that moves a partition to the replicas in ``target``.
 
-    The result is None if the partition has these replicas already. New replicas are added to the old ones until all of
-    them are in sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``:
-    allow a cancellation although no original replica is in sync.
+    If ``target`` is None, the record cancels the reassignment in progress; ApiError is raised if there is none. Returns
+    None if the partition has these replicas already. The partition keeps its old replicas until all new ones are in sync
+    (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
+    although no original replica is in sync.
     """
     if target is None:
         return _cancelled(image, topic, state, unclean=unclean)

@@ -23,7 +23,7 @@ SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
 SCRAM_FROM: Final = 11
 """First metadata.version with SCRAM credentials in the log: 3.5-IV2 (KIP-900)."""
 TOKENS_FROM: Final = 14
-"""First metadata.version with delegation tokens: 3.6-IV2 (KIP-900)."""
+"""First metadata.version with delegation tokens: 3.6-IV2 (KAFKA-15219)."""
 LOG_DIRECTORIES_FROM: Final = 17
 """First metadata.version with the log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
 
@@ -31,7 +31,10 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VE
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
-    """Return the finalized metadata.version. Kafka fails at records of later versions (``handleLoss``)."""
+    """Return the finalized metadata.version, 0 if there is none. Records of later versions must not be written.
+
+    At such records Kafka fails (``handleLoss``).
+    """
     return levels.get(METADATA_VERSION, 0)
 
 

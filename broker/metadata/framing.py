@@ -30,7 +30,8 @@ BATCH_RECORDS_MAX: Final = 10_000
 class Quorum:
     """The quorum's control records in the log (KIP-853). They are preserved for Kafka, which reads its voters from them.
 
-    The log has none if the voters are in the settings (``controller.quorum.voters``), or if this broker formatted it.
+    The log has no such records if the voters are in the settings (``controller.quorum.voters``), or if this broker
+    formatted the log.
     """
 
     version: kraft.KRaftVersionRecord | None = None
@@ -53,7 +54,7 @@ class Quorum:
 
 
 class CorruptMetadata(Exception):
-    """The metadata log is damaged in a way that a torn write cannot explain. The message names the file."""
+    """The metadata log is missing or unreadable, or damaged by more than a torn write at its end."""
 
 
 def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_ms: int) -> bytes:

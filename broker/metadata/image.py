@@ -2,7 +2,7 @@
 
 Pure: no file, no event loop, no clock. Its contents are those of Kafka's ``TopicsImage``, ``ClusterImage``,
 ``FeaturesImage``, ``ConfigurationsImage`` and ``ProducerIdsImage``. Records of types that this broker does not use
-(controllers) are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
+(registrations of controllers) are kept unchanged, so that a snapshot loses nothing that Kafka wrote.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Image:
     acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
-    """Records that this broker does not use but preserves, by key. A record replaces an earlier one with its key."""
+    """Records that this broker does not use but preserves, by key. A record replaces an earlier one with the same key."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Name with '_' in place of '.' (`unified_name`) -> topics whose name contains '.' or '_'."""
 

@@ -144,7 +144,7 @@ class MetadataLog:
             self._apply(records, last_offset)
 
     def defer_syncs(self) -> None:
-        """Apply commits without waiting for the fsync. Serve no client before `sync_deferred` has returned."""
+        """From now on, apply commits without waiting for an fsync. No client may be served before `sync_deferred`."""
         self._defers_syncs = True
 
     async def sync_deferred(self) -> None:
@@ -307,7 +307,7 @@ def take_snapshot(directory: Path, image: Image, replayed: Replayed, now_ms: int
 
 
 def _segment(directory: Path, replayed: Replayed) -> AppendFile:
-    """Open the last segment, truncated to its valid batches; create one if none exists, or if a snapshot ends later."""
+    """Open the last segment, truncated to its valid batches. If none exists, or a snapshot ends later, create one."""
     if replayed.segment is None or replayed.log_end < replayed.next_offset:
         file = AppendFile(directory / f"{replayed.next_offset:020d}.log", 0)
         os.close(os.open(file.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o666))

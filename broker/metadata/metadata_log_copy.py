@@ -16,7 +16,7 @@ log = get_logger()
 
 
 def copy_metadata(source: Path, target: Path) -> None:
-    """Update the copy in log directory ``target``. A failure is only logged, since no node reads the copy."""
+    """Copy the metadata log from one log directory to another. A failure is only logged: no node reads the copy."""
     if source == target:
         return
     copy = target / LOG_DIRECTORY

@@ -37,7 +37,7 @@ class PendingTopicChanges:
         self._everything = done
 
     def mark(self, names: Iterable[str], done: asyncio.Future[None]) -> None:
-        """Note that the commit ``done`` changes these topics."""
+        """Note that the commit ``done`` changes these topics: later changes of these topics wait for it."""
         for name in names:
             key = unified_name(name)
             self._commits[key] = done

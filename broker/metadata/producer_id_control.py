@@ -16,7 +16,7 @@ Commit = Callable[[Sequence[MetadataRecord]], Coroutine[Any, Any, None]]
 
 
 class ProducerIdControlManager:
-    """Allocates producer ids for the coordinators of a node, from blocks that the metadata log assigns to the node."""
+    """Allocates producer ids for each node, from blocks that the metadata log assigns to the node."""
 
     def __init__(self, image: Image, commit: Commit) -> None:
         self._image = image

@@ -78,6 +78,9 @@ def _discard(unused: Awaitable[int]) -> None:
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Ignore the error of a claim for which no caller waits. The next caller that finds no id claims a block again."""
+    """Retrieve the error of a failed claim, so that asyncio does not log it.
+
+    The callers that wait for the claim get the error. The next caller that finds no id claims a block again.
+    """
     if not task.cancelled():
         task.exception()

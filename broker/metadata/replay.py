@@ -22,7 +22,7 @@ class Replayed:
 
     next_offset: int = 0
     log_end: int = 0
-    """End offset of the segments; lower than ``next_offset`` if only a snapshot reaches further."""
+    """End offset of the last segment; lower than ``next_offset`` if the newest snapshot ends later."""
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """(epoch, first offset) of the batches in the segments, in rising order."""
     snapshot_epoch: int = 0

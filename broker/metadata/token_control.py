@@ -48,7 +48,7 @@ class TokenCredential(NamedTuple):
     server_key: bytes
     iterations: int
     owner: str
-    """Principal of the login: `User:alice`."""
+    """Principal of the login, such as `User:alice`."""
     expires_ms: int
     """Expiration time in the clock domain CONNECTIONS. In the past if the token has expired but is not removed yet."""
 

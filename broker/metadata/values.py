@@ -27,7 +27,10 @@ AnyRecord = schema.MetadataRecord | schema.UnknownMetadataRecord
 
 
 class InconsistentMetadata(Exception):
-    """A record refers to an object that does not exist. Neither Kafka nor this broker writes such a log."""
+    """A record contradicts the image, for example refers to an object that does not exist.
+
+    Neither Kafka nor this broker writes such a log.
+    """
 
 
 @slotted
@@ -100,7 +103,7 @@ class BrokerRegistration:
 
 @slotted
 class MetadataDelta:
-    """The changes of a commit, for the listeners. Other fields do not list changes of the topics in ``created``."""
+    """The changes of a commit, for the listeners. If a topic is in ``created``, no other field lists its changes."""
 
     created: dict[uuid.UUID, Topic] = field(default_factory=dict)
     deleted: dict[uuid.UUID, Topic] = field(default_factory=dict)

@@ -71,7 +71,7 @@ class MetadataWriter:
         await asyncio.shield(done[-1])
 
     def defer_syncs(self) -> None:
-        """Apply changes without waiting for the fsync. Serve no client before `sync_deferred` has returned."""
+        """From now on, apply changes without waiting for an fsync. No client may be served before `sync_deferred`."""
         self._log.defer_syncs()
 
     async def sync_deferred(self) -> None:

@@ -1,8 +1,8 @@
 """Members of the classic protocol in a consumer group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup (KIP-848). Pure.
 
-The group has no leader, as the coordinator computes the assignment. A JoinGroup has the effects of a ConsumerGroupHeartbeat,
-and its response does not wait for the other members. The member requests its assignment by SyncGroup, and gets
-REBALANCE_IN_PROGRESS when it has to join again.
+A consumer group has no leader, as the coordinator computes the assignment. A JoinGroup has the effects of a
+ConsumerGroupHeartbeat, and its response does not wait for the other members. A member requests its assignment by
+SyncGroup. SyncGroup and Heartbeat return REBALANCE_IN_PROGRESS when the member has to join again.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ REBALANCE_TIMEOUT_SINCE: Final = 1
 
 @slotted(frozen=True)
 class ClassicJoiner:
-    """A JoinGroup request, parsed and checked."""
+    """A JoinGroup request for a consumer group, parsed and checked."""
 
     request: JoinGroupRequest
     member_id: str
@@ -186,7 +186,7 @@ def _owned(topics: TopicsImage, subscription: Subscription) -> list[TopicPartiti
 def _classic_member(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
 ) -> ConsumerGroupMember:
-    """Make the checks of SyncGroup and Heartbeat; returns the member or raises `Refused`."""
+    """Return the member that sent a SyncGroup or Heartbeat. Raises `Refused` for an invalid member or generation."""
     member = known_member(group, member_id, instance_id)
     if not member.uses_classic_protocol:
         raise refused(ErrorCode.unknown_member_id)

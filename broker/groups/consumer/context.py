@@ -97,11 +97,11 @@ class Decision(Generic[R]):
     records: list[LogRecord] = field(default_factory=list)
     timers: list[Arm | Cancel] = field(default_factory=list)
     is_refreshed: bool = False
-    """Whether the group's metadata hash was compared with the present topics."""
+    """Whether this decision has compared the group's metadata hash with the hash of the present topics."""
     regexes: frozenset[str] = frozenset()
     """Regular expressions to resolve in another turn of the event loop."""
     may_describe: MayDescribe | None = None
-    """Whether the requesting client may describe a topic: ``regexes`` match no other topics. None: they match all."""
+    """Topic name -> whether the client may describe the topic; ``regexes`` match only such topics. None: all topics."""
     becomes: ClassicGroup | None = None
     """The classic group into which this decision downgrades the group; None without a downgrade."""
     rebalances: bool = False
@@ -117,7 +117,7 @@ def rebalance_timer(member_id: str) -> Timer:
 
 
 def join_timer(member_id: str) -> Timer:
-    """Timer of a member of the classic protocol: before it fires, the member must have joined again."""
+    """Timer that removes a member of the classic protocol that has not joined again in time."""
     return Timer(Timed.JOIN, member_id)
 
 

@@ -32,7 +32,7 @@ NEWEST_PROTOCOL_VERSION: Final = Assignment.VERSIONS[-1]
 
 
 def encode_assignment(topics: TopicsImage, target: TargetAssignment, subscription: bytes) -> bytes:
-    """Encode a target assignment in the version of ``subscription``, which the member has sent."""
+    """Encode a target assignment, in the ConsumerProtocol version of the member's encoded ``subscription``."""
     named = [
         TopicPartitions(topic=name, partitions=sorted(indexes))
         for topic_id, indexes in target.items()
@@ -46,7 +46,7 @@ def encode_assignment(topics: TopicsImage, target: TargetAssignment, subscriptio
 
 
 def partitions_by_id(topics: TopicsImage, named: Iterable[TopicPartitions]) -> dict[UUID, frozenset[int]]:
-    """Partitions by topic id, without topics that do not exist."""
+    """Convert partitions by topic name to partitions by topic id. Topics that do not exist are left out."""
     return {
         topic_id: frozenset(topic.partitions)
         for topic in named
@@ -182,7 +182,8 @@ def downgrade(
 ) -> None:
     """Add to ``decision`` the conversion into a classic group without the members ``leaving``.
 
-    ``joining`` is the new incarnation of a static member, and replaces the old one.
+    ``joining`` is the new incarnation of a static member, and replaces the old one. ``rebalance``: whether the classic
+    group then starts a rebalance.
     """
     replaced = group.static_member(joining.instance_id) if joining is not None else None
     renamed = {replaced.member_id: joining.member_id} if replaced is not None and joining is not None else {}

@@ -98,7 +98,11 @@ def heartbeat(
     *,
     resolving: bool,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Return the decision on a request. If the client sent no member id, the caller has set one. Raises `Refused`."""
+    """Return the decision on a request. Raises `Refused`.
+
+    If the client sent no member id, the caller has set a new one in the request. ``found`` is the group that the
+    request names. ``resolving``: whether a resolution of the group's regular expressions is already scheduled.
+    """
     if request.member_epoch in (LEAVE_EPOCH, STATIC_LEAVE_EPOCH):
         return leave(context, live_group(found, request.group_id), config, request)
     decision = Decision(ConsumerGroupHeartbeatResponse())

@@ -147,7 +147,7 @@ def group_records(group: ConsumerGroup) -> list[LogRecord]:
 def group_tombstones(group: ConsumerGroup, renamed: Mapping[str, str] | None = None) -> list[LogRecord]:
     """Return tombstones for all records of a group.
 
-    ``renamed``: old -> new id of members that get records with the new id in the same batch.
+    ``renamed``: old -> new id of members whose records were written under the new id earlier in the same batch.
     """
     group_id = group.group_id
     names = [(renamed or {}).get(name, name) for name in group.members]

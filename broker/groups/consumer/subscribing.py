@@ -45,7 +45,7 @@ class RegexStatus(Enum):
     UNCHANGED = "unchanged"
     UPDATED = "updated"
     UPDATED_AND_RESOLVED = "updated and resolved"
-    """The topics of the new regular expression are known already, so the target assignment can be computed at once."""
+    """The member has dropped its regular expression, or its new one is already resolved for another member."""
 
 
 class RegexUpdate(NamedTuple):
@@ -64,7 +64,7 @@ def update_regex(
 ) -> RegexUpdate:
     """Compare the regular expressions of ``old`` and ``new``: return the effect, and the expressions to resolve.
 
-    ``resolving``: whether a resolution is already scheduled.
+    ``resolving``: whether a resolution is already scheduled; then no expressions are returned.
     """
     status, is_new = RegexStatus.UNCHANGED, False
     if old.subscribed_topic_regex != new.subscribed_topic_regex:
@@ -121,7 +121,7 @@ def _to_resolve(
 def resolve_regexes(
     context: Context, group: ConsumerGroup, regexes: Iterable[str], may_describe: MayDescribe | None = None
 ) -> Decision[None]:
-    """Resolve these regular expressions against the present topics. If the result differs, the group gets a new epoch."""
+    """Resolve regular expressions against the present topics. If the matches change, the group gets a new epoch."""
     decision: Decision[None] = Decision(None)
     after = group.subscriptions.copy()
     is_changed = False
@@ -164,7 +164,10 @@ def update_epoch(
     bump: bool,
     out: list[LogRecord],
 ) -> Epoch:
-    """Return the group epoch with ``new`` in place of ``old``, incremented if ``bump`` or if the topic hash changes."""
+    """Return the group epoch after ``new`` has replaced ``old``.
+
+    The epoch is incremented if ``bump`` is true, or if the hash of the subscribed topics has changed.
+    """
     if not bump and group.compared_at == context.topics.changes:
         return Epoch(group.epoch, group.subscriptions.are_homogeneous(len(group.members)))
     after = group.subscriptions.changed(old, new, group.resolved)

@@ -48,7 +48,7 @@ class Subscriptions:
     def without(
         self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """Return the counts without these members, and without regular expressions that only these members have."""
+        """Return the counts without these members, and without regular expressions to which only they subscribe."""
         after = self.copy()
         for member in members:
             after.replace_member(member, None)

@@ -15,7 +15,7 @@ from protocol.named_tuple import NamedTuple
 
 
 class Target(NamedTuple):
-    """Target assignment of one member, and its epoch."""
+    """Target assignment of one member, and the group epoch for which it was computed."""
 
     epoch: int
     partitions: TargetAssignment
@@ -51,6 +51,9 @@ def update_target(
 
 
 def _is_due(context: Context, group: ConsumerGroup) -> bool:
-    """Whether the assignment interval has passed. Members that join within it are assigned together (KIP-1263)."""
+    """Whether the assignment interval has passed since the last computation of the target assignments (KIP-1263).
+
+    Members that join within the interval are assigned together.
+    """
     interval_ms, last_ms = context.settings.assignment_interval_ms, group.assignment_timestamp_ms
     return last_ms == 0 or interval_ms == 0 or context.now_ms >= last_ms + interval_ms

@@ -23,7 +23,10 @@ def expired(
 
 
 def loaded(context: Context, group: ConsumerGroup) -> Iterable[Arm]:
-    """Yield the timers of a group that was loaded from the log: a full session and a full rebalance timeout per member."""
+    """Yield the timers of a group that was loaded from the log.
+
+    Each member gets a full session, and a full rebalance timeout if it has to revoke partitions.
+    """
     for member in group.members.values():
         yield Arm(Timer(Timed.SESSION, member.member_id), context.settings.session_timeout_ms)
         if member.state is MemberState.UNREVOKED_PARTITIONS:

@@ -126,9 +126,10 @@ class _Balancing:
 class _Ranges:
     """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
 
-    The members with the fewest partitions form a range at the left end. Each of them gets one partition. Then the
-    members with equally many partitions outside of the range join the range, and the next pass begins. The members with
-    the most partitions form a range at the right end. Each of them loses one partition before further members join.
+    The load of a member is its number of partitions. The members with the lowest load form a range at the left end. In
+    a pass each of them gets one partition. Then the members that already had the load which the range has now join the
+    range, and the next pass begins. The members with the highest load form a range at the right end. In a pass each of
+    them loses one partition, and then the members with the new, lower load join this range.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:

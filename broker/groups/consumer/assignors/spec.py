@@ -30,7 +30,7 @@ class MemberSpec:
 class GroupSpec:
     """The group as input of an assignor.
 
-    The members are in the order of Kafka's hash map, so that the assignments equal Kafka's.
+    The members are in the order in which Java's ``HashMap`` iterates over them, so that the assignments equal Kafka's.
     """
 
     members: tuple[MemberSpec, ...]
