@@ -1,5 +1,6 @@
-"""AlterReplicaLogDirs: move replicas between the log directories of a node (KIP-113). Nodes of this broker have only one.
+"""AlterReplicaLogDirs: move replicas between the log directories of a node (KIP-113).
 
+A node of this broker has only one log directory, so no replica is ever moved.
 The versions differ in their encoding only.
 """
 

@@ -50,9 +50,10 @@ def describe_topic_partitions(
 def _page(
     context: RequestContext, names: list[str], first: dict[str, int], room: int, *, asked: bool
 ) -> DescribeTopicPartitionsResponse:
-    """A response with at most ``room`` partitions. Its cursor is the first partition of the next page, None on the last.
+    """A response with at most ``room`` partitions. Its cursor is the next partition, None if no partition is left.
 
-    ``first``: topic -> first partition of this page. ``asked``: the client named the topics; missing ones get an error.
+    ``first``: topic -> index of the first partition to return (default 0). ``asked``: the client has named the topics,
+    so topics that do not exist get an error; otherwise they are left out.
     """
     topics: list[DescribeTopicPartitionsResponseTopic] = []
     live = live_brokers(context)

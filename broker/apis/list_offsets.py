@@ -46,7 +46,7 @@ SINCE: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""Special values of the timestamp, and the first version that has each."""
+"""Special value of the timestamp -> first version of ListOffsets that has this value."""
 NEVER: Final = 1 << 15
 OFFSET_NOT_AVAILABLE_SINCE: Final = 5
 
@@ -57,7 +57,7 @@ async def list_offsets(request: ListOffsetsRequest, context: RequestContext) -> 
 
 
 def _answer(request: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-    """Build the response. Yields after each slice of partitions, and while a large batch is searched for a timestamp."""
+    """Build the response. Yields to the event loop between partitions, and during the search through a large batch."""
     denied = unauthorized(context, "DESCRIBE", "TOPIC", [topic.name for topic in request.topics])
     asked = [
         (topic.name, partition)

@@ -42,7 +42,10 @@ def list_transactions(request: ListTransactionsRequest, context: RequestContext)
 
 
 def _is_wanted(txn: Transaction, request: ListTransactionsRequest, now_ms: int) -> bool:
-    """Whether all filters match. An id without a transaction has the start -1, and so passes every duration filter."""
+    """Whether ``txn`` passes the filters by producer id, state and duration.
+
+    A transactional id without a transaction has the start time -1, and so passes every duration filter.
+    """
     if request.producer_id_filters and txn.producer_id not in request.producer_id_filters:
         return False
     if request.state_filters and txn.state.wire_name not in request.state_filters:

@@ -86,9 +86,9 @@ class Cluster:
         self.lag = LoopLag(asyncio.get_running_loop())
         self.lifecycle = Lifecycle()
         self.first_features: Mapping[str, int] = {}
-        """Finalized feature levels after the start."""
+        """Finalized feature levels after the start, which a reset restores."""
         self.first_clients: Image
-        """The quotas, credentials and ACLs in the metadata after the start."""
+        """The client quotas, credentials, tokens and ACLs after the start, which a reset restores."""
         self.is_new = True
         """Whether there were no topics at the start."""
         self.startup_topics = StartupTopics(settings.topics, settings.config)

@@ -2,7 +2,7 @@
 
 A broker without groups and transactions has no partitions of the coordinators' topics. The forty modules of a coordinator
 are imported when its topic exists, or when a request needs the coordinator. The late import saves 12 ms of a start, and two
-megabytes.
+megabytes of memory.
 """
 
 from __future__ import annotations

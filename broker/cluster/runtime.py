@@ -310,7 +310,7 @@ class NodeRuntime:
         self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
     ) -> tuple[GroupCoordinator, TransactionCoordinator]:
         config, clock, injection = self.config, self._clock, self._injection
-        # Fixed here, so that coordinators created later or after a change of the topic use the same numbers.
+        # Read the partition counts now, so that coordinators created later or after a change of the topic use the same.
         offsets_partitions = coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
         state_partitions = coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
 

@@ -124,7 +124,10 @@ def finish(files: NodeFiles) -> None:
 
 
 def put_back(files: NodeFiles, directory: LogDirectory) -> None:
-    """Restore a directory that is locked and not in use. Run this in a thread. The next start removes replaced files."""
+    """Restore a node's locked and unused ``directory`` from its snapshot. Run this in a thread.
+
+    Replaced partitions are marked for deletion; the next start removes their files.
+    """
     kept = {LOG_DIRECTORY}
     for (topic, index), path in list(directory.partition_directories()):
         if files.unchanged.get(path.name) == _signature(path):

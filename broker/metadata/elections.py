@@ -271,9 +271,9 @@ def record_for_reassignment(
     """Return the record that moves a partition to the replicas in ``target``.
 
     If ``target`` is None, the record cancels the reassignment in progress; ApiError is raised if there is none. Returns
-    None if the partition has these replicas already. The partition keeps its old replicas until all new ones are in sync
-    (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a cancellation
-    although no original replica is in sync.
+    None if the partition has these replicas already. The partition keeps its old replicas until all new ones are in
+    sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a
+    cancellation although no original replica is in sync.
     """
     if target is None:
         return _cancelled(image, topic, state, unclean=unclean)

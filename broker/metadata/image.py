@@ -48,7 +48,7 @@ class Image:
     acls: Acls = field(default_factory=dict)
     next_producer_id: int = 0
     kept: Kept = field(default_factory=dict)
-    """Records that this broker does not use but preserves, by key. A record replaces an earlier one with the same key."""
+    """Records that this broker does not use but preserves, by key. A record replaces an earlier record of its key."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Name with '_' in place of '.' (`unified_name`) -> topics whose name contains '.' or '_'."""
 

@@ -28,10 +28,10 @@ _TOP_LEVEL_ONLY: Final = {
     ("list_partition_reassignments", 0),
     ("update_features", 0),
 }
-"""(API, first version) of error responses without entries, if the version has a top-level error field."""
+"""(API, version from which its error responses have no entries). Only versions with a top-level error code count."""
 
 _NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
-"""APIs whose response does not name the requested entries. Versions without a top-level code cannot report an error."""
+"""APIs whose error response never has entries. In versions without a top-level code it cannot report the error."""
 
 _KEYS: Final = {
     "entity",
@@ -51,7 +51,7 @@ _KEYS: Final = {
     "transactional_id",
     "user",
 }
-"""Fields that identify an entry."""
+"""Names of the fields that identify an entry of a response: they are copied from the entry of the request."""
 _NAMES: Final = ("topic_name", "user")
 """Response fields whose counterpart in the request is called ``name``."""
 _PARTITION_NUMBERS: Final = ("partition", "partition_id", "partition_index", "index")
@@ -134,7 +134,7 @@ def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool
 
 
 def _nothing(api: str, struct: Any) -> dict[str, Any]:
-    """Values for fields whose default is wrong in an error response, or cannot be encoded in this version."""
+    """Field name -> value, for fields whose default is wrong in an error response, or cannot be encoded."""
     said = _NOTHING.get(api, {})
     values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
     for wire in struct.__wire__:

@@ -185,7 +185,10 @@ class FetchReading:
         )
 
     def _preferred(self, partition: Partition, offset: int) -> int | None:
-        """A follower in the consumer's rack, if this node leads and is configured to select one; None otherwise."""
+        """Id of a follower in the consumer's rack to read from.
+
+        None if there is none, if this node does not lead the partition, or without a rack-aware replica selector.
+        """
         leading = partition.leading
         if not isinstance(leading, Leading) or self._node.config.replica_selector_class != RACK_AWARE:
             return None
@@ -195,7 +198,7 @@ class FetchReading:
         )
 
     def _replica(self, wanted: CachedPartition) -> Partition | ErrorCode:
-        """The partition, if this node may serve this reader from it and the topic id matches; else the error."""
+        """The partition, if the sender may read it on this node and the topic id matches; else the error."""
         topic, index = wanted.topic or "", wanted.index
         partition: Partition | ErrorCode | None = self._node.replicas.opened_leader(topic, index)
         if partition is None:
@@ -219,7 +222,10 @@ class FetchReading:
         return partition
 
     def ready(self) -> bool:
-        """Whether the partitions should be read again, in the cases of Kafka's DelayedFetch."""
+        """Whether to read the partitions again: ``min_bytes`` are available, or further waiting would not help.
+
+        The cases are those of Kafka's ``DelayedFetch``.
+        """
         available = 0
         for wanted, partition in self.readable:
             if self._replica(wanted) is not partition:
@@ -270,7 +276,7 @@ def topic_name(node: Node, topic_id: UUID | None) -> str | None:
 
 
 def _diverged(wanted: CachedPartition, partition: Partition, diverging: tuple[int, int]) -> PartitionData:
-    """A response without data, but with the point where the reader's log diverged from the leader's (KIP-320, KIP-595)."""
+    """A response without data that names the epoch and offset at which the client's log diverged (KIP-320, KIP-595)."""
     return PartitionData(
         partition_index=wanted.index,
         high_watermark=partition.high_watermark,

@@ -11,7 +11,10 @@ if TYPE_CHECKING:
 
 
 def mutation_quota(context: RequestContext, *, strict_since: int) -> MutationQuota:
-    """The quota of the requesting client: strict from version ``strict_since`` on, which knows the quota error."""
+    """The quota of the requesting client. From version ``strict_since`` on it is strict: requests over it are refused.
+
+    Clients of older versions do not know THROTTLING_QUOTA_EXCEEDED.
+    """
     user = context.principal.partition(":")[2]
     strict = context.api_version >= strict_since
     return context.node.quotas.mutations(user, context.client_id or "", strict=strict)

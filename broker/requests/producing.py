@@ -79,7 +79,7 @@ class Produce:
         self.request = request
         self.context = context
         self._phrase = phrase
-        # Authorization of the transactional id comes first, so batches that are refused on their own count, too.
+        # Whether any batch is transactional, even a refused one: the transactional id is authorized before all else.
         self._has_transactional = False
         self.items: list[Item] = []
 

@@ -3,7 +3,7 @@
 Each method first appends the new state, then writes markers, then responds. Each request is a coroutine that is started
 eagerly (`broker.loop.coroutines`): on one node without ``flush.messages`` nothing waits, and a whole EndTxn (PrepareX,
 markers, CompleteX, response) is one turn of the event loop. After an `await`, state that was read before may be outdated, so
-a method reads it again. It need not do so if the transactional id was pending, since its state could not change then.
+a method reads the state again, unless the transactional id was pending, which kept its state from changing.
 """
 
 from __future__ import annotations
@@ -311,7 +311,7 @@ class TransactionCoordinator(MetadataListener):
         return 1 if self._metadata.features.get("transaction.version", 0) >= 1 else 0
 
     def _can_store(self, client_version: int) -> bool:
-        """Whether a record can store ``client_version``: at transaction.version 0 only 0, the version of old clients."""
+        """Whether a record can store ``client_version``. At transaction.version 0 it can store only 0 (old clients)."""
         return client_version == 0 or self._value_version >= 1
 
     @property

@@ -46,7 +46,7 @@ class Verdict(Enum):
     COMMIT = "commit"
     ABORT = "abort"
     BOTH = "commit and abort"
-    """The markers differ: an operator has written one, or a second crash came while the first was being repaired."""
+    """The markers differ: an operator has written one, or another crash came during the recovery from the first."""
     UNKNOWN = "unknown"
     """No marker is in the log any more (retention, compaction)."""
 
@@ -105,7 +105,7 @@ class LostDecision:
 
 
 Entries = Mapping[int, Sequence[tuple[TopicPartition, ProducerStateEntry]]]
-"""Producer id -> (partition, the producer's state in that partition)."""
+"""Producer id -> (partition, the producer's state in that partition) for each partition with such a state."""
 FindMarker = Callable[[TopicPartition, Transaction], Marker | None]
 
 

@@ -30,7 +30,7 @@ that node's event loop."""
 
 
 MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]]
-"""Completion -> partition -> the waiter for the result of its marker."""
+"""Transaction that is being completed -> partition -> the waiter for the result of the partition's marker."""
 
 
 class TransactionMarkerChannel:
@@ -41,7 +41,7 @@ class TransactionMarkerChannel:
         self._peers = peers
         self._life = life
         self._waiting: dict[int, MarkersToSend] = {}
-        """Node id -> markers. Bounded by the open transactions: each completion is listed once, with its partitions."""
+        """Node id -> markers. Bounded by the transactions in PrepareX: each is listed once, with its partitions."""
         self._under_way: set[int] = set()
 
     def add(self, node_id: int, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode]:

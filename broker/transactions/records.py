@@ -25,16 +25,16 @@ from protocol.varint import unsigned_varint
 # A commit writes three or four states, so a value is packed directly. `to_value` encodes field by field; a test compares
 # the two.
 _START: Final = Struct(">hqhib")
-"""The first fields of the value: version, producer id, epoch, timeout, state."""
+"""The first fields of a transaction's record value: version, producer id, epoch, timeout, state."""
 _TIMES: Final = Struct(">qq")
 _INT64_TAG: Final = Struct(">BBq")
 _INT16_TAG: Final = Struct(">BBh")
 _LENGTH: Final = Struct(">h")
 _LATER_TRANSACTION: Final = Struct(">qqBBBqBBh")
-"""The last fields of the value in the usual case: the timestamps of the last update and of the transaction's start,
-then the tagged fields for the previous producer id and the client's transaction version."""
+"""The last fields of the record value in the usual case: the timestamps of the last update and of the transaction's
+start, then the tagged fields for the previous producer id and the client's transaction version."""
 _OLD_CLIENTS: Final = Struct(">qqBBBq")
-"""The last fields of the value for a client of the old protocol, whose transaction version 0 is not written."""
+"""The last fields of the record value for a client of the old protocol, whose transaction version 0 is not written."""
 _COUNT: Final = Struct(">i")
 _INDEX: Final = Struct(">i")
 IDS_REMEMBERED: Final = 512

@@ -73,7 +73,7 @@ def moves(s: Story) -> None:
 
 @story("leaders")
 def moves_under_way(s: Story) -> None:
-    """ListPartitionReassignments returns an empty list."""
+    """ListPartitionReassignments returns an empty list while no reassignment is in progress."""
     t = s.topic(2)
     missing = s.name("missing")
     asked: dict[str, list[Body] | None] = {
