@@ -348,8 +348,9 @@ class Cluster:
     def take_back_start(
         self, runtime: NodeRuntime, before: NodeRuntime, error: BaseException
     ) -> StartError | None:
-        """Undo a failed start: the node has its previous state again, or is killed. Returns the error for the caller; None
-        if ``error`` is unexpected.
+        """Undo a failed start: the node gets its previous state again, unless it was killed during the start.
+
+        Returns the error for the caller; None if ``error`` is unexpected.
         """
         node_id = runtime.node_id
         # If the node was killed, its loss may have been recorded before its registration, so record it again.

@@ -461,7 +461,7 @@ class NodeRuntime:
             self._directory.close(clean=False)
 
     async def await_termination(self) -> None:
-        """Return when the node has terminated: its start or stop has failed, and its threads have ended."""
+        """Return when no start or stop of the node is in progress any more, and its threads have ended."""
         async with self.lifecycle_lock:
             if hasattr(self, "node"):
                 await self.node.replicas.await_termination()

@@ -38,7 +38,10 @@ class DamagedRecords:
     """The damaged ranges of one partition, in log order, and the ids that may be affected."""
 
     def __init__(self, topic: str, index: int, of: str, name_of: NameOf, known: Known) -> None:
-        """``of``: log field of the ids (``transactional_ids`` or ``groups``). ``known``: called at the first damage."""
+        """``of``: name of the log field with the ids (``transactional_ids``, ``groups``).
+
+        ``known`` is called when the first damaged range is found.
+        """
         self._topic = topic
         self._index = index
         self._of = of

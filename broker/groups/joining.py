@@ -115,7 +115,8 @@ def _join_new(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int, o
 def _give_member_id(group: ClassicGroup, joiner: Joiner, token: object, member_id: str, out: Out) -> None:
     """Assign a member id and require a second JoinGroup with it (KIP-394).
 
-    Otherwise a client that disconnects before it gets its id would be a member that never sends a heartbeat.
+    Without this second request, a client that disconnects before it gets its id would become a member that never sends
+    a heartbeat.
     """
     if len(group.pending_joins) >= group.config.pending_members_max:
         out.append(Answer(token, join_error(NO_MEMBER_ID, ErrorCode.group_max_size_reached)))

@@ -85,7 +85,7 @@ def _address(context: RequestContext, broker: BrokerRegistration) -> Address | N
 
 
 Live = Mapping[int, Address]
-"""Unfenced brokers on the request's listener: looked up once for all partitions of a response."""
+"""Broker id -> address on the request's listener, of all unfenced brokers; built once for each response."""
 
 
 def live_brokers(context: RequestContext) -> dict[int, Address]:

@@ -33,7 +33,7 @@ class ParkedHere(Waiter[bool]):
         self._gives_way = gives_way
 
     def give_way(self) -> None:
-        """Make the request respond early, because the client sent another request on the same connection."""
+        """Make the request, if it may, respond early: the client sent another request on the same connection."""
         if self._gives_way:
             self.wake(False)
 

@@ -154,7 +154,7 @@ class Produce:
             item.result = AppendResult(ErrorCode.unknown_topic_or_partition)
 
     def _parse(self, item: Item, records: bytes | memoryview | None) -> None:
-        """Parse the records as one whole batch of magic 2, with a codec that this version permits; else set the error."""
+        """Parse the records as one batch of magic 2, with a codec that the API version permits; else set the error."""
         try:
             batch = RecordBatch.parse(records or b"")
         except CorruptBatch as error:
@@ -297,7 +297,7 @@ class Produce:
     ) -> None:
         """Append the item's batch after the partition's earlier queued batches, once the records are read.
 
-        The leader may change before that.
+        If this node no longer leads the partition then, set the item's error instead.
         """
         node = self.context.node
         queues = node.append_queues

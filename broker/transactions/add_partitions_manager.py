@@ -43,7 +43,7 @@ class VerificationRequest:
     verifies: bool
     """True: only verify that the transaction contains the partitions. False: add the partitions to the transaction."""
     answered: Waiter[Errors] = field(default_factory=Waiter)
-    """Woken with the error code of each partition."""
+    """Waiter for the result: the error code of each partition."""
 
     def answer(self, error: ErrorCode) -> None:
         self.answered.wake(dict.fromkeys(self.keys, error))
