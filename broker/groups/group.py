@@ -242,5 +242,5 @@ class ClassicGroup:
 def _topics_of(subscription: bytes) -> Sequence[str]:
     """Return the topics of a subscription. Every version begins with the fields of version 0, which contain them."""
     if record_version(subscription) < 0:
-        raise MalformedRecord("a subscription of a negative version")
+        raise MalformedRecord("the version of a subscription must not be negative")
     return Subscription.decode_body(subscription, 0, 2)[0].topics

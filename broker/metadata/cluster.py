@@ -218,7 +218,7 @@ class ClusterMetadata:
         return self._producer_ids.allocate(self.identity.node_id if node_id is None else node_id)
 
     def defer_syncs(self) -> None:
-        """From now on, apply changes without waiting for an fsync. No client may be served before `sync_deferred`."""
+        """From now on, apply changes without waiting for an fsync. Serve no client until `sync_deferred` returns."""
         self._writer.defer_syncs()
 
     async def sync_deferred(self) -> None:

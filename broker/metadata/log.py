@@ -144,7 +144,7 @@ class MetadataLog:
             self._apply(records, last_offset)
 
     def defer_syncs(self) -> None:
-        """From now on, apply commits without waiting for an fsync. No client may be served before `sync_deferred`."""
+        """From now on, apply commits without waiting for an fsync. Serve no client until `sync_deferred` returns."""
         self._defers_syncs = True
 
     async def sync_deferred(self) -> None:

@@ -71,7 +71,7 @@ class MetadataWriter:
         await asyncio.shield(done[-1])
 
     def defer_syncs(self) -> None:
-        """From now on, apply changes without waiting for an fsync. No client may be served before `sync_deferred`."""
+        """From now on, apply changes without waiting for an fsync. Serve no client until `sync_deferred` returns."""
         self._log.defer_syncs()
 
     async def sync_deferred(self) -> None:

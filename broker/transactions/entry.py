@@ -71,7 +71,7 @@ class PendingCompleteTxn:
         entry.pending = COMPLETE_COMMIT if self.marker.committed else COMPLETE_ABORT
 
     def is_wanted(self) -> bool:
-        """Whether this node still has to finish the transaction: not after `cancel`, nor if the shard is not current."""
+        """Whether this node still has to finish the transaction: not after `cancel` or a change of the leader."""
         return not self.cancelled and self.shard.is_current()
 
     async def all_committed(self) -> bool:
