@@ -71,10 +71,9 @@ def install() -> None:
 
 
 def install_functions(functions: Mapping[str, Collection[str]]) -> None:
-    """Install placeholders for modules from which other modules import functions that they do not call while they are
-    imported.
+    """Install placeholders for modules whose functions are imported by name long before they are called.
 
-    ``functions`` maps each module name to the names of these functions.
+    ``functions`` maps the name of each such module to the names of these functions. Calling one loads the module.
     """
     _stand_in(
         {

@@ -81,7 +81,7 @@ class Codec:
             raise MalformedRequest("the message ends too early") from error
 
     def encode(self, message: Any) -> list[Chunk]:
-        """Encode a message to chunks. Fields of type records and long bytes are chunks of their own and are not copied."""
+        """Encode a message to chunks. Records and long values of type bytes are chunks of their own, and not copied."""
         try:
             return self._encode(message)
         except LongMessage:

@@ -10,7 +10,7 @@ from .record import CorruptBatch, Reason
 from .record_walk import Walked
 
 SOURCES: str
-"""The hash of the sources that it was built from (setup.py)."""
+"""The hash of the sources from which this module was built (setup.py)."""
 
 class Program:
     """One version of a message or record: ``(class, class with all fields, (field, ...))``, and a field is

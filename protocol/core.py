@@ -20,7 +20,8 @@ if __name__ == "protocol.core":
 CORE: Final = "pure Python" if compiled is None else "compiled core"
 
 TWINS: Final[dict[str, Callable[..., Any]]] = {}
-"""The Python function of each twin, by the twin's name. The C core calls it for unusual cases."""
+"""The Python functions that have a twin (an equivalent function in C), by the twin's name. The C core calls the Python
+function for unusual cases."""
 
 if compiled is not None:
     compiled.set_up_twins(TWINS)

@@ -4,9 +4,9 @@ They accept what Kafka accepts: unknown tags are skipped (KIP-482), text that is
 characters, any negative length is null, a boolean is any byte. Everything else raises ``MalformedRequest``. No length or
 count is used before it has been compared with the remaining bytes.
 
-kio's compiled reader would be faster, but it is not safe for bytes from any client: it allocates eight bytes for each
-element that an array claims before it reads the first one, and if that allocation fails, the process aborts (kio 0.6.5: ten
-bytes are enough). It also raises on unknown tags.
+The compiled reader of kio (a package of Kafka's schemas) would be faster, but it is not safe for bytes from any client:
+it allocates eight bytes for each element that an array claims before it reads the first one, and if that allocation
+fails, the process aborts (kio 0.6.5: ten bytes are enough). It also raises on unknown tags.
 
 Bounds are not checked for each string. A position only ever grows, and a struct or a single byte cannot be read beyond the
 end. So one check of the position at the end finds every string that was cut off.

@@ -66,7 +66,7 @@ class _Late:
 
 
 def _refuse(message: Any) -> list[Chunk]:
-    raise TypeError("this program decodes messages and cannot encode them")
+    raise TypeError("this codec only decodes messages and cannot encode them")
 
 
 def _program(message_class: Any, fallback: Callable[[Any], list[Chunk]]) -> Any:

@@ -169,7 +169,7 @@ def first_since(
 ) -> Generator[None, None, tuple[int, int] | None]:
     """(offset delta, timestamp delta) of the first record at or above both deltas; None if there is none.
 
-    Only the part of each record before its key is read. Raises ``CorruptBatch`` if that is malformed.
+    Of each record, only the part before its key is read. Raises ``CorruptBatch`` if this part is malformed.
     """
     size, position, left = len(body), 0, slice_records
     try:

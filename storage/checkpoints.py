@@ -31,7 +31,7 @@ def parse_rows(path: Name, columns: int) -> list[list[str]]:
     if _is_blank(lines):
         return []
     if lines[0].strip() != str(VERSION):
-        raise DamagedFile(path, f"version {lines[0]!r} of this file is not known")
+        raise DamagedFile(path, f"this file has the unknown version {lines[0]!r}: only version 0 can be read")
     rows = [line.split(" ") for line in lines[2:] if line]
     if len(lines) < 2 or not lines[1].isdecimal() or int(lines[1]) != len(rows):
         raise DamagedFile(path, "the number of entries differs from the number in line 2")

@@ -12,7 +12,7 @@ UNDEFINED = (-1, -1)
 
 
 class LeaderEpochs:
-    """Epochs and start offsets, both strictly rising. They are in memory; ``save`` writes the file."""
+    """Leader epochs and their start offsets, both strictly rising, in memory; ``save`` writes them to the file."""
 
     __slots__ = ("_changed_from", "_epochs", "_starts")
 

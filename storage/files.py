@@ -16,7 +16,8 @@ from storage.descriptors import NONE_LEFT, SPARES
 
 Buffer = bytes | bytearray | memoryview
 Name = Path | str
-"""A file name. Creating a ``Path`` takes as long as a system call, and a start handles tens of thousands of files."""
+"""A file name: a string where there may be many files, because creating a ``Path`` takes as long as a system call, and
+a start of the broker handles tens of thousands of files."""
 
 
 class System:
@@ -36,7 +37,7 @@ class System:
 
 
 READ_BYTES = 64 * 1024
-"""Bytes per read of a small file. Most are smaller."""
+"""Bytes per read of a small file. Most small files are shorter, so one read returns all of the file."""
 COPY_BYTES = 1024 * 1024
 """Bytes per write when a file is copied."""
 

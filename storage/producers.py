@@ -63,7 +63,7 @@ class BatchMetadata:
         return f"BatchMetadata{self.values()}"
 
     def values(self) -> tuple[int, ...]:
-        """The fields, in the order of a snapshot."""
+        """All fields as a tuple, for comparison and ``repr``."""
         return (
             self.first_sequence,
             self.last_sequence,

@@ -1,8 +1,9 @@
 """Decides which of a log's oldest segments to delete, and when to check again (`UnifiedLog.deleteOldSegments`).
 
-Pure: segments and settings in, numbers out. Three rules apply, in Kafka's order. Each deletes segments, from the oldest on,
-as long as its condition holds: all offsets of the segment are below the log start; the other segments have more than
-``retention.bytes``; its newest record is older than ``retention.ms``. No segment that reaches the high watermark is deleted.
+Pure: segments and settings in, numbers out. Three rules apply, in Kafka's order. Each rule deletes segments, from the
+oldest on, while its condition holds: all offsets of the segment are below the log start; the log without the segment
+still has ``retention.bytes``; the segment's newest record is older than ``retention.ms``. A segment that ends above the
+high watermark is never deleted.
 """
 
 from __future__ import annotations

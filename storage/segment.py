@@ -35,7 +35,7 @@ SCAN_BYTES = 16 * 1024
 REPLAY_BYTES = 1024 * 1024
 """Bytes per read when all batches are read."""
 UNKNOWN = -2
-"""A value that has not been read from the segment's files yet (-1 means "no timestamp")."""
+"""Stands for a value that has not been read from the segment's files yet (-1 means that there is no timestamp)."""
 
 
 def file_name(offset: int, suffix: str) -> str:

@@ -83,7 +83,7 @@ def check_push(instance: ClientInstance, push: Push, bytes_max: int, now_ms: flo
 
 
 def _is_due(instance: ClientInstance, now_ms: float) -> bool:
-    """Whether the client may push now; if so, the push is noted.
+    """Whether the client may push now; if so, record ``now_ms`` as the time of its last push.
 
     The first push after GetTelemetrySubscriptions is always due, because clients send it after a random time.
     """

@@ -13,7 +13,7 @@ from typing import Final, Protocol
 
 
 class Domain(Enum):
-    """The kind of a timer or timestamp."""
+    """The kind of a timer or timestamp. A clock can advance the time of one domain without the other domains."""
 
     TRANSACTIONS = "transactions"
     IDS = "ids"
@@ -35,7 +35,8 @@ these times from the monotonic clock."""
 
 
 NOTHING_DONE: Final = object()
-"""A timer's callback returns this if it had nothing to do. An advancing clock then need not wait for consequences."""
+"""A timer's callback returns this if it had nothing to do. An advance of the clock then does not wait for other
+callbacks and threads that the callback could have started."""
 
 
 class Timer(Protocol):
@@ -49,7 +50,8 @@ class Clock(Protocol):
 
     @property
     def skew_ms(self) -> int:
-        """Milliseconds by which a node's clock is ahead of the cluster's clock (negative: behind); 0 for other clocks.
+        """Milliseconds by which a node's clock is ahead of the cluster's clock (negative: behind); 0 if this is the
+        cluster's clock.
 
         The skew does not apply to timers and to the domains in `MONOTONIC`.
         """
@@ -64,7 +66,7 @@ class Clock(Protocol):
         ...
 
     def cluster_ms(self) -> int:
-        """``now_ms()`` without a node's skew. Times shown to users are read here, so all are of one clock."""
+        """``now_ms()`` without a node's skew. All times shown to users are from this method, so they are comparable."""
         ...
 
     def call_later_ms(self, delay_ms: float, callback: Callable[[], object], domain: Domain) -> Timer:

@@ -36,7 +36,8 @@ class Advanced(Protocol):
 
 
 class Course:
-    """An advance in progress: the timers of the advancing domains, by the real time of each without the advance."""
+    """An advance in progress: the timers of the advancing domains, with the real time at which each would fire without
+    the advance."""
 
     def __init__(
         self, by_ms: int, offsets: Mapping[Domain, int], timers: Mapping[Domain, Iterable[Advanced]]
@@ -90,7 +91,10 @@ class Course:
         return float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()
 
     def take(self, until_ms: float) -> list[Advanced]:
-        """Remove and return the due timers, in the order in which they were set. Earlier rounds without work are skipped."""
+        """Remove and return the timers that are due at ``until_ms``, in the order in which they were set.
+
+        ``until_ms`` is in real time without the advance. Of periodic work, earlier rounds without work are skipped.
+        """
         found = []
         for heap in (self._heap, self._patient):
             while heap and heap[0][0] <= until_ms:

@@ -14,9 +14,9 @@ UNITS_MS: Final = {
     "w": 604_800_000,
 }
 DURATION_MS_MAX: Final = 36_525 * UNITS_MS["d"]
-"""A century, so that every client can represent the times."""
+"""Maximum of an advance of the clock: a century, so that every client can represent the times."""
 SKEW_MS_MAX: Final = 18_262 * UNITS_MS["d"]
-"""Half a century, so that a node whose clock is behind still writes times after 1970."""
+"""Maximum skew of a node: half a century, so that a node whose clock is behind still writes times after 1970."""
 
 _UNITS: Final = ", ".join(UNITS_MS)
 _PART: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")

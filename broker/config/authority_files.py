@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 FOLDER: Final = "tls"
-"""Subdirectory of the data directory for these files."""
+"""Subdirectory of the data directory for the files of ``--tls``."""
 SERVER_STORE: Final = "server.pem"
 CA: Final = "ca.pem"
 CA_KEY: Final = "ca.key"

@@ -31,7 +31,7 @@ _CLIENT_AUTH: Final = re.compile("required|requested")
 
 
 class Secret(NamedTuple):
-    """A setting whose value comes from a file in the images' directory of secrets."""
+    """A setting whose value comes from a file in the directory of secrets of the images (/etc/kafka/secrets)."""
 
     name: str
     value: str

@@ -116,7 +116,10 @@ def _listener_names(settings: Settings) -> tuple[str, ...]:
 
 
 def _protocols(asked: Asked, settings: Settings, names: Iterable[str]) -> dict[str, str]:
-    """Return the protocol of each listener. If a setting secures a listener, none is changed; otherwise all are secured."""
+    """Return the protocol of each listener: as in ``settings`` if they secure a listener, else ``asked.protocol``.
+
+    Raises `ConfigError` if ``--tls`` or ``--sasl`` would apply to no listener.
+    """
     if _MAP in settings:
         given = parse_protocol_map(settings[_MAP].raw)
         protocols = {name: given.get(name, name) for name in names}

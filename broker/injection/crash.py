@@ -78,7 +78,7 @@ def parse_crash_points(text: str) -> dict[str, int]:
 
 
 class Countdown:
-    """Counts down the passages of each point, and calls ``act`` with the name of a point whose count has reached 0."""
+    """Counts down the passages of each crash point, and calls ``act`` with the name of a point at count 0."""
 
     def __init__(self, points: Mapping[str, int], act: PassageWatcher = kill_this_process) -> None:
         self._left = dict(points)
@@ -103,8 +103,10 @@ def arm(text: str) -> None:
 
 @contextlib.contextmanager
 def on_passage(watcher: PassageWatcher) -> Iterator[None]:
-    """Call ``watcher`` at every passage within the block. The watcher may record the passage, or raise instead of killing
-    the process."""
+    """Context manager: call ``watcher`` with the name of each crash point that the process passes within the block.
+
+    The watcher may record the passage, or raise instead of killing the process.
+    """
     before = _watcher
     _watch(watcher)
     try:

@@ -15,7 +15,7 @@ TopicPartition = tuple[str, int]
 
 @slotted(frozen=True, eq=False)
 class Happening:
-    """One event. Without ids and partitions, the event concerns all transactional ids and all partitions."""
+    """An event for timelines, such as an election. Without ids and partitions, it concerns all of them."""
 
     time_ms: int
     kind: str

@@ -35,7 +35,7 @@ class Loss:
     """-1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """One of `COMMITTED`, `PERHAPS_COMMITTED` and `ACKS_1`."""
+    """For which acks the records may have been acknowledged: `COMMITTED`, `PERHAPS_COMMITTED` or `ACKS_1`."""
     written_epoch: int
     """Leader epoch in which the batches were written."""
     leader: int

@@ -61,7 +61,7 @@ class FaultInjection:
 
     points: PointInterceptor | None = None
     transaction_watcher: Callable[[Any], object] | None = None
-    """Called with each transaction whose coordinator has committed a new state. None while no caller waits for that."""
+    """Called with each transaction whose coordinator has committed a new state. None if there is no watcher."""
     links: Links = field(default_factory=Links)
     happenings: Happenings = field(default_factory=Happenings)
     losses: Losses = field(default_factory=Losses)

@@ -123,8 +123,10 @@ class LogWriter:
                 self._write_lines([self._say(event, fields) for event, fields in self._suppressed()])
 
     def _take(self) -> tuple[list[bytes], _Mark | None]:
-        """Remove lines of up to ``WRITE_BYTES`` from the queue, and the `_Mark` that follows them. Returns both, or
-        None if no mark follows. Blocks until the queue has an entry, or a report of suppressed lines is due."""
+        """Remove about ``WRITE_BYTES`` of lines from the queue, or the lines up to the next `_Mark` and the mark.
+
+        Returns (lines, mark or None). Blocks until the queue has an entry, or a report of suppressed lines is due.
+        """
         lines: list[bytes] = []
         size = 0
         wait_s = None

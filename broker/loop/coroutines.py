@@ -1,9 +1,9 @@
 """How requests wait: in a coroutine that is started eagerly and suspended at a `Waiter`.
 
-`start` runs a coroutine up to the first place where it has to wait. A coroutine that never waits returns its value in the
-same turn of the event loop, without a task or future. For one that waits, `start` returns a future of its value. The event
-that it waits for wakes it by a call, and it resumes within that call: its steps happen in the order of its lines, whichever
-turn they run in.
+`start` runs a coroutine up to the first place where it has to wait. A coroutine that never waits returns its value in
+the same turn of the event loop, without a task or future. For a coroutine that waits, `start` returns a future of its
+value. The event that the coroutine waits for wakes it by a call, and the coroutine resumes within that call, not in a
+later turn.
 
 A suspended coroutine belongs to one life of a node (`broker.loop.life`). When the life ends, the coroutine is closed.
 
@@ -167,7 +167,7 @@ class Suspended:
             self.suspend(waits_at)
 
     def tell(self, outcome: Outcome) -> None:
-        """Set the receiver of the value or exception."""
+        """Set the receiver of the coroutine's value or exception."""
         self._future = outcome
 
     def _take_future(self) -> Outcome | None:

@@ -18,7 +18,7 @@ INTERVAL_S: Final = 0.05
 WARN_ABOVE_MS: Final = 100.0
 SLICE_S: Final = 5.0
 SLICES_KEPT: Final = 12
-"""Number of slices whose maximum is kept: together the last minute."""
+"""Number of periods of ``SLICE_S`` seconds for which the maximum lag is kept: together the last minute."""
 
 log = get_logger()
 

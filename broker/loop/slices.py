@@ -148,7 +148,7 @@ class _Thread:
         await asyncio.wait([self._future])
 
     def hand_over(self, steps: Steps[Any]) -> Callable[[], Any] | None:
-        """Pass the result of the work, or its exception, to the steps."""
+        """Resume ``steps`` with the result of the work, or its exception. Returns what ``steps`` yields next."""
         future, self._future = self._future, None
         assert future is not None
         error = future.exception()

@@ -14,8 +14,8 @@ AT_ONCE: Final = 64
 """Number of responses that are written at once after a turn in which only one connection had responses. After them, the
 connections with responses are counted again."""
 TOGETHER: Final = 8
-"""Number of connections with unwritten responses at which all are written, even before the turn ends: the client
-process handles these responses while the broker serves other connections."""
+"""Number of connections with unwritten responses at which all responses are written, even before the turn ends: the
+client process handles them while the broker serves other connections."""
 
 
 class Writer(Protocol):

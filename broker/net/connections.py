@@ -123,10 +123,10 @@ class Connections:
         """The handshakes in `_open`, by the connection that each will become."""
         self._per_ip: Counter[str] = Counter()
         self.on_left: Callable[[], object] | None = None
-        """Called after a connection has closed; None if there is nothing to do."""
+        """Called after each connection has closed, for example to free memory; None if nothing needs to be called."""
         self._timer: Periodic | None = None
         self._ticked_ms: float = 0
-        """Start of the current tick, in ms of the domain ``connections``."""
+        """Start of the idle timer's current tick, in ms of the domain ``connections``."""
         self._all_gone: asyncio.Future[None] | None = None
 
     def __len__(self) -> int:

@@ -3,9 +3,9 @@
     handshake = Handshake(accepted, BufferedConnection(connections, listener), connections, tls)
     handshake.begin()
 
-As in Kafka, which registers a channel at the accept, max.connections and max.connections.per.ip include clients that do not
-continue their handshake, and connections.max.idle.ms, a stop and a kill of the node end a handshake. In any case it ends
-after `HANDSHAKE_S_MAX`, even if the client sends a byte now and then.
+As in Kafka, which registers a channel at the accept, clients that do not continue their handshake count for
+max.connections and max.connections.per.ip. A handshake ends after connections.max.idle.ms, at a stop or kill of the
+node, and in any case `HANDSHAKE_S_MAX` after the client's first byte, even if the client sends further bytes slowly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from broker.net.connections import Connections
 
 HANDSHAKE_S_MAX: Final = 60.0
-"""Seconds of real time. Kafka has no such limit, only connections.max.idle.ms, ten minutes by default."""
+"""Seconds of real time in which the client must send its first byte, and after which a handshake that has begun must be
+complete. In Kafka only connections.max.idle.ms limits a handshake: ten minutes by default."""
 
 log = get_logger()
 

@@ -18,7 +18,7 @@ from broker.config.endpoints import Endpoint
 
 Bind = Callable[[Endpoint], Sequence[socket.socket]]
 _Place = tuple[int, str, int]
-"""Family, address and port."""
+"""Address family, address and port of a bound socket."""
 
 
 class BindError(Exception):

@@ -24,14 +24,14 @@ NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
 """Epoch of a full fetch that also creates a session, if possible."""
 FINAL_EPOCH: Final = -1
-"""Epoch of a full fetch without a session. Versions below 7 always behave like this."""
+"""Epoch of a full fetch without a session. A Fetch below version 7 always has this epoch."""
 SESSION_EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MAX: Final = 120_000
 """Milliseconds. A session that was not used for longer than this may be evicted for any new session. Otherwise a
 consumer's session whose first and last use are less than this apart may be evicted only for a follower's session."""
 
 Key = tuple[UUID | str, int]
-"""(topic id, or topic name below v13; partition)."""
+"""Key of a partition in a session: (topic id, or topic name in Fetch versions below 13; partition)."""
 
 
 @slotted(eq=False)

@@ -32,7 +32,7 @@ log_events = get_logger()
 class OpenedLog(NamedTuple):
     log: Log
     offline: str | None
-    """Why the files cannot be used; None if they can. The log of an offline partition serves nothing."""
+    """Why the partition is offline: its files cannot be used, so ``log`` is not read or written. None if online."""
 
 
 class LogManager:

@@ -59,9 +59,9 @@ def options() -> list[click.Parameter]:
             ["--sasl"],
             multiple=True,
             metavar="USER:PASSWORD[:MECHANISM]",
-            help=f"Let clients log in by SASL, as this user too. The mechanisms are {', '.join(MECHANISMS)}; without one, "
-            f"all of them. Other users of this machine can read a command line: the variable {VARIABLE} takes the same, "
-            "with users separated by line breaks or semicolons.",
+            help=f"A user as which clients may log in by SASL; repeatable. MECHANISM is one of {', '.join(MECHANISMS)}; "
+            "without it, all of them. Other users of this machine can read a command line: set the variable "
+            f"{VARIABLE} instead, with users separated by line breaks or semicolons.",
         ),
     ]
 

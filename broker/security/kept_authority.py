@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 CLIENT: Final = "client"
 """Common name of the client certificate that `--tls` creates."""
 _LAST: Final = "client.jks"
-"""The file that is written last: the directory is complete if it exists."""
+"""Name of the file that is written last: if this file exists, the directory of the authority is complete."""
 _LOCK: Final = ".lock"
 
 

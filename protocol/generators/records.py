@@ -29,7 +29,8 @@ KINDS: Mapping[type[Key], str] = {
     group_log.OffsetCommitKey: "offset",
     group_log.GroupMetadataKey: "group",
 }
-"""Value of the column ``kind``, by the class of the record's key. For other keys it is the class's name in snake case."""
+"""Values of the table's column ``kind``, by the class of the record's key. For other classes of keys, the value is the
+class's name in snake case."""
 COLUMNS: Mapping[str, str] = {
     "group_id": "group",
     "transaction_status": "status",

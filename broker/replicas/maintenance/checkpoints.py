@@ -61,8 +61,8 @@ class Checkpoints:
         self.note_log_start(partition)
 
     def note_log_start(self, partition: Partition) -> None:
-        """Set the row of a partition's log start offset if the offset lies inside the first segment; else drop the row, as
-        Kafka does.
+        """Set the partition's row in the checkpoint of log start offsets. As in Kafka, drop the row if the log start
+        offset is the base offset of the first segment.
         """
         log = partition.log
         key = (partition.topic, partition.index)

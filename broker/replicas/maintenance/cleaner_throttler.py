@@ -6,15 +6,16 @@ import time
 from typing import Final
 
 STRETCH_S: Final = 0.0005
-"""Seconds of work after which the thread sleeps.
+"""Seconds of work after which the compacting thread sleeps for ``REST_S``.
 
-Python's own switch interval would delay the event loop by 5 ms each time.
+With Python's own switch interval the event loop would wait 5 ms for the GIL each time.
 """
 REST_S: Final = 0.00005
-"""Seconds of sleep. After a mere yield, the compacting thread would take the GIL back before the event loop's thread
-has woken up."""
+"""Seconds for which the compacting thread sleeps after ``STRETCH_S`` of work. If it only yielded, it would take the GIL
+back before the event loop's thread has woken up."""
 SLEEP_S_MAX: Final = 0.02
-"""Longest sleep in seconds, so that an abandoned pass ends soon even if the I/O rate is low."""
+"""Longest single sleep in seconds: after each sleep the thread checks whether its pass was abandoned. A low limit of
+the I/O rate causes many sleeps in a row."""
 
 
 class Abandoned(Exception):

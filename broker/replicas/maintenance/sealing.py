@@ -12,7 +12,7 @@ from broker.replicas.partition import Partition
 from storage.files import StorageError
 
 SYNCS_AT_ONCE: Final = 16
-"""Threads that sync logs at the same time."""
+"""Maximum number of threads that sync logs at the same time."""
 
 
 async def seal_all(partitions: Iterable[Partition], life: NodeLife) -> None:

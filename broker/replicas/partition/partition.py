@@ -1,7 +1,7 @@
 """One partition replica on this node, with the leader's rules.
 
 The log has the batches. `Partition` has the leader and leader epoch, the high watermark, and the rules of a leader for
-appends and reads. Its attribute `unconfirmed` tracks which writes the disk has confirmed, and `delayed` the waiting
+appends and reads. Its attribute `unconfirmed` tracks the writes that the disk has not confirmed, `delayed` the waiting
 requests. Nothing here suspends: callers pass callbacks, or watch the partition.
 
 With several replicas, the leader has `leading`, which tracks the followers, and a follower has `following`, which fetches
@@ -275,7 +275,7 @@ class Partition:
         )
 
     def _appended(self, held: HeldWrite | None, base_offset: int) -> None:
-        """Register an append that the disk has not confirmed: held at ``log.write``, or not fsynced."""
+        """Register an append as not confirmed by the disk: ``held`` at the point ``log.write``, or not fsynced."""
         if held is not None:
             self.unconfirmed.add(held, base_offset, self._decided)
         if not self.unflushed:

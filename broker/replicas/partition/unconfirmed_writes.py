@@ -1,4 +1,4 @@
-"""Appends of a partition that the disk has not confirmed: held at ``log.write``, or waiting for an fsync."""
+"""Appends of a partition that the disk has not confirmed: held at the injection point ``log.write``, or not fsynced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeldWrite:
-    """One append at the injection point ``log.write``: released, refused, or held until a rule decides which."""
+    """One append at the injection point ``log.write``: released, refused, or held until a fault rule does either."""
 
     __slots__ = ("_later", "refused", "released")
 
@@ -51,10 +51,11 @@ class HeldWrite:
 
 
 class UnconfirmedWrites:
-    """The appends of a partition's log that the disk has not confirmed.
+    """The appends of a partition's log that the disk has not confirmed yet, for one of two reasons.
 
-    Held writes are ordered by offset, and no offset from the first held write on counts as written. If ``flush.messages``
-    requires an fsync, offsets after the last fsync do not count as confirmed either.
+    A held write is an append that a fault rule holds at the injection point ``log.write``: its base offset and all
+    later offsets count as not written. If ``flush.messages`` requires an fsync, offsets after the last fsync are not
+    confirmed.
     """
 
     __slots__ = ("_flush", "_injection", "_log", "_node_id", "_place", "_purgatory", "held")
@@ -74,14 +75,15 @@ class UnconfirmedWrites:
         self._injection = injection
         self._node_id = node_id
         self.held: dict[HeldWrite, int] = {}
-        """The writes held at ``log.write``, with their base offsets."""
+        """The writes that a fault rule holds at ``log.write``, with their base offsets, in the order of the offsets."""
         self._purgatory = OffsetPurgatory()
 
     # -- held writes --------------------------------------------------------------------------------------------
 
     def intercept(self) -> HeldWrite | None:
-        """Pass the injection point ``log.write``. Returns the write if it is held there, else None. Raises StorageError if
-        refused.
+        """Pass the injection point ``log.write`` before an append. Returns the write if a rule holds it, else None.
+
+        Raises StorageError if a rule refuses the write.
         """
         if self._injection.points is None:
             return None
@@ -91,7 +93,7 @@ class UnconfirmedWrites:
         return None if held.released else held
 
     def add(self, held: HeldWrite, base_offset: int, decided: Callable[[HeldWrite], None]) -> None:
-        """Add a write that is held. ``decided`` is called at its release or refusal, unless it is truncated meanwhile."""
+        """Add a held write. ``decided`` is called when the write is released or refused, unless it was truncated."""
 
         def end() -> None:
             if self.held.pop(held, None) is not None:

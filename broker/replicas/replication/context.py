@@ -52,9 +52,9 @@ class ReplicationContext:
     """Broker epoch of a node by its id; None if it may not be in the ISR: unregistered, fenced, or in controlled
     shutdown."""
     is_led_uncleanly: Callable[[Partition], bool]
-    """Whether the leader was elected uncleanly, and no follower has joined the ISR since."""
+    """Whether the partition's leader was elected uncleanly, and no follower has joined the ISR since."""
     lag_max_ms: Callable[[], int]
     """Returns ``replica.lag.time.max.ms``."""
     watch_lag: Callable[[Partition], None]
-    """Schedule a check of the partition, led by this node, because a follower is behind."""
+    """Schedule a check of the ISR of a partition that this node leads, because a follower is behind."""
     truncation: Truncation

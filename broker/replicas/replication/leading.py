@@ -34,17 +34,17 @@ class FollowerFetch(NamedTuple):
     leader_epoch: int
     fetch_offset: int
     last_fetched_epoch: int
-    """-1 if the follower's log has no epoch."""
+    """Latest leader epoch in the follower's log; -1 if the log has no epoch."""
     log_start_offset: int
     high_watermark: int
     max_bytes: int
-    """0 means that the follower only reports its offsets."""
+    """Maximum number of bytes in the response; 0 if the follower only reports its offsets."""
     broker_epoch: int | None
     """Broker epoch of the follower's current registration (KIP-903); None if its node may not be in the ISR."""
 
 
 class LeaderResponse(NamedTuple):
-    """The leader's response to a follower. With OFFSET_OUT_OF_RANGE it has the log start and log end."""
+    """The leader's response to a follower. With OFFSET_OUT_OF_RANGE it has the leader's log start and log end."""
 
     error: ErrorCode
     records: bytes = b""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from broker.replicas.replication.context import ReplicationContext
 
 FETCH_BYTES: Final = 1024 * 1024
-"""Bytes of one fetch (``replica.fetch.max.bytes``), and bytes that are appended before other work has its turn."""
+"""Maximum bytes of one fetch (``replica.fetch.max.bytes``), and of all fetches in one turn of the event loop."""
 BACKOFF_MS: Final = 1000
 """``replica.fetch.backoff.ms``: delay of the next fetch after an error."""
 
@@ -223,10 +223,11 @@ class ReplicaFetcher:
         return True
 
     def _begin_with_whole_batch(self, records: bytes) -> None:
-        """Move an empty log back to the base offset of its first batch, if the leader's log starts inside that batch.
+        """Move the start of the empty log back to the base offset of the first batch in ``records``, if the log starts
+        inside of that batch.
 
-        DeleteRecords moves a log start to any offset. Kafka: ``UnexpectedAppendOffsetException``, which
-        ``Partition.appendRecordsToFollowerOrFutureReplica`` catches.
+        An empty log starts at the leader's log start, which DeleteRecords may move into a batch. Kafka:
+        ``UnexpectedAppendOffsetException``, which ``Partition.appendRecordsToFollowerOrFutureReplica`` catches.
         """
         partition = self._partition
         try:
@@ -290,8 +291,8 @@ class ReplicaFetcher:
     def _truncate_diverging(self, epoch: int, end_offset: int) -> bool:
         """Truncate to the point up to which the logs agree, as far as this response shows (KIP-279).
 
-        If this log does not have the epoch that the leader names, truncate to the end of its next older epoch. The next
-        response then shows more.
+        If this log does not have the epoch that the leader names, truncate to the end of this log's next older epoch.
+        The response to the next fetch then shows more.
         """
         partition, log = self._partition, self._partition.log
         known_epoch, known_end = partition.end_offset_for_epoch(epoch)

@@ -1,7 +1,8 @@
 """Index of the ACLs of one resource type by resource name. Pure.
 
-Kafka searches a sorted set, from the name to shorter and shorter prefixes of it. Here there are two hash maps, one of
-literal names and one of prefixes. The second is looked up once for each length that occurs among the prefixes.
+Kafka searches a sorted set, from the resource's name to shorter and shorter prefixes of the name. Here there are two
+hash maps, one of literal names and one of prefixes. A search looks into the second map once for each length that at
+least one prefix has.
 """
 
 from __future__ import annotations

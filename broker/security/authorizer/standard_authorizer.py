@@ -28,7 +28,7 @@ _IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
 _ALLOWED_BY: Final[Mapping[str, frozenset[str]]] = {
     word: frozenset({ALL, word, *_IMPLIED_BY.get(word, ())}) for word in OPERATIONS.values()
 }
-"""By operation: the operations of an ACL that allow it. A DENY implies no other operation."""
+"""Requested operation -> the operations of ALLOW entries that permit it. A DENY implies no other operation."""
 
 
 class StandardAuthorizer(MetadataListener):
@@ -85,7 +85,8 @@ class StandardAuthorizer(MetadataListener):
     ) -> bool:
         """Whether the principal may do the operation on any resource of the type (KIP-679).
 
-        An operation that only another operation implies does not count.
+        Here, ACLs for named resources and prefixes count only if they are for this operation or ALL: READ does not
+        imply DESCRIBE.
         """
         if self.authorize(principal, host, operation, resource_type, _ANY_NAME):
             return True

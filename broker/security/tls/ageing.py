@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from broker.security.tls.stores import PrivateKey
 
 _EARLIEST: Final = datetime(1950, 1, 1, tzinfo=UTC)
-"""Earliest time in a certificate (RFC 5280 4.1.2.5)."""
+"""Earliest time that is used in a certificate (RFC 5280 4.1.2.5)."""
 _log = get_logger()
 
 
 class _Aged(NamedTuple):
-    """A TLS context for a clock that is ``ahead_s`` ahead, made from the listener's own context, which is ``young``."""
+    """A TLS ``context`` for a clock that is ``ahead_s`` seconds ahead; ``young`` is the context for a clock in time."""
 
     young: ssl.SSLContext
     ahead_s: int

@@ -143,7 +143,8 @@ def _set_ciphers(context: ssl.SSLContext, names: Sequence[str]) -> None:
 
 
 def _restrict_tls13(context: ssl.SSLContext, suites: Collection[str]) -> None:
-    """Restrict the TLS 1.3 suites, which Python supports from 3.15 on. Raises an error on older versions."""
+    """Enable only ``suites`` of the cipher suites of TLS 1.3. Python can do that from version 3.15 on; with an older
+    Python, this raises `ConfigError`."""
     restrict = getattr(context, "set_ciphersuites", None)
     if restrict is None:
         missing = ", ".join(sorted(cipher_suites.TLS13.difference(suites)))

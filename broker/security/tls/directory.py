@@ -5,7 +5,7 @@
 | `ca.pem`, `ca.key` | the authority; `ca.pem` is also a trust store of type PEM |
 | `truststore.p12`, `truststore.jks` | trust stores |
 | `server.crt`, `server.key` | a broker's certificate chain and private key |
-| `server.pem` | both in one file: a key store of type PEM |
+| `server.pem` | `server.crt` and `server.key` in one file: a key store of type PEM |
 | `server.p12`, `server.jks` | key stores |
 | `client.*` | the same files for a client |
 """
