@@ -143,14 +143,14 @@ def uuid(**where: Unpack[Where]) -> UUID | None:
 
 
 def array(item: WireType | type[Structure], **where: Unpack[Where]) -> Sequence[Any]:
-    """A sequence, empty by default."""
+    """Declare a field that is a sequence, empty by default."""
     return wire(Array(_wire_type(item)), (), where)  # type: ignore[no-any-return]
 
 
 def nullable_array(
     item: WireType | type[Structure], default: tuple[()] | None = None, **where: Unpack[Where]
 ) -> Sequence[Any] | None:
-    """A sequence or None."""
+    """Declare a field that is a sequence or None."""
     return wire(Array(_wire_type(item), nullable=True), default, where)  # type: ignore[no-any-return]
 
 
@@ -163,7 +163,7 @@ def nullable_nested(structure: type[S], **where: Unpack[Where]) -> S | None:
 
 
 def tagged_nested(structure: type[S], tag: int) -> S | None:
-    """A nullable struct in a tagged field whose default on the wire is an empty struct, so that Kafka writes null."""
+    """Declare a nullable struct in a tagged field. A missing tag means an empty struct, so Kafka writes a null."""
     return wire(TaggedNested(structure, nullable=True), None, {"tag": tag})  # type: ignore[no-any-return]
 
 

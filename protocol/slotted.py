@@ -75,9 +75,9 @@ class _Late:
         self._made: Any = None
         self._owner: Any = None
         self.names = names
-        """All fields, those of base classes first."""
+        """Names of all fields, those of base classes first."""
         self.positional = positional
-        """The fields for ``__match_args__``."""
+        """Names of the fields that ``__match_args__`` lists."""
 
     def belongs_to(self, owner: type[Any]) -> None:
         self._owner = owner

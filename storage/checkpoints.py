@@ -16,7 +16,7 @@ DAMAGED_BYTES_MAX = 4
 
 
 def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
-    """Content of a checkpoint file.
+    """Content of a checkpoint file with these rows.
 
     >>> format_rows([(0, 5)])
     b'0\\n1\\n0 5\\n'

@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Spares:
-    """Spare descriptors. May be used by all threads."""
+    """Spare file descriptors of a process, which all threads may use."""
 
     def __init__(self, count: int = 0) -> None:
         self.count = count

@@ -24,7 +24,7 @@ class LeaderEpochs:
 
     @classmethod
     def load(cls, path: Name) -> LeaderEpochs:
-        """Read a checkpoint file. Drops lines that contradict later ones, as Kafka does."""
+        """Read a checkpoint file. Drops lines that contradict later lines, as Kafka does."""
         epochs = cls()
         try:
             for epoch, start in parse_rows(path, 2):

@@ -21,7 +21,7 @@ a start of the broker handles tens of thousands of files."""
 
 
 class System:
-    """The system calls that change files, as in ``os``. ``use_system`` replaces the instance."""
+    """The system calls that change files, as in ``os``. ``use_system`` replaces the instance that this module uses."""
 
     open = staticmethod(os.open)
     pwritev = staticmethod(os.pwritev)

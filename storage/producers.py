@@ -274,7 +274,7 @@ class ProducerStateManager:
     # -- updates after an append --------------------------------------------------------------------------------
 
     def update(self, batch: RecordBatch, base_offset: int, timestamp_ms: int) -> None:
-        """Add a data batch that was appended at ``base_offset``."""
+        """Add a data batch that was appended at ``base_offset`` to the state of its producer."""
         producer_id = batch.producer_id
         entry = self.entries.get(producer_id)
         if entry is None:

@@ -447,7 +447,7 @@ class Segment:
             del self._unsynced_names[0]
 
     def sync_indexes(self) -> None:
-        """fsync the index entries saved since the last time."""
+        """fsync the index files, so that all entries saved before the call are on the disk."""
         for suffix, index in (
             ("txnindex", self._transaction_index),
             ("index", self._offset_index),

@@ -34,7 +34,7 @@ LOG_APPEND_TIME = "LogAppendTime"
 CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 
 RECORD_ERRORS_MAX: Final = 1000
-"""Number of records named in one response. Kafka names all of them."""
+"""Maximum number of invalid records named in one response. Kafka names all of them."""
 COMPRESSED_AT_ONCE_BYTES: Final = 32 * 1024
 """Size in bytes above which the records of a batch are compressed in a thread."""
 NO_TIMESTAMP: Final = -1

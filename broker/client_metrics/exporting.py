@@ -23,7 +23,7 @@ log = get_logger()
 
 
 class MissingPackage(Exception):
-    """A Python package that the configured exporter needs is not installed. The text is for the user."""
+    """A Python package that the configured exporter needs is not installed. The exception's text is for the user."""
 
 
 def check_exporter(config: BrokerConfig) -> None:

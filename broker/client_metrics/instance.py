@@ -57,7 +57,7 @@ class Push:
 
 
 def check_get(instance: ClientInstance, now_ms: float) -> ErrorCode:
-    """Return NONE if the client may request its subscription now, and record the time; else return the error code."""
+    """Return NONE if the client may request its subscription now, else the error code for its response."""
     times = [each for each in (instance.last_get_ms, instance.last_push_ms) if each is not None]
     if not times or now_ms - max(times) >= instance.requested.push_interval_ms:
         instance.last_get_ms = now_ms

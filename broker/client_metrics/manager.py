@@ -83,7 +83,7 @@ class ClientMetricsManager(MetadataListener):
     def get(
         self, instance_id: UUID | None, connection_id: int, parameters: Mapping[str, str]
     ) -> tuple[ErrorCode, UUID, Requested]:
-        """Return (error, client instance id, requested metrics). A client without an id gets a new one."""
+        """Return (error, client instance id, requested metrics). A new id is created if ``instance_id`` is None."""
         instance_id = instance_id or self._new_id()
         instance = self._instance(instance_id, connection_id, parameters)
         error = check_get(instance, self._clock.now_ms(Domain.REQUESTS))

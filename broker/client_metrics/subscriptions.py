@@ -47,7 +47,7 @@ class Requested:
 
 
 def subscription_of(configs: Mapping[str, str], compile_pattern: Callable[[str], Matches]) -> Subscription:
-    """Parse the settings of a ``client-metrics`` resource, which are valid, since each change was checked."""
+    """Parse the settings of a ``client-metrics`` resource. They are valid, since every change of them was checked."""
     values = {
         name: key.parse(configs[name]) if name in configs else key.default
         for name, key in METRICS_CONFIGS.items()

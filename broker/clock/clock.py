@@ -215,7 +215,7 @@ def is_dead(callback: Callable[[], object]) -> bool:
 
 
 def periodic_of(callback: Callable[[], object]) -> Periodic | None:
-    """The `Periodic` of a timer callback, if it reports when it is idle; else None."""
+    """The `Periodic` that a timer callback runs, if it has ``idle_until_ms``; else None."""
     if isinstance(callback, Guarded):
         callback = callback.callback
     return callback if isinstance(callback, Periodic) and callback.idle_until_ms is not None else None

@@ -87,7 +87,7 @@ class Course:
         return min(due, default=float("inf"))
 
     def _busy_at_ms(self, timer: Advanced) -> float:
-        """Time of the first round of a `Periodic` that has work, in its domain; infinite if there is none."""
+        """Time, in the timer's domain, of the next round in which its `Periodic` has work; infinite if none."""
         return float("inf") if periodic_of(timer.callback) in self._ran else timer.idle_until_ms()
 
     def take(self, until_ms: float) -> list[Advanced]:

@@ -61,15 +61,15 @@ log = get_logger()
 
 
 class AdvanceCancelled(Exception):
-    """The advance was cancelled. The text is an error message for the user."""
+    """The advance was cancelled. The exception's text is an error message for the user."""
 
 
 class UnknownDomain(ValueError):
-    """The clock has no domain of the requested name. The text is an error message for the user."""
+    """The clock has no domain of the requested name. The exception's text is an error message for the user."""
 
 
 def parse_domains(names: Iterable[str]) -> frozenset[Domain]:
-    """Parse the domains of ``--only``. Without names, return the default domains."""
+    """Parse names of domains, as in `odradek clock advance --only`. Without names, return the default domains."""
     found: set[Domain] = set()
     for name in names:
         try:
@@ -157,13 +157,13 @@ class VirtualTimer:
         return self._round_at(busy_at_ms, work.interval_ms)
 
     def skip_to(self, now_ms: float) -> None:
-        """Skip the rounds before ``now_ms``, which have no work."""
+        """Skip the rounds of periodic work before ``now_ms``, in which there is nothing to do."""
         work = periodic_of(self.callback)
         assert work is not None
         self._pass_over(work, self._rounds_before(now_ms, work.interval_ms))
 
     def catch_up(self, now_ms: float) -> None:
-        """Skip the rounds before the one that is about to run. ``due_ms`` may be a fraction before ``now_ms``."""
+        """Skip the rounds of periodic work before the round that is about to run. Sets ``due_ms`` to that round."""
         work = periodic_of(self.callback)
         if work is not None:
             self._pass_over(work, int((now_ms - self.due_ms) // work.interval_ms))
@@ -175,7 +175,7 @@ class VirtualTimer:
                 work.passed_over(rounds)
 
     def _round_at(self, at_ms: float, interval_ms: float) -> float:
-        """Time of the first round at or after ``at_ms``."""
+        """Time of the first round of periodic work at or after ``at_ms``."""
         return self.due_ms + self._rounds_before(at_ms, interval_ms) * interval_ms
 
     def _rounds_before(self, at_ms: float, interval_ms: float) -> int:
@@ -446,7 +446,7 @@ class VirtualClock:
                 timer.arm(self._real.call_later_ms(timer.due_ms - now_ms, timer, domain))
 
     async def _drain(self) -> None:
-        """Run the loop until the consequences of an instant are over (see the module)."""
+        """Run the event loop until the consequences of an instant are over (the module's docstring defines this)."""
         for _ in range(DRAIN_ROUNDS_MAX):
             for _ in range(DRAIN_TURNS):
                 await asyncio.sleep(0)

@@ -262,7 +262,7 @@ AUTHORIZER_CONFIGS: Final[Mapping[str, BrokerConfigKey]] = {
         ),
     )
 }
-"""Settings of Kafka's StandardAuthorizer, which reads them itself: they are not in Kafka's table."""
+"""Settings of Kafka's StandardAuthorizer, which reads them itself: they are not in Kafka's table of broker settings."""
 
 
 class _KafkaConfigs(Mapping[str, BrokerConfigKey]):

@@ -168,7 +168,7 @@ _WHEN = {"read-only": "refused", "cluster-wide": "all brokers", "per-broker": "o
 
 
 def document() -> str:
-    """Return the whole page as Markdown."""
+    """Return the page docs/configuration.md as Markdown."""
     return "\n".join(_lines())
 
 

@@ -23,7 +23,7 @@ PARAMETERS: Final = frozenset(
         "client_source_port",
     }
 )
-"""Client parameters to which a pattern of ``match`` may refer."""
+"""Client parameters to which a pattern in the setting ``match`` may refer."""
 
 
 class BadRequest(ValueError):

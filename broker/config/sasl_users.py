@@ -37,7 +37,7 @@ class GivenUser:
 
     name: str
     mechanism: str | None
-    """None: every mechanism in `MECHANISMS` that the listener has enabled."""
+    """The user's mechanism; None for every mechanism in `MECHANISMS` that the listener has enabled."""
     password: str = field(repr=False)
     where: str = OPTION
 

@@ -67,9 +67,9 @@ class Preset:
 
 
 def expand(asked: Asked, settings: Settings, *, nodes: int, broker_password: str) -> Preset:
-    """Return the settings for the options.
+    """Return the settings that ``--tls`` and ``--sasl`` stand for.
 
-    ``settings`` are those of the first node without the options. Raises `ConfigError` on a conflict.
+    ``settings`` are the first node's settings without these options. Raises `ConfigError` if both conflict.
     """
     found: dict[str, str] = {}
     if not {"listeners", "advertised.listeners"} & settings.keys():

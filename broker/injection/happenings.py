@@ -36,7 +36,7 @@ class Happening:
 
 
 class Happenings:
-    """The latest events in order, at most ``HAPPENINGS_KEPT``."""
+    """The latest events for timelines, oldest first, at most ``HAPPENINGS_KEPT``."""
 
     def __init__(self) -> None:
         self._kept: deque[Happening] = deque(maxlen=HAPPENINGS_KEPT)

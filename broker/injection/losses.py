@@ -25,7 +25,7 @@ class Loss:
     """Consecutive batches of one producer that some replicas had, and the leader does not have."""
 
     time_ms: int
-    """Time at which the first replica removed the batches."""
+    """Time at which the first replica removed the lost batches."""
     topic: str
     partition: int
     first_offset: int
@@ -37,12 +37,12 @@ class Loss:
     acknowledged: str
     """For which acks the records may have been acknowledged: `COMMITTED`, `PERHAPS_COMMITTED` or `ACKS_1`."""
     written_epoch: int
-    """Leader epoch in which the batches were written."""
+    """Leader epoch in which the lost batches were written."""
     leader: int
-    """The node that led the partition when the batches were removed, and did not have them."""
+    """The node that led the partition when the lost batches were removed, and did not have them."""
     leader_epoch: int
     nodes: list[int] = field(default_factory=list)
-    """Nodes whose replicas had the batches."""
+    """Nodes whose replicas had the lost batches."""
 
     @property
     def key(self) -> Key:
@@ -82,7 +82,7 @@ class Losses:
             known.acknowledged = loss.acknowledged  # this replica had a higher high watermark
 
     def list(self) -> tuple[Loss, ...]:
-        """All losses, oldest first."""
+        """The recorded losses, oldest first."""
         return tuple(self._kept.values())
 
     def clear(self) -> None:

@@ -1,8 +1,8 @@
 """Rate limits for log lines that clients cause: a token bucket for each kind of line, and a count of suppressed lines.
 
-A fuzzer, a scanner or a client in a loop causes the same line thousands of times, which would hide everything else. Lines
-about the broker itself are never suppressed, only those that have a field ``connection``, or whose event is in
-``CAUSED_BY_CLIENTS``.
+A fuzzer, a scanner or a client in a loop causes the same line thousands of times, which would hide everything else.
+Only lines that have a field ``connection``, or whose event is in ``CAUSED_BY_CLIENTS``, are ever suppressed, not lines
+about the broker itself.
 """
 
 from __future__ import annotations

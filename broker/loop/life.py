@@ -31,7 +31,7 @@ class NodeLife:
         self.suspended_coroutines: dict[SuspendedCoroutine, None] = {}
         """Suspended coroutines of this life, in the order of their suspension."""
         self.suspended: list[Callable[[], object]] | None = None
-        """Timers that were due while the node is paused, in order; None if the node is not paused."""
+        """Callbacks of timers that became due since the node was paused, in order; None if the node is not paused."""
 
     def end(self) -> None:
         """End the life. Objects that refer to it refuse to work, and suspended coroutines are closed in order."""

@@ -40,7 +40,7 @@ def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, Non
 
 
 class _Place(Waiter[None]):
-    """A place in a queue. It is skipped if its job was closed because the node died."""
+    """The place of a job in a `_Queue`. It is skipped if the job was closed because the node died."""
 
     __slots__ = ("is_left",)
 
@@ -50,7 +50,7 @@ class _Place(Waiter[None]):
 
 
 class _Queue:
-    """Jobs that wait for the same resource, in order of arrival."""
+    """Jobs that wait for a turn of the event loop, or for a thread, in order of arrival."""
 
     def __init__(self) -> None:
         self._places: deque[_Place] = deque()

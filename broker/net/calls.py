@@ -61,14 +61,14 @@ class CallEvent(Enum):
     DELAYED = "delayed"
     """The handler waits for data, replicas, the disk or group members."""
     HANDLED_ALONE = "handled alone"
-    """Handled a second time, or after the connection closed: no client gets the response."""
+    """The request was handled a second time, or after the connection closed: no client gets the response."""
     ANSWERED = "answered"
     UNANSWERED = "unanswered"
-    """Handled; no response is sent, as the client asked (acks=0)."""
+    """The request was handled. No response is sent, as the client asked (acks=0)."""
     KEPT_BACK = "kept back"
-    """Handled, and an interceptor suppresses the response."""
+    """The request was handled, and an interceptor suppresses the response."""
     GONE = "gone"
-    """The connection closed before the response."""
+    """The connection closed before the response was sent."""
 
 
 @slotted(eq=False)
@@ -89,7 +89,7 @@ class Call:
     answer: bytes | None = None
     """The response without its size field; None until there is one, and for requests without a response (acks=0)."""
     outcome: object = None
-    """The handler's result after the hooks, before it is encoded."""
+    """The handler's result, as changed by the ``outcome_hooks``, before it is encoded."""
     watchers: tuple[Watcher, ...] = ()
     """Functions that are called with each event of the call."""
     before_answer: list[Callable[[], bool]] | None = None
@@ -97,7 +97,7 @@ class Call:
     outcome_hooks: list[OutcomeHook] | None = None
     """Functions that an interceptor adds with `on_outcome` before the request is handled."""
     rule: int | None = None
-    """Number of the rule that produced or changed the response; None if none did."""
+    """Number of the fault rule that produced or changed the response; None if no rule did."""
 
     @property
     def request(self) -> Any:

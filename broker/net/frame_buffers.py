@@ -26,7 +26,10 @@ class FrameBuffers:
         self._served: deque[bytearray] = deque(maxlen=SPARES_MAX)
 
     def take(self, size: int) -> bytearray:
-        """Return a buffer to receive a frame of ``size`` bytes. It may be shorter than that. Its content is undefined."""
+        """Return a buffer to receive a frame of ``size`` bytes. Its content is undefined.
+
+        The buffer may be shorter than the frame: `PartialFrame` enlarges a full buffer.
+        """
         if size > LARGEST_SMALL_BYTES:
             for _ in range(len(self._served)):
                 buffer = self._served.popleft()

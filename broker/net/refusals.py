@@ -22,7 +22,7 @@ _FIRST_BYTES: Final = {
     b"PROX": "a PROXY protocol header: the load balancer before this listener must send none",
     b"\r\n\r\n": "a PROXY protocol header: the load balancer before this listener must send none",
 }
-"""First bytes of other protocols, which would be read as the size of a request, and a hint for the log."""
+"""First four bytes of other protocols, which would be read as the size of a request -> a hint for the log."""
 
 _REMOVED: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: "ControlledShutdown"}
 """APIs of ZooKeeper clusters. Kafka 4 has no messages for them, but their headers can still be read."""

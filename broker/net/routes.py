@@ -97,5 +97,5 @@ class Routes(dict[int, Route | None]):
         return route
 
     def route(self, api: Api, version: int) -> Route:
-        """Create a route."""
+        """Create the route for this version of an API. `Routes` calls this at the first request."""
         return Route(api, version)

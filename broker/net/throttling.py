@@ -24,7 +24,7 @@ PRODUCE: Final = 0
 FETCH: Final = 1
 WRITE_TXN_MARKERS: Final = 27
 NS_PER_PERCENT: Final = 10_000_000
-"""Nanoseconds per second in one percent of a thread."""
+"""One percent of a thread's time, in nanoseconds per second. Request quotas count such percents."""
 
 
 @slotted

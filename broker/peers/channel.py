@@ -25,7 +25,7 @@ from protocol.slotted import slotted
 REQUESTS_PENDING_MAX: Final = 1024
 """Maximum number of requests that wait for a response or for the connection: further requests fail at once."""
 RECONNECT_BACKOFF_MS: Final = 50
-"""Pause after a failed attempt to connect, as in Kafka's connections between brokers."""
+"""Milliseconds from a failed attempt to connect until the next one, as in Kafka's connections between brokers."""
 RESPONSE_BYTES_MAX: Final = 64 * 1024 * 1024
 
 ProtocolFactory = Callable[[], asyncio.Protocol]

@@ -9,7 +9,10 @@ from broker.clock import Clock, Domain, Timer
 
 
 class Lane:
-    """A queue of delayed steps. ``delay_ms`` returns the delay of the link; at 0 a step runs without being queued."""
+    """A queue of steps, such as sending a frame, that a slow link delays. ``delay_ms`` returns the delay of the link.
+
+    At a delay of 0 a step runs without being queued.
+    """
 
     __slots__ = ("_clock", "_delay_ms", "_last_due_ms", "_steps", "_timers")
 

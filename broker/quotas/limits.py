@@ -17,7 +17,7 @@ def limit_of(quotas: Quotas, key: str, user: str, client_id: str) -> Limit | Non
     """Return the quota of a client, None if there is none.
 
     Precedence: (user, client id), (user, default client id), user; then these three for the default user; then the client
-    id, and the default client id. Each client to which a default applies has a bucket of its own, with its own names.
+    id, and the default client id. If a default applies, the bucket is still for this user and this client id alone.
     """
     client = (CLIENT_ID, client_id)
     for name in (user, None):

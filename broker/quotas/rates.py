@@ -57,7 +57,10 @@ class SampledRate:
         return not self._samples
 
     def _elapsed_ms(self, now_ms: int) -> int:
-        """Time in milliseconds by which the sum is divided: even for a new rate, at least the window without one sample."""
+        """Milliseconds by which the sum of the samples is divided: at least the window's length without one sample.
+
+        Otherwise the first values of a new rate would count as a very high rate.
+        """
         sample_ms = self._window.sample_ms
         elapsed_ms = now_ms - self._samples[0].start_ms if self._samples else 0
         missing = self._window.samples - 1 - elapsed_ms // sample_ms
@@ -75,7 +78,10 @@ class SampledRate:
 
 
 class TokenBucket:
-    """A bucket that gets ``limit`` tokens per second, at most those of one window. A request may overdraw it (KIP-599)."""
+    """A bucket that gets ``limit`` tokens per second and holds at most the tokens of one window (KIP-599).
+
+    A request may overdraw the bucket.
+    """
 
     __slots__ = ("_tokens", "_updated_ms", "_window")
 

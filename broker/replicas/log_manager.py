@@ -46,7 +46,7 @@ class LogManager:
     ) -> None:
         self.checkpoints = Checkpoints(directory, in_background)
         self.was_clean = directory.was_clean
-        """Whether the last stop was clean, so that the logs need no recovery."""
+        """Whether the node's last stop was clean, so that the logs need no recovery."""
         self._directory = directory
         self._config = config
         self._clock = clock

@@ -88,4 +88,4 @@ class ClientSlots:
 
 
 SLOTS: Final = ClientSlots()
-"""The slots of this process; the broker sets the limit at its start."""
+"""The slots for client connections of this process; the broker sets the limit at its start."""

@@ -61,6 +61,6 @@ class Unsent:
         return self.bytes > WRITE_BUFFER_HIGH_BYTES or not UNSENT.room_bytes
 
     def taken(self) -> None:
-        """Remove the charge, because all responses were sent or the connection was closed."""
+        """Remove this connection's charge from the budget: all responses were sent, or the connection was closed."""
         UNSENT.bytes -= self.bytes
         self.bytes, self.some = 0, False

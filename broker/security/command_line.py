@@ -38,7 +38,7 @@ _ZONE: Final = "%"
 
 
 def options() -> list[click.Parameter]:
-    """Return the options as parameters for click."""
+    """Return `--tls`, `--tls-directory` and `--sasl` as parameters for click."""
     import click
 
     return [

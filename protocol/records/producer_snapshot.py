@@ -20,11 +20,11 @@ _ENTRY = Struct(">qhiqiqiq")
 
 
 class MalformedSnapshot(ValueError):
-    """The file cannot be used: delete it and use the previous one."""
+    """The snapshot file cannot be used: the caller must delete it and use the previous snapshot."""
 
 
 class ProducerSnapshotEntry(NamedTuple):
-    """One producer. A field is -1 if there is no batch, no marker or no open transaction."""
+    """State of one producer. A field is -1 if there is no batch, no marker or no open transaction."""
 
     producer_id: int
     producer_epoch: int
@@ -44,7 +44,7 @@ def encode(entries: Iterable[ProducerSnapshotEntry]) -> bytes:
 
 
 def decode(data: bytes) -> list[ProducerSnapshotEntry]:
-    """Decode the entries of a whole file."""
+    """Decode the entries of a whole snapshot file."""
     try:
         version, crc = _HEAD.unpack_from(data)
         (count,) = _COUNT.unpack_from(data, _HEAD.size)

@@ -167,7 +167,7 @@ class TopologyTopic(Structure):
 
 @slotted
 class CopartitionGroup(Structure):
-    """Indexes into the subtopology's lists of topics."""
+    """Topics that must be copartitioned, as indexes into the lists of the same name in `Subtopology`."""
 
     source_topics: Sequence[int] = array(INT16)
     source_topic_regex: Sequence[int] = array(INT16)

@@ -137,7 +137,7 @@ class Pass:
         self._transactions = CleanedTransactionMetadata(self._aborted_from(order.sources[0].base_offset))
 
     def finish(self, tick: Tick = lambda moved: None) -> None:
-        """Free the memory of the map."""
+        """Free the memory of the map of keys to offsets."""
         self._map.clear(lambda: tick(0))
 
     def _build_map(self) -> None:
@@ -347,7 +347,7 @@ class _Writer:
             self._fd = -1
 
     def abandon(self) -> None:
-        """Remove the files. A file that the disk cannot remove is left for the next start."""
+        """Remove the incomplete ``.cleaned`` files. A file that the disk cannot remove is left for the next start."""
         self._close()
         for path in (self._log, self._offsets, self._times, self._aborted):
             try:

@@ -34,10 +34,10 @@ class Checkpoints:
             for name in (RECOVERY_POINTS, LOG_STARTS, HIGH_WATERMARKS)
         }
         self._high_watermarks_moved: dict[Partition, None] = {}
-        """Partitions whose high watermark has moved since the file was last written."""
+        """Partitions whose high watermark has moved since the checkpoint of high watermarks was last written."""
         self._is_writing = False
         self._to_write: list[tuple[tuple[str, ...], Callable[[], None]]] = []
-        """Writes requested while another one runs. A repeated request is queued once."""
+        """Writes of checkpoint files requested while another write runs. A repeated request is queued once."""
         self._closed = False
 
     # -- values in the files ------------------------------------------------------------------------------------

@@ -71,9 +71,9 @@ class Flushing(PartitionListener["Partition"]):
         self._injection = injection or FaultInjection()
         self._node_id = node_id
         self._dirty: dict[Partition, None] = {}
-        """Partitions to sync in the next round."""
+        """Partitions to sync in the next periodic round."""
         self._round: dict[Partition, None] = {}
-        """Partitions that the current round has yet to sync."""
+        """Partitions that the current periodic round has yet to sync."""
         self._running: dict[Partition, _Sync] = {}
         self._again: dict[Partition, bool] = {}
         """Partitions to sync again after their running sync; the value says whether to include the active segment."""

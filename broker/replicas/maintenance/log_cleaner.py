@@ -79,7 +79,7 @@ class LogCleaner(PartitionListener["Partition"]):
             return {}
 
     def start(self) -> None:
-        """Allow passes from now on: start one if a log is due, and check periodically."""
+        """Allow compaction passes from now on: start a pass if a log is due, and check this periodically."""
         self._look()
         self._rounds = Periodic(
             self._clock,
@@ -136,7 +136,7 @@ class LogCleaner(PartitionListener["Partition"]):
                 timer.cancel()
 
     async def close(self) -> None:
-        """Cancel a running pass and wait for it. The segments that it has replaced stay replaced."""
+        """Cancel a running pass and wait for its end. Segments that the pass has replaced before stay replaced."""
         self._closed = self._throttler.abandoned = True
         for timer in (self._rounds, *self._removals.values()):
             if timer is not None:
@@ -159,7 +159,7 @@ class LogCleaner(PartitionListener["Partition"]):
         return self._task
 
     async def _work(self) -> None:
-        """Run passes while there is a log to compact and no pass fails."""
+        """Run compaction passes, one after the other, while there is a log to compact and no pass fails."""
         try:
             while not self._closed:
                 chosen = self._choose()
@@ -214,7 +214,7 @@ class LogCleaner(PartitionListener["Partition"]):
     # -- one pass -----------------------------------------------------------------------------------------------
 
     async def _compact(self, partition: Partition, part: LogToClean) -> bool:
-        """Run one pass over one log. Returns whether the pass was completed."""
+        """Run one compaction pass over one log. Returns whether the pass was completed."""
         began_ms = self._clock.now_ms(Domain.RETENTION)
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work, self._work_is_gone = partition, False

@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from broker.replicas.partition import Partition
 
 SNAPSHOT_BYTES: Final = 32 * 1024 * 1024
-"""Bytes of a log after which a snapshot is taken."""
+"""Number of bytes by which a log grows before the next producer snapshot is taken."""
 SNAPSHOTS_KEPT: Final = 2
-"""Snapshots kept inside a segment: for the checkpointed recovery point, and for the next one."""
+"""Number of producer snapshots kept inside a segment: for the checkpointed and for the next recovery point."""
 
 
 class ProducerSnapshots:

@@ -25,11 +25,11 @@ class OffsetPurgatory:
         heappush(self.pending, (end_offset, next(self._arrivals), callback))
 
     def release(self, reached_offset: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks whose offset is reached. A callback may add further ones."""
+        """Call the callbacks whose offset is reached, with ``verdict``. A callback may add further callbacks."""
         while self.pending and self.pending[0][0] <= reached_offset:
             heappop(self.pending)[2](verdict)
 
     def dismiss(self, error: ErrorCode) -> None:
-        """Call all callbacks with ``error``."""
+        """Call all callbacks with ``error``, because their offsets will not be reached."""
         while self.pending:
             heappop(self.pending)[2](error)

@@ -87,7 +87,7 @@ class Partition:
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
         self.offline: str | None = None
-        """Why the files cannot be used; None if they can."""
+        """Why the partition is offline, that is, its files cannot be used; None if it is online."""
         self._clock = clock
         self._verification_enabled = verification_enabled
         self.listener = listener or PartitionListener()
@@ -607,8 +607,9 @@ class Partition:
         return available, older
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Error code for a leader epoch that a client sent (KIP-320), compared with this replica's. -1 means that the client
-        sent none.
+        """Error code for the leader epoch that a client sent (KIP-320), by comparison with the epoch of this replica.
+
+        If the client sent none (-1), there is no error.
         """
         if current_leader_epoch in (-1, self.leader_epoch):
             return NONE

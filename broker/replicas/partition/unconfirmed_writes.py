@@ -152,11 +152,11 @@ class UnconfirmedWrites:
             self._purgatory.add(end_offset, callback)
 
     def release_waiting(self) -> None:
-        """Call the callbacks whose offsets are written, after a held write was released."""
+        """Call the waiting callbacks whose records now count as written, after a held write was released."""
         self._purgatory.release(self.written_end_offset)
 
     def dismiss(self, error: ErrorCode) -> None:
-        """Call waiting callbacks with ``error``: no further write is confirmed."""
+        """Call all waiting callbacks with ``error``: no further write is confirmed."""
         self._purgatory.dismiss(error)
 
     def close(self) -> None:

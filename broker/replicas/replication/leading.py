@@ -253,7 +253,8 @@ class Leading:
         return end_offset
 
     def committed(self) -> None:
-        """Complete requests after the high watermark moved: now, or after the turn of the follower whose fetch moved it."""
+        """Complete waiting requests after the high watermark moved: now, or in a later turn of the event loop if a
+        follower's fetch moved it."""
         partition = self._partition
         partition.note_committed()
         if not self._is_noting_fetch:

@@ -49,12 +49,12 @@ class AclIndex:
 
     @property
     def literal(self) -> Mapping[str, Entries]:
-        """Entries by literal name; the wildcard `*` is one of them."""
+        """ACL entries by literal resource name; the wildcard `*` is one of the names."""
         return self._literal
 
     @property
     def prefixed(self) -> Mapping[str, Entries]:
-        """Entries by prefix."""
+        """ACL entries by prefix of resource names."""
         return self._prefixed
 
     def __bool__(self) -> bool:

@@ -24,7 +24,7 @@ API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 NAME_CHARACTERS_MAX: Final = 100
 REAUTHENTICATION_INTERVAL_MS_MIN: Final = 1000
-"""Minimum time between re-authentications (``KafkaChannel``)."""
+"""Minimum time in ms between two re-authentications of a connection (``KafkaChannel``)."""
 TOKEN_BYTES_MAX: Final = 524_288
 """Default of sasl.server.max.receive.size."""
 TOKEN_BYTES_AT_ONCE: Final = 16 * 1024
@@ -69,7 +69,7 @@ class Evaluated(NamedTuple):
     by_token: bool = False
     """Whether the client authenticated with a delegation token (KIP-48)."""
     session_lifetime_ms: int = 0
-    """0 if the session does not expire, or the exchange is not complete."""
+    """Lifetime of the session; 0 if the session does not expire, or the exchange is not complete."""
 
 
 GONE: Final = Evaluated(b"")

@@ -25,7 +25,7 @@ OAUTHBEARER_LOGIN_MODULE: Final = "org.apache.kafka.common.security.oauthbearer.
 
 SERVER: Final = "KafkaServer"
 LOGIN_CONFIG: Final = "java.security.auth.login.config"
-"""The JVM system property with the path of the file."""
+"""The JVM system property with the path of the JAAS file."""
 HIDDEN: Final = "[hidden]"
 CONTROL_FLAGS: Final = ("REQUIRED", "REQUISITE", "SUFFICIENT", "OPTIONAL")
 _OPTIONS: Final = ("username", "password", "tokenauth", "serviceName")

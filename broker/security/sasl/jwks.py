@@ -35,7 +35,7 @@ CURVES: Final = {"ES256": "P-256", "ES384": "P-384", "ES512": "P-521", "ES256K":
 KEY_ID_MAX: Final = 1000
 MISSING_KEY_IDS_MAX: Final = 16
 MISSING_KEY_ID_MS: Final = 60_000
-"""Milliseconds during which further tokens with the same unknown key id do not cause a fetch."""
+"""Milliseconds during which further tokens with the same unknown key id do not cause a fetch of the keys."""
 FETCH_PAUSE_MS: Final = 300
 TIMEOUT_S: Final = 20
 BODY_MAX: Final = 512 * 1024
@@ -44,11 +44,11 @@ log = get_logger()
 
 
 class JwksUnavailable(Exception):
-    """The endpoint returned no keys."""
+    """The JWKS endpoint did not return keys."""
 
 
 class Jwk:
-    """One key of a key set."""
+    """One key of a JSON Web Key Set."""
 
     __slots__ = ("_made", "members")
 
@@ -113,7 +113,7 @@ def _may_verify(members: Mapping[str, Any], algorithm: str, key_id: str | None) 
 
 
 class JwksFile:
-    """Keys from a file, which is read again when it has changed."""
+    """Keys from a file with a JSON Web Key Set, which is read again when it has changed."""
 
     def __init__(self, setting: str, path: Path) -> None:
         self._setting = setting
@@ -176,7 +176,7 @@ class JwksEndpoint:
         self._lock = asyncio.Lock()
         self._fetched_ms: int | None = None
         self._due_ms: int | None = None
-        """Time of the next fetch in ms; None means at once."""
+        """Earliest time in ms of the next fetch of the keys; None if they were never fetched."""
         self._failures = 0
         self._missing: OrderedDict[str, int] = OrderedDict()
 
@@ -216,7 +216,7 @@ class JwksEndpoint:
             self._missing.pop(str(key.members.get("kid")), None)
 
     def _miss(self, key_id: str) -> None:
-        """Schedule a fetch for the next token, unless this key id was missing a short time ago."""
+        """Make a later token fetch the keys again, unless this key id was missing in the last `MISSING_KEY_ID_MS`."""
         now_ms = self._now_ms()
         if self._failures or len(key_id) > KEY_ID_MAX or self._missing.get(key_id, now_ms) > now_ms:
             return

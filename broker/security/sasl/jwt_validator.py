@@ -21,7 +21,7 @@ class Expectations(NamedTuple):
     """Requirements for a token, from the settings ``sasl.oauthbearer.*``."""
 
     audience: Sequence[str]
-    """If empty, a token must not have an audience."""
+    """Accepted audiences. If empty, a token must not have an audience."""
     issuer: str | None
     clock_skew_s: int
     scope_claim: str
@@ -46,7 +46,7 @@ class JwtValidator:
         return Token(_trimmed(subject, self._expected.subject_claim), _milliseconds("exp", expires_s))
 
     def _check(self, claims: Mapping[str, Any]) -> int:
-        """Check the claims. Returns the expiry in seconds."""
+        """Check the claims. Returns the token's expiry in seconds since the epoch. Raises `InvalidToken`."""
         expected, now_s = self._expected, self._now_ms() // 1000
         _check_audience(claims.get("aud"), expected.audience)
         issuer = _string(claims, "iss")
@@ -77,7 +77,7 @@ class JwtValidator:
 
 
 def _header_of(value: str) -> tuple[str, str | None]:
-    """(algorithm, key id) from the header. The signature is not verified yet."""
+    """(algorithm, key id) from the token's header, before the signature is verified."""
     from jwt.api_jws import PyJWS
     from jwt.exceptions import PyJWTError
 

@@ -10,7 +10,7 @@ from broker.security.sasl.mechanism import AuthenticationFailed
 
 MECHANISM: Final = "PLAIN"
 _TOKENS_MAX: Final = 4
-"""Kafka splits a message into at most this many parts."""
+"""Maximum number of parts into which Kafka splits a PLAIN message."""
 
 
 class PlainUsers:

@@ -59,7 +59,7 @@ class ScramCredential(Protocol):
 
 FindUser = Callable[[str], ScramCredential | None]
 FindToken = Callable[[str], "Awaitable[TokenCredential | None]"]
-"""Looks up a delegation token by its id, which the client sends as its name."""
+"""Looks up a delegation token by its id, which the client sends as its user name."""
 
 
 def credential(

@@ -85,7 +85,7 @@ class AgeingContext:
         aged = tuple(keys if issuer is None else (_aged_entry(each, issuer, by) for each in keys))
         if aged == tuple(keys):
             _log.info(
-                "certificate does not age: the key of its authority is not available",
+                "certificate does not expire by the advanced clock: the key of its authority is not available",
                 listener=settings.listener,
             )
             return young

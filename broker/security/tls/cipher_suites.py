@@ -61,7 +61,7 @@ _DISABLED: Final = re.compile(
 
 
 def check(suites: Iterable[str]) -> None:
-    """Raise `ConfigError` for a name that Java does not know."""
+    """Raise `ConfigError` for the first name of a cipher suite that Java does not know."""
     for each in suites:
         if each not in TLS12 and each not in TLS13 and each != _SIGNALLING and not _DISABLED.fullmatch(each):
             raise ConfigError.of(SETTING, each, f"Unsupported CipherSuite: {each}")

@@ -45,7 +45,7 @@ def private_key(text: str, password: str | None) -> bytes:
 
 
 def _entries(text: str, name: str) -> tuple[bytes, ...]:
-    """Contents of all PEM entries with this label, including those of encrypted entries."""
+    """Contents of all PEM entries with the label ``name``, including encrypted entries."""
     found = [body for label, body in _ENTRY.findall(text) if label.endswith(name)]
     if not found:
         raise ValueError(f"No matching {name} entries in PEM file")

@@ -58,7 +58,7 @@ class Stores(NamedTuple):
 
 
 def read_stores(settings: TlsSettings) -> Stores:
-    """Read both stores. Raises `ConfigError` if one cannot be read."""
+    """Read the key store and the trust store. Raises `ConfigError` if a store cannot be read."""
     return Stores(
         None if settings.key_store is None else read_key_store(settings.key_store),
         None if settings.trust_store is None else read_trust_store(settings.trust_store),
@@ -171,7 +171,7 @@ def _pkcs12_key(store: StoreSettings, content: bytes) -> PrivateKey:
         raise ValueError("the store has no private key with a certificate")
     if store.key_password not in (None, store.password):
         raise ValueError(
-            "ssl.key.password differs from ssl.keystore.password, which a PKCS12 key store cannot have"
+            "ssl.key.password differs from ssl.keystore.password, but a PKCS12 key store has one password"
         )
     own = found.cert.certificate
     issuers = {each.certificate.subject: each.certificate for each in found.additional_certs}

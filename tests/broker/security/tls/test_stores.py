@@ -188,7 +188,7 @@ def test_a_key_for_which_kafka_has_no_factory(pem_keys):
             "keys.p12",
             "storepass",
             "other-secret",
-            "ssl.key.password differs from ssl.keystore.password, which a PKCS12 key store cannot have",
+            "ssl.key.password differs from ssl.keystore.password, but a PKCS12 key store has one password",
         ),
         ("trust.p12", "storepass", None, "the store has no private key with a certificate"),
         (
