@@ -160,8 +160,9 @@ def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
 
 
 def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str]) -> None:
-    """Emit a function for each class with tagged fields, which reads these fields. It must precede the function that calls
-    it.
+    """Emit a function for each class with tagged fields, which reads these fields.
+
+    Each function must precede the function that calls it.
     """
     for field in message_class.__wire__:
         if field.nested is not None and field.nested not in tag_readers:

@@ -19,7 +19,7 @@ class LeaderEpochs:
     def __init__(self, entries: list[tuple[int, int]] | None = None) -> None:
         self._epochs = [epoch for epoch, _ in entries or []]
         self._starts = [start for _, start in entries or []]
-        # The file is up to date below this offset; None: everywhere.
+        # The checkpoint file is up to date for offsets below this one; None: for all offsets.
         self._changed_from: int | None = None
 
     @classmethod

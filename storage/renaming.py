@@ -7,7 +7,7 @@ from pathlib import Path
 from storage.files import remove, rename
 from storage.segment import SEGMENT_SUFFIXES, Segment
 
-# Name endings of files: removed from the log and to be deleted; being written by a compaction.
+# Name endings of files that were removed from the log and will be deleted, and of files that a compaction is writing.
 DELETED = ".deleted"
 CLEANED = ".cleaned"
 SWAP = ".swap"

@@ -13,7 +13,7 @@ CA_KEY: Final = "ca.key"
 TRUST_STORE_PKCS12: Final = "truststore.p12"
 TRUST_STORE_JKS: Final = "truststore.jks"
 STORE_PASSWORD: Final = "odradek"
-"""Password of the trust stores in Java's formats, which require one. They contain only certificates, so it is no secret."""
+"""Password of the trust stores, since Java's formats require one. Trust stores have only certificates, no secrets."""
 
 
 def authority_files(folder: Path) -> dict[str, str]:

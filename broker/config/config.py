@@ -88,7 +88,7 @@ class BrokerConfig:
     listeners: tuple[Endpoint, ...]
     advertised_listeners: tuple[Endpoint, ...]
     inter_broker_listener_name: str
-    log_dir: Path | None  # None: a temporary directory that goes with the process
+    log_dir: Path | None  # None: a temporary directory, removed when the process ends
 
     # Connections
     connection_failed_authentication_delay_ms: int

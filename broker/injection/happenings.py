@@ -15,7 +15,10 @@ TopicPartition = tuple[str, int]
 
 @slotted(frozen=True, eq=False)
 class Happening:
-    """An event for timelines, such as an election. Without ids and partitions, it concerns all of them."""
+    """An event for timelines, such as an election.
+
+    An event without ids and partitions concerns every transactional id and partition.
+    """
 
     time_ms: int
     kind: str

@@ -85,7 +85,7 @@ class Call:
     """The argument of the handler: the decoded request, or on a proxy the undecoded one."""
     received_ms: int
     interceptor: CallInterceptor
-    """The interceptor to which the request was shown. It is shown the response too, even if it was removed meanwhile."""
+    """The interceptor that was called with the request. It is called with the response too, even if it was removed."""
     answer: bytes | None = None
     """The response without its size field; None until there is one, and for requests without a response (acks=0)."""
     outcome: object = None

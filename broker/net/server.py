@@ -1,7 +1,7 @@
 """The listeners of one node, with their sockets and connections.
 
-A listener's port is bound early, so that port 0 has a number before the broker publishes it. It listens late: a client that
-connects while the broker still recovers its logs is refused and retries, as with Kafka.
+A listener's port is bound early, so that port 0 has a number before the broker publishes it. The socket listens late: a
+client that connects while the broker still recovers its logs is refused and retries, as with Kafka.
 """
 
 from __future__ import annotations

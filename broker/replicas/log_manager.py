@@ -102,7 +102,7 @@ class LogManager:
         return OpenOptions(
             topic_id=topic.topic_id,
             config=self.log_config(topic),
-            # Loading the producers drops the idle ones, by this time.
+            # Loading the producer state drops the producers that have expired at this time.
             now_ms=self._clock.now_ms(Domain.PRODUCERS),
             clean=self.was_clean,
             recovery_point=self.checkpoints.recovery_point(key),
