@@ -43,7 +43,7 @@ _LZ4_LENGTH = Struct("<I")
 _LZ4_STORED = 0x8000_0000
 _LZ4_END = bytes(4)
 
-# The first guess: decompressed data has four times the size of its compressed form. If it is larger, try four times more.
+# First guess of the factor by which data grows when it is decompressed. The next guess is four times as large.
 _GROWTH_GUESS = 4
 _GUESS_BYTES_MIN = 16 * 1024
 _OUTPUT_TOO_SMALL = "failed to write whole buffer"
