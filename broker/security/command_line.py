@@ -59,7 +59,7 @@ def options() -> list[click.Parameter]:
             ["--sasl"],
             multiple=True,
             metavar="USER:PASSWORD[:MECHANISM]",
-            help=f"A user as which clients may log in by SASL; repeatable. MECHANISM is one of {', '.join(MECHANISMS)}; "
+            help=f"A user as whom clients can log in by SASL; repeatable. MECHANISM: one of {', '.join(MECHANISMS)}; "
             "without it, all of them. Other users of this machine can read a command line: set the variable "
             f"{VARIABLE} instead, with users separated by line breaks or semicolons.",
         ),

@@ -608,8 +608,7 @@ class Partition:
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Error code for the leader epoch that a client sent (KIP-320), by comparison with the epoch of this replica.
-
-        If the client sent none (-1), there is no error.
+        NONE if the client sent no epoch (-1).
         """
         if current_leader_epoch in (-1, self.leader_epoch):
             return NONE
