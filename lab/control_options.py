@@ -1,4 +1,4 @@
-"""Command-line options of the control port and the first rules, the same for broker and proxy."""
+"""Command-line options of the control port and of the fault rules at the start, the same for broker and proxy."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _usual: list[float] = []
 
 @contextmanager
 def loop_goes_first() -> Iterator[None]:
-    """Context manager for work in a thread: the loop gets the interpreter within 0.5 ms, unless one call takes longer."""
+    """Context manager for work in a thread: the event loop waits at most 0.5 ms for the GIL, or for one call into C."""
     with _LOCK:
         _usual.append(_usual[0] if _usual else sys.getswitchinterval())
         sys.setswitchinterval(SWITCH_S)

@@ -70,7 +70,7 @@ async def _reset(cluster: Cluster) -> None:
 
 
 async def _delete_topics(cluster: Cluster) -> list[Topic]:
-    """Delete all topics and return them. Repeats until there is none, since a pending creation may commit meanwhile."""
+    """Delete all topics and return them. Repeat until no topic is left: a pending creation may commit meanwhile."""
     deleted: list[Topic] = []
     await cluster.metadata.auto_topic_creation.settled()
     while topics := list(cluster.metadata.topics.values()):

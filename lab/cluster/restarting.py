@@ -26,10 +26,10 @@ async def all_killed(
 ) -> AsyncIterator[None]:
     """Context manager: kill all nodes. The body of the ``with`` block starts them again.
 
-    Raises ``StartError`` in place of an error of the body that is one of ``EXPECTED``, and, before anything has
-    changed, if another process uses the directory of a dead node. ``forget`` is called when all nodes are dead, to
-    remove rules that would affect the start. ``remember`` is called at the end, also after an error. Metadata changes
-    in the body are synced together: at the end, or before a node handles requests.
+    Raises ``StartError`` if another process uses the directory of a dead node (before any node is killed), or if the
+    body raises one of ``EXPECTED``. ``forget`` is called when all nodes are dead, to remove rules that would affect the
+    start. ``remember`` is called at the end, also after an error. Metadata changes in the body are synced together: at
+    the end, or before a node handles requests.
     """
     try:
         for runtime in cluster.nodes.values():
@@ -51,7 +51,7 @@ async def all_killed(
 
 
 async def start_together(cluster: Cluster, node_ids: Iterable[int], prepare: Prepare) -> None:
-    """Start nodes, and return when they handle requests. Nothing of their previous runtimes may still run.
+    """Start nodes, and return when they handle requests. All tasks of their previous runtimes must have ended.
 
     Raises one of ``broker.cluster.errors.EXPECTED`` if a directory or port is not available, or if ``prepare`` fails;
     then no node runs. If a later part of a node's start fails, or the node is killed, the other nodes continue to
@@ -80,7 +80,7 @@ class _Starts:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._starting: list[tuple[NodeRuntime, NodeRuntime]] = []
-        """(new runtime, previous runtime) of each node."""
+        """(new runtime, previous runtime) of each node whose start has not failed."""
         self.failures: list[object] = []
 
     @property

@@ -5,13 +5,13 @@
     await snapshots.restore(snapshot.id, forget=control.faults.clear)
     await snapshots.remove(snapshot.id)
 
-The files are linked in one turn of the event loop, in which no append is in progress. Folders are created before that turn,
-and files that still grow are copied after it, so that clients wait only for the links: 8 ms for 100 partitions with both
-internal topics, 22 ms for three replicas of each.
+The files are hard-linked in one turn of the event loop, in which no append is in progress. Folders are created before
+that turn, and files that still grow are copied after it. So clients wait only for the links: 8 ms for 100 partitions
+with both internal topics, 22 ms for three replicas of each.
 
-A restore kills all nodes first, as a reset does. Then new metadata records bring back the topics, settings and features of
-the snapshot, and the nodes that ran start on its files. The metadata log is not replaced, so that no topic id, producer id
-or epoch is ever issued twice.
+A restore kills all nodes first, as a reset does. Then new metadata records bring back the topics, settings and features
+of the snapshot, and the nodes that ran at the snapshot start on its files. The metadata log is not replaced, so that no
+topic id, producer id or epoch is ever issued twice.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Snapshots:
         return list(self._taken.values())
 
     def get(self, snapshot_id: int) -> Snapshot:
-        """The snapshot with this id. Raises ``NoSuchSnapshot``."""
+        """The snapshot with this id. Raises ``NoSuchSnapshot`` if there is none."""
         found = self._taken.get(snapshot_id)
         if found is None:
             raise NoSuchSnapshot(f"there is no snapshot {snapshot_id}")
@@ -176,7 +176,7 @@ class Snapshots:
                     directory.close(clean=False)
 
     async def remove(self, snapshot_id: int) -> None:
-        """Remove a snapshot and its files. Raises ``NoSuchSnapshot``."""
+        """Remove a snapshot and its files. Raises ``NoSuchSnapshot`` if there is none with this id."""
         async with self._cluster.lifecycle.call_on_all_nodes():
             snapshot = self.get(snapshot_id)
             del self._taken[snapshot_id]

@@ -9,8 +9,8 @@ that, each against one kind of attack:
 - A call that changes something has ``Content-Type: application/json``, which a page may not send to another site without
   permission.
 
-A port that other machines can reach also requires a token, in every call. A token has a role, and each operation says which
-role it requires.
+A port that other machines can reach also requires a token, in every call. A token has a role, and each operation declares
+the role that it requires.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ class Access:
         return role
 
     def check_page(self, headers: Mapping[str, str]) -> None:
-        """Raise ``HttpError`` if a request for a file of the page is not allowed.
+        """Raise ``HttpError`` if a request for a file of the web page is not allowed.
 
         No token is required: browsers send none, and the files contain no data.
         """
@@ -155,7 +155,7 @@ class Access:
             )
 
     def _role_of(self, authorization: str | None) -> Role:
-        """The role of a token. Without tokens, every caller has the highest role."""
+        """The role of the token in an Authorization header; the highest role if the port has no tokens."""
         if not self.wants_token:
             return Role.STOP
         if authorization is None:

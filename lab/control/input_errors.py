@@ -13,7 +13,7 @@ from lab.faults.values import there_is
 _UNKNOWN_FIELD: Final = re.compile(r"Object contains unknown field `(.*)`", re.S)
 _BAD_WORD: Final = re.compile(r"Invalid enum value (.*)", re.S)
 _SOME_KEY: Final = "[...]"
-"""msgspec's placeholder for a key, in the position of an error in an object whose keys are not fields of a struct."""
+"""In the path of an invalid value in a ``dict`` (such as ``set[...]``), msgspec writes this in place of the key."""
 
 
 def not_json(error: msgspec.DecodeError) -> str:

@@ -117,7 +117,8 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
-    """Offset of the first record at or after a time; if there is none, the last stable offset or high watermark."""
+    """Offset of the first record at or after a time. If there is none: the last stable offset with ``read_committed``,
+    else the high watermark."""
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
     # The search has a `NodeLife` of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
@@ -325,7 +326,7 @@ async def commit_offsets(cluster: Cluster, group: str, offsets: Offsets) -> None
 
 
 async def pause(pause_ms: float) -> None:
-    """Sleep in real time, even if the broker's clock is advanced by an hour."""
+    """Sleep for real milliseconds. An advance of the broker's clock does not shorten the sleep."""
     over = asyncio.Event()
     timer = SystemClock().call_later_ms(pause_ms, over.set, Domain.REQUESTS)
     try:

@@ -13,8 +13,8 @@ OPENAPI_VERSION: Final = "3.1.0"
 ROLE: Final = "x-role"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = (b"lab.control.routes.", b"broker.control.routes.")
-"""Actual and published prefix of schema names that contain the module, because two structs have the same name. The
-published names must not change: users' programs refer to them."""
+"""msgspec puts the module into the schema names of structs that have the same name. This is the actual prefix of these
+modules, and the prefix that the document has: published names must not change, as users' programs refer to them."""
 _ERROR: Final = {
     "description": "The call failed; the error says why and, if possible, what to do.",
     "content": {
@@ -33,7 +33,7 @@ _ERROR: Final = {
 def document(
     operations: Mapping[tuple[str, str], Operation], *, version: str, with_token: bool
 ) -> dict[str, Any]:
-    """The document with paths, schemas and examples. All content comes from the operations' signatures and docstrings."""
+    """The OpenAPI document: paths, schemas and examples, from the declarations and docstrings of the operations."""
     schemas = _Schemas(operations)
     paths: dict[str, dict[str, Any]] = {}
     for each in operations.values():

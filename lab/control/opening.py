@@ -1,4 +1,4 @@
-"""Opens the control port and adds the first rules at the start. Imports little, unless there are rules."""
+"""Opens the control port, and adds the fault rules of the settings, at the start. Imports little without rules."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WIRING: Final = "lab.control.wiring"
 
 
 async def open_control(cluster: Cluster) -> ControlListener | None:
-    """Open the control port of a started cluster, if there is one in the settings, and add the first rules in any case.
+    """Open the control port of a started cluster, if the settings have one. Add their fault rules in any case.
 
     Raises ``ControlConfigError`` if the port cannot be opened, or if a rule names something that this broker does not have.
     """

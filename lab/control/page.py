@@ -1,4 +1,4 @@
-"""Serves the page: the files in ``page/``, for browsers. Each file is read when a browser requests it."""
+"""Serves the web page of the control port: the files in ``page/``. Each file is read when a browser requests it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ HEADERS: Final = {
 
 
 def serve(application: web.Application, check: Callable[[web.Request], object]) -> None:
-    """Add the routes ``/`` and ``/page/NAME``. ``check`` raises if a caller is not allowed."""
+    """Add the routes ``/`` and ``/page/NAME``. ``check`` raises an error if the request is not allowed."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         check(request)
@@ -43,5 +43,5 @@ def serve(application: web.Application, check: Callable[[web.Request], object]) 
 
 @cache
 def _names() -> set[str]:
-    """Names of the files in the folder. No other path can be requested, however it is spelt."""
+    """Names of the files in ``FOLDER``. No other path can be requested, however it is spelt."""
     return {path.relative_to(FOLDER).as_posix() for path in FOLDER.rglob("*") if path.is_file()}

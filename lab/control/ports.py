@@ -30,7 +30,7 @@ WATCHERS_MAX: Final = 8
 
 @slotted
 class Watchers:
-    """A counter of the page's open streams."""
+    """A counter of the open event streams (``GET /v1/watch``), such as those of web pages."""
 
     now: int = 0
 
@@ -44,7 +44,7 @@ class Watchers:
 
 
 class Transactions(Protocol):
-    """Access to the transactional ids in coordinators and logs."""
+    """Reads the states of transactional ids from coordinators, and their timelines from logs."""
 
     async def list(self) -> list[dict[str, Any]]:
         """All transactional ids that coordinators know, in the form of `lab.trace.reading.transactions`."""

@@ -47,7 +47,7 @@ def acls_of(cluster: Cluster) -> Callable[[], AclControl] | None:
 
 
 def control_of(cluster: Cluster) -> Control:
-    """Create the `Control` of a started cluster, and add the first rules.
+    """Create the `Control` of a started cluster, and add the fault rules of its settings.
 
     Raises ``ControlConfigError`` if a rule names something that this broker does not have.
     """

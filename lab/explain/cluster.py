@@ -210,7 +210,8 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Explanations of refusals and throttles that no other one contains: recent ones, or older ones if ``is_old``."""
+    """Explanations of refusals and throttles, except those of partitions and groups in ``facts``, which have their own.
+    Recent ones, or older ones if ``is_old``."""
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

@@ -40,7 +40,7 @@ class FaultRule:
 
 @slotted(frozen=True, kw_only=True)
 class Refusal:
-    """Equal refusals, counted: responses with one error code to one API, for one producer, id, group or principal."""
+    """Equal refusals, counted: one error code of one API, for one producer, transactional id, group or principal."""
 
     api: str
     error: str
@@ -105,7 +105,7 @@ class ClusterContext:
 
 @slotted(frozen=True, kw_only=True)
 class TransactionFacts:
-    """A transactional id, with the state at its coordinator."""
+    """The state of a transactional id at its coordinator."""
 
     transactional_id: str
     state: str
@@ -132,7 +132,7 @@ class OpenInLog:
     owner: TransactionFacts | None
     """The transactional id with this producer; None if no coordinator knows the producer, or ``owner_is_known`` is False."""
     owner_is_known: bool
-    """Whether every coordinator could be asked for the owner."""
+    """Whether every coordinator has responded. Otherwise a coordinator that has not may know the owner."""
 
 
 @slotted(frozen=True, kw_only=True)
@@ -188,37 +188,38 @@ class StateStep:
     producer_epoch: int
     timeout_ms: int
     start_ms: int
-    """Start of the transaction; -1 if there is no transaction."""
+    """Start of the transaction, in milliseconds since 1970; -1 if there is no transaction."""
     partitions: tuple[str, ...]
     version_2: bool
-    """Whether the client uses transaction version 2 (KIP-890), which bumps the epoch at each end."""
+    """Whether the client uses transaction version 2 (KIP-890), which bumps the epoch at the end of each transaction."""
 
 
 @slotted(frozen=True, kw_only=True)
 class IdFacts:
-    """One transactional id."""
+    """The facts about one transactional id."""
 
     transactional_id: str
     state_partition: str
-    """The partition that contains the state of the id: ``__transaction_state-12``."""
+    """The partition that contains the state of the transactional id: ``__transaction_state-12``."""
     coordinator: int | None
     """Node id of the leader of ``state_partition``; None if there is none."""
     coordinator_error: str | None = None
     """The coordinator's error, if there was one: ``COORDINATOR_LOAD_IN_PROGRESS``, ``COORDINATOR_NOT_AVAILABLE``."""
     transaction: TransactionFacts | None = None
-    """The coordinator's transaction; None if the coordinator does not know the id, or if there is an error."""
+    """The coordinator's state of the transactional id; None if the id is unknown, or if there is an error."""
     history: tuple[StateStep, ...] | None = None
-    """The newest states, in time order; None if the log could not be read."""
+    """The newest states of the transactional id, in time order; None if ``__transaction_state`` could not be read."""
     places: tuple[PartitionFacts, ...] = ()
-    """The partitions of the open or decided transaction, and those where the id's producer has a hanging transaction."""
+    """The partitions of the open or decided transaction, and those in which a producer of the transactional id has a
+    hanging transaction."""
     home: PartitionFacts | None = None
     """Facts of ``state_partition`` from the metadata (leader, ISR); None if the metadata was not read."""
     near: str | None = None
-    """For an unknown id: the most similar id that exists."""
+    """If the transactional id is unknown: the most similar one that exists; None if none is similar."""
 
     @property
     def is_unknown(self) -> bool:
-        """Whether the coordinator does not know the id, and ``__transaction_state`` has no record of it."""
+        """Whether neither the coordinator nor ``__transaction_state`` knows the transactional id."""
         coordinator_responded = self.coordinator is not None and self.coordinator_error is None
         return coordinator_responded and self.transaction is None and not self.history
 
@@ -284,7 +285,7 @@ class GroupFacts:
     home: PartitionFacts | None = None
     """Facts of ``offsets_partition`` from the metadata (leader, ISR); None if the metadata was not read."""
     near: str | None = None
-    """For an unknown group: the most similar group that exists."""
+    """If the group is unknown: the most similar group that exists; None if none is similar."""
 
     @property
     def is_unknown(self) -> bool:

@@ -24,14 +24,14 @@ from lab.explain.trouble import Trouble, explained
 from lab.explain.words import listed, meant, producer_text, time_text, who
 
 PLACES_MAX = 5
-"""Largest number of partitions for which the reason of a missing marker is shown."""
+"""Largest number of partitions of a transaction for which the reason of a missing marker is shown."""
 REFUSED_IS_UNKNOWN = (
     "Requests that were refused are known to the control port of an Odradek broker: set ODRADEK_CONTROL."
 )
 
 
 def explain_id(at: IdFacts, around: ClusterContext) -> Explanation:
-    """Explain an id: its coordinator, its open, decided or hanging transactions, its refused requests and its history."""
+    """Explain a transactional id: coordinator, open, decided or hanging transactions, refused requests, and history."""
     of_coordinator = list(_of_coordinator(at, around))
     unknown = [each for each in of_coordinator if each.cause is Cause.UNKNOWN_ID]
     troubles = [each for each in of_coordinator if each not in unknown]
@@ -79,7 +79,7 @@ def _of_coordinator(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _state(at: IdFacts) -> Iterator[str]:
-    """A line with the coordinator's state of the id, unless a transaction is open or decided."""
+    """A line with the coordinator's state of the transactional id; nothing if a transaction is open or decided."""
     found = at.transaction
     if found is not None and not is_open(found) and not is_decided(found):
         where = f", in {listed(found.partitions)}" if found.partitions else ""
@@ -93,7 +93,7 @@ def _state(at: IdFacts) -> Iterator[str]:
 
 
 def _of_transaction(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The problems of the id's transaction: missing markers, held requests and steps, and partitions without a leader."""
+    """The problems of the current transaction: missing markers, held requests or steps, partitions without a leader."""
     found = at.transaction
     if found is not None and is_decided(found):
         yield from _decided(at, found, around)
@@ -127,7 +127,7 @@ def _open(at: IdFacts, around: ClusterContext) -> Trouble | None:
 
 
 def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
-    """The problem of each transaction of the id's producers that the coordinator will not end."""
+    """The problem of each hanging transaction: open in a partition, and the coordinator will not end it."""
     ids = {step.producer_id for step in at.history or ()}
     if at.transaction is not None:
         ids.add(at.transaction.producer_id)
@@ -146,7 +146,7 @@ def _hanging(at: IdFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _steps(history: Sequence[StateStep]) -> Iterator[str]:
-    """A line for each state of the id in ``history``, with its meaning for the client."""
+    """A line for each state in ``history``, with the meaning of this state for the client."""
     before: StateStep | None = None
     for step in history:
         where = f"  {' '.join(step.partitions)}" if step.partitions else ""

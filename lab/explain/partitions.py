@@ -219,7 +219,7 @@ def _open(at: PartitionFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _otherwise(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The cause and the lines of the explanation if no problem was found."""
+    """The cause and the lines for a partition without a problem: why nothing is wrong, or what could not be queried."""
     if at.log_start is None or at.last_stable is None or at.high_watermark is None:
         return Trouble(
             Cause.UNKNOWN,

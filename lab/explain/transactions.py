@@ -104,7 +104,7 @@ def _hangs(place: PartitionFacts, open_: OpenInLog, prefix: str) -> Trouble:
 
 
 def _away(around: ClusterContext) -> Iterator[str]:
-    """Sentences about the nodes that did not respond, since one of them may be the coordinator."""
+    """Which nodes are not running, and the commands that start them: one of them may be the coordinator."""
     nodes = sorted(around.nodes or ())
     gone = all_away(around, nodes)
     if gone:
@@ -360,7 +360,7 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether the partition's leader has no open transaction of the producer: marker written, or no record."""
+    """Whether the producer has no open transaction in the partition: the marker is written, or there was no record."""
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

@@ -20,7 +20,7 @@ TRACE_IS_OFF: Final = (
 
 @slotted(frozen=True)
 class Trouble:
-    """One problem: its cause, and sentences about it."""
+    """A problem of a partition, group or transactional id, or a note without a problem: its cause, and sentences."""
 
     cause: Cause
     lines: tuple[str, ...]
@@ -37,7 +37,7 @@ def explained(
     details: Sequence[str],
     around: ClusterContext,
 ) -> Explanation:
-    """Combine problems and details into an explanation.
+    """Combine the problems of ``subject`` (such as ``orders-0``) and details into an explanation.
 
     The main problem comes first: the first one with ``is_cause``, an old one only if there is no present one. Its cause
     is that of the explanation. The other problems and ``details`` follow. If there is no main problem, ``otherwise``

@@ -46,7 +46,7 @@ def checked_words(words: AclWords, *, is_filter: bool) -> dict[str, str]:
     if len(resources) > 1:
         raise BadAcl(f"only one resource is allowed, not {' and '.join(resources)}")
     if given.get("cluster", acls.CLUSTER_NAME) != acls.CLUSTER_NAME:
-        raise BadAcl(f"the only cluster is {acls.CLUSTER_NAME}")
+        raise BadAcl(f"the cluster resource must be {acls.CLUSTER_NAME}")
     if not is_filter:
         if not resources:
             raise BadAcl(f"a resource is missing, such as topic=orders; resources: {', '.join(_types())}")

@@ -21,12 +21,12 @@ _KINDS: Final = frozenset({*_BITS, "bool", "float64", "string"})
 
 
 class BadField(ValueError):
-    """The value does not fit the field. The message says which values do."""
+    """The value does not fit the type of the field. The message says which values do."""
 
 
 @cache
 def fields_of(api_key: int) -> Mapping[str, str]:
-    """The alterable fields of an API's response with their kinds, in any of its versions and at any depth."""
+    """Name -> type in Kafka's schema (``int32``) of each alterable field of an API's responses, at any depth."""
     api = APIS[api_key][0]
     module = vars(import_module(f"protocol.messages.{api}"))
     return dict(_fields(module, module[f"{message_name(api)}Response"]))
@@ -42,7 +42,7 @@ def _fields(module: Mapping[str, Any], union: Any) -> Iterator[tuple[str, str]]:
 
 
 def known_fields(api_keys: Collection[int]) -> set[str]:
-    """The alterable fields of any of these APIs."""
+    """The names of the fields that can be altered in the response of at least one of these APIs."""
     return set().union(*(fields_of(key) for key in api_keys))
 
 

@@ -78,7 +78,9 @@ class Faults:
         if rule.action.do == "kill" and self._kill_node is None:
             raise FaultError("kill: this broker has no node that can be killed alone; use crash")
         if "acl" in ACTIONS[rule.action.do].parameters and self._acls is None:
-            raise FaultError(f"{rule.action.do}: this broker has no authorizer (authorizer.class.name)")
+            raise FaultError(
+                f"{rule.action.do}: this broker has no authorizer: authorizer.class.name is not set"
+            )
         if self._nodes is not None:
             check_exists(rule, self._nodes())
         active = ActiveRule(self._next_id, rule)

@@ -1,7 +1,8 @@
 """Rules on logins: SaslHandshake and SaslAuthenticate.
 
-A broker responds to a failed login after connection.failed.authentication.delay.ms and closes the connection. The rule
-`error` does the same. A login belongs to its connection and cannot be handled without it.
+A broker responds to a failed login after connection.failed.authentication.delay.ms and closes the connection. A rule
+with the action `error` does the same. A login can be handled only on its connection: a login that a rule has detached
+fails.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _TOLD: Final = {
 
 
 def mechanism_of(call: Call) -> str | None:
-    """The mechanism that the client requests, or has chosen; None for other requests, and without SASL."""
+    """The mechanism of a SaslHandshake, or of the connection of a SaslAuthenticate; None for other requests."""
     key, authentication = call.context.api_key, call.context.client.authentication
     if key == SASL_HANDSHAKE:
         return str(call.request.mechanism)

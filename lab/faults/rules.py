@@ -160,14 +160,14 @@ class Rule:
 
     @property
     def api_keys(self) -> frozenset[int]:
-        """The APIs whose names match the rule."""
+        """The keys of the APIs whose names match the rule; empty for a rule on something else than requests."""
         if self.on is None or self.place is not Place.CALL:
             return frozenset()
         return frozenset(API_KEYS[name] for name in API_KEYS if matches(self.on, name))
 
     @property
     def points(self) -> frozenset[str]:
-        """The points whose names match the rule."""
+        """The points whose names match the rule; for an action on a disk, the points of its writes and syncs."""
         if self.place is Place.DISK:
             return frozenset({"log.write"} if self.action.do == "full-disk" else DISK_POINTS)
         if self.on is None or self.place is not Place.POINT:
@@ -212,7 +212,7 @@ def rule_to_json(rule: Rule) -> dict[str, Any]:
 
 
 def _plain(part: Part) -> dict[str, Any]:
-    """The fields of a part, with durations as text, for people to read."""
+    """The fields of a part of a rule, with durations as text (``2s``) instead of milliseconds."""
     said: dict[str, Any] = msgspec.to_builtins(part)
     return {
         name.removesuffix(MS): duration_text(value) if name.endswith(MS) else value
@@ -224,7 +224,7 @@ _P = TypeVar("_P", bound=Part)
 
 
 def _settled(part: _P) -> _P:
-    """The part in its normal form: durations in milliseconds, errors by name, no default values."""
+    """The part of a rule in its normal form: durations in milliseconds, errors by name, no default values."""
     changed: dict[str, object] = {}
     for name in part.__struct_fields__:
         value = getattr(part, name)

@@ -42,7 +42,7 @@ def parse_number(name: str, text: str) -> int:
 
 
 def parse_duration(name: str, text: str) -> int:
-    """Parse a duration such as ``250ms``, ``2s``, ``1h30m``, or ``250``, to milliseconds."""
+    """Parse a duration such as ``250ms``, ``2s`` or ``1h30m`` to milliseconds. ``250`` without a unit means 250 ms."""
     if text.isascii() and text.isdigit():
         return parse_number(name, text)
     try:
@@ -97,4 +97,4 @@ def settled_code(_: str, text: str) -> str:
 
 Parser = Callable[[str, str], Any]
 SETTLED: Final[dict[str, Parser]] = {"version": settled_span, "code": settled_code}
-"""Functions that bring values that can be written in several ways into one form, by the name of the word."""
+"""By the name of a word in a rule: function that converts each spelling of a value (``5..5``) to one form (``5``)."""

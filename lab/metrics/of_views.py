@@ -16,7 +16,8 @@ from lab.views.ports import HANGING, PARTITIONS_MAX, Views
 
 CONTROLLER: Final = "kafka_controller_kafkacontroller_"
 NOT_SERVING: Final = ("starting", "stopping", "stopped", "killed")
-"""States in which a node has no connections. An upstream node that a proxy cannot reach may have clients."""
+"""States in which a node has no connections. ``unreachable`` is none of them: a proxy cannot reach the node, but
+clients may."""
 SHOWN_MAX: Final = 500
 """Largest number of partitions with samples: behind a proxy, each takes some requests to the cluster at each scrape."""
 

@@ -67,7 +67,7 @@ class _Teller:
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
         """The fields of a message by name.
 
-        ``wire`` is the table of the version's fields. It has no table for a tagged struct that was not sent.
+        ``wire`` is the field table of the version, which a tagged struct that was not sent does not have itself.
         """
         shown: Decoded = {}
         for field in wire:

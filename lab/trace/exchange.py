@@ -80,7 +80,7 @@ class Exchange:
     answered_ms: int | None = None
     answered_us: int | None = None
     took_us: int | None = None
-    """Duration from arrival to response, in real time."""
+    """Duration from arrival to response, in microseconds of real time."""
     outcome: Outcome = Outcome.IN_PROGRESS
     was_held: bool = False
     """Whether a rule stopped the request on arrival, even if the rule has released the request since."""
@@ -90,11 +90,11 @@ class Exchange:
     errors: tuple[int, ...] = ()
     """The different error codes of the response, without 0."""
     throttle_ms: int = 0
-    """Throttle time in the response."""
+    """Throttle time in the response, in milliseconds."""
     handled_alone: int = 0
     """Number of times that the request was handled without sending a response: as a duplicate, or after a release."""
     request_summary: str | None = None
-    """Text of the request for its line, if the frame was too large to keep whole."""
+    """Text of the request for its line in the trace, if the frame was too large to be kept completely."""
     answer_summary: str | None = None
     in_ring: bool = False
 

@@ -27,7 +27,7 @@ class TraceFilter:
     producer_id: int | None = None
     outcome: Outcome | None = None
     without: frozenset[int] = frozenset()
-    """APIs to leave out, by key, unless a rule has stopped the request or the response."""
+    """Keys of APIs to leave out. Requests and responses that a rule has stopped are not left out."""
 
     @classmethod
     def parse(cls, parameters: Mapping[str, str]) -> TraceFilter:

@@ -30,7 +30,7 @@ __all__ = ["ScanLimits", "UnknownTransaction", "states", "timeline", "transactio
 
 SLICE_BATCHES: Final = 1000
 SLICE_BYTES: Final = 4 * 1024 * 1024
-"""Bytes read in one turn of the loop, which takes a few milliseconds."""
+"""Bytes of a log that are read in one turn of the event loop, which takes a few milliseconds."""
 
 
 async def timeline(
@@ -39,7 +39,7 @@ async def timeline(
     trace: Trace | None = None,
     limits: ScanLimits | None = None,
 ) -> Timeline:
-    """The timeline of an id, from the leaders' logs on ``nodes`` (the running ones), and from the trace's ring.
+    """The timeline of a transactional id, from the leaders' logs on ``nodes`` (the running ones) and from ``trace``.
 
     Raises ``UnknownTransaction`` if there is no such id.
     """
@@ -51,7 +51,10 @@ async def timeline(
 
 
 async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int) -> list[StateRecord] | None:
-    """The records of an id in the newest part of its log, the oldest first; None if older ones may have been skipped."""
+    """The records of a transactional id in the last ``offsets_max`` offsets of its ``__transaction_state`` partition.
+
+    The oldest record is first. None if there is no record in that part, but there may be earlier ones.
+    """
     scan = _NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
     found = await scan.states(transactional_id)
     return found if found or (scan.scanned and scan.scanned[0].is_whole) else None

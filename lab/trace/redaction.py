@@ -2,8 +2,8 @@
 
 frame = redacted(36, 2, frame, is_request=True)
 
-The result has the same length and the same fields: secret bytes become zeros, secret text becomes asterisks. So neither the
-ring nor anything derived from it, such as a capture file, can show a password, a token, or a proof of one.
+The result has the same length and the same fields: secret bytes become zeros, secret text becomes asterisks. So neither
+the trace nor anything made from the trace, such as a capture file, can show a password, a token, or a proof of one.
 """
 
 from __future__ import annotations

@@ -38,12 +38,12 @@ class ScanLimits:
     """The limits of the reads for one timeline."""
 
     bytes_max: int = 64 * 1024 * 1024
-    """Largest number of bytes read of one log. Of a longer log only the end is read, and nothing before the id's first
-    transaction."""
+    """Largest number of bytes read of one log. Of a longer log only the end is read, and nothing before the first
+    transaction of the transactional id."""
     offsets_max: int | None = None
     """Largest number of offsets read before the end of one log; None: unlimited."""
     exchanges_max: int = 5000
-    """Largest number of exchanges read from the trace's ring, the newest ones."""
+    """Largest number of exchanges read from the trace: the newest ones."""
 
 
 class UnknownTransaction(LookupError):
@@ -61,7 +61,7 @@ class Scan(ABC):
 
     @abstractmethod
     async def home(self, transactional_id: str) -> TopicPartition | None:
-        """The partition of ``__transaction_state`` with the records of an id; None if the topic does not exist yet."""
+        """The partition of ``__transaction_state`` for a transactional id; None if the topic does not exist yet."""
 
     @abstractmethod
     def batches(self, place: TopicPartition, since_ms: int | None) -> AsyncIterator[tuple[int, RecordBatch]]:
@@ -105,7 +105,7 @@ class Scan(ABC):
 async def timeline_from(
     scan: Scan, transactional_id: str, trace: Trace | None = None, limits: ScanLimits | None = None
 ) -> Timeline:
-    """The timeline of an id, from the logs that ``scan`` reads, and from the trace's ring.
+    """The timeline of a transactional id, from the logs that ``scan`` reads, and from ``trace``.
 
     The trace need not have been on: the logs have everything except requests, responses and errors. Raises
     ``UnknownTransaction`` if there is no such id.

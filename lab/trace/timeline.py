@@ -60,7 +60,7 @@ class TransactionTimeline:
 
     @property
     def producer_ids(self) -> frozenset[int]:
-        """Producer ids of the batches and markers. The Complete record may already have the next transaction's id."""
+        """Producer ids of the batches and markers. The Complete record may have the next id already (KIP-360)."""
         values = [record.value for record in self.states if record.value is not None]
         found = {value.producer_id for value in values if value.transaction_status not in COMPLETE}
         if not found:
@@ -99,7 +99,7 @@ class TransactionTimeline:
 
 @slotted(eq=False)
 class _Part:
-    """A producer's batches in one partition up to a marker, or up to the log's end if there is none."""
+    """A producer's batches in one partition up to a marker, or up to the end of the log if no marker follows."""
 
     place: TopicPartition
     producer_id: int
@@ -109,7 +109,7 @@ class _Part:
 
 @slotted(frozen=True)
 class Assembled:
-    """A complete timeline."""
+    """The timeline of one transactional id, with its transactions and events in order."""
 
     transactional_id: str
     transactions: tuple[TransactionTimeline, ...]
@@ -129,7 +129,7 @@ def assemble(
     hanging: Sequence[Hanging] = (),
     happenings: Iterable[Happening] = (),
 ) -> Assembled:
-    """Put records, batches, markers and exchanges of one id in order.
+    """Put records, batches, markers and exchanges of one transactional id in order.
 
     ``states`` are in the order of the log. ``written`` has the batches and markers of the id's producers, for each
     partition in the order of its log. ``exchanges`` are in the order of arrival. ``sent`` maps the number of a

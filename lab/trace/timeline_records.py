@@ -28,7 +28,7 @@ class Scanned:
 
 @slotted(frozen=True, eq=False)
 class StateRecord:
-    """A record of ``__transaction_state`` for the id, or a tombstone, which has no value."""
+    """A record of ``__transaction_state`` for the transactional id, or a tombstone, which has no value."""
 
     node_id: int
     topic: str
@@ -64,7 +64,7 @@ class CommittedOffset:
 
 @slotted(frozen=True, eq=False)
 class BatchWritten:
-    """A batch of one of the id's producers. In ``__consumer_offsets`` it contains committed offsets of a group."""
+    """A batch of a producer of the transactional id. A batch in ``__consumer_offsets`` commits offsets of a group."""
 
     node_id: int
     topic: str

@@ -108,7 +108,7 @@ class Trace:
     async def search(
         self, wanted: TraceFilter = EVERYTHING, *, since: int = 0, limit: int | None = None
     ) -> list[Exchange]:
-        """``entries``, but searched in a thread, so that a full ring does not block the event loop."""
+        """``entries``, but searched in a thread, so that a full trace does not block the event loop."""
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:

@@ -1,4 +1,4 @@
-"""The headers of a partition's batches that are new since the last request of a viewer of the page."""
+"""The headers of a partition's batches that a viewer of the web page has not received yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from storage.segment import Segment
 WINDOW_BYTES: Final = 16 * 1024
 """Bytes per read: two hundred markers, or the header of one large batch."""
 TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
-"""Offsets before the log's end at which the first read begins; the next is tried if there are few batches."""
+"""Distances from the log's end, in offsets, from which the first read may begin. If the read finds less than
+``TAIL_BATCHES_MIN`` batches, the next distance is tried."""
 TAIL_BATCHES_MIN: Final = 50
 
 
@@ -51,7 +52,7 @@ def newer(partition: Partition, position: BatchPosition) -> BatchesPiece | None:
 
 
 def batch_view(batch: RecordBatch) -> BatchView:
-    """The view of a complete batch, or of the header of a batch that is not a marker."""
+    """The JSON form of a batch. The batch must be complete if it is a marker; otherwise its header is enough."""
     return BatchView(
         batch.base_offset,
         batch.last_offset,

@@ -33,7 +33,7 @@ from lab.views.turns import in_turns
 from storage.files import StorageError
 
 PARTITIONS_PER_TURN: Final = 10
-"""Number of partitions read in one turn, because the first access to a partition opens its log."""
+"""Number of partitions read in one turn of the event loop, because the first access to a partition opens its log."""
 
 
 class ClusterViews:

@@ -9,7 +9,7 @@ import msgspec
 
 
 class Form(msgspec.Struct, kw_only=True):
-    """Base of the parts of a summary."""
+    """Base of the structs that summaries consist of."""
 
 
 class NodeSummary(Form):

@@ -1,4 +1,4 @@
-"""The interfaces that the page and its stream need, implemented for the nodes of this process and for a proxy."""
+"""The interfaces that the web page and its event stream need, implemented for this process's nodes and for a proxy."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ OPEN_OF_PARTITION_MAX = 50
 GROUPS_MAX = 50
 OFFSETS_OF_GROUP_MAX = 200
 BATCHES_MAX = 500
-"""Largest number of batches in one piece. If there are more, the newest are shown."""
+"""Largest number of batches in one `BatchesPiece`. If there are more, the newest are shown."""
 HELD_BATCHES_MAX = 20
-"""Largest number of batches shown after the last stable offset, if it is below all other batches of the piece."""
+"""Largest number of batches shown after the last stable offset, if it is below the batches of a `BatchesPiece`."""
 
 
 @slotted
 class BatchPosition:
-    """A viewer's position in a partition. ``next_offset`` is -1 at first."""
+    """How far a viewer of the web page has read a partition. The fields are -1 before the first read."""
 
     topic: str
     partition: int
@@ -50,7 +50,7 @@ class Explaining(Protocol):
     """The explanations of a cluster: why readers stop, why a group lags, what a transactional id waits for."""
 
     async def partitions(self, topic: str, index: int | None) -> list[Explanation]:
-        """Explanations of one partition of a topic, or of all. Raises ``UnknownName``."""
+        """Explanations of one partition of a topic, or of all. Raises ``UnknownName`` if there is none."""
         ...
 
     async def group(self, group_id: str) -> list[Explanation]: ...
@@ -63,7 +63,7 @@ class Explaining(Protocol):
 
 
 class Views(Protocol):
-    """The summaries for the page. Each call reads the current state, in slices, and stores nothing."""
+    """The summaries for the web page. Each call reads the current state, in slices, and stores nothing."""
 
     async def cluster(self) -> ClusterSummary: ...
 

@@ -25,7 +25,7 @@ EXPECTED: Final = (CorruptMetadata, DirectoryInUse, OSError, StorageError, Wrong
 
 @slotted(frozen=True)
 class StoppedDirectory:
-    """The content of an open directory."""
+    """A stopped broker's log directory while `opened` has it open: its cluster metadata and its replicas."""
 
     metadata: ClusterMetadata
     replicas: ReplicaManager

@@ -26,7 +26,7 @@ Milliseconds = Annotated[int, Meta(ge=0, le=DURATION_MS_MAX)]
 class AdvanceView(View):
     by_ms: int
     moved_ms: int
-    """How far the clock has been advanced so far."""
+    """How far this advance has moved the clock so far, in milliseconds."""
     only: tuple[str, ...]
     waiting: int
     """Number of further advances that wait for this one to end."""

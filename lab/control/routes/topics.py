@@ -322,7 +322,7 @@ def _partition_view(control: Control, topic: str, index: int) -> PartitionView:
 
 
 class _Read:
-    """The bytes that one call has read in one turn of the loop, and the state of the transactions in them."""
+    """The bytes that one call has read in one turn of the event loop, and the state of the transactions in them."""
 
     def __init__(self, partition: Partition, params: RecordsForm) -> None:
         self._params = params

@@ -77,7 +77,7 @@ class OneExchange(Given):
 
 class ExchangeView(View):
     exchange: dict[str, Any]
-    """In the form of lab/trace/json_form.py, with bodies; ``line`` is the exchange as text."""
+    """The exchange with its bodies, in the form of lab/trace/json_form.py; ``line`` is the exchange as text."""
 
 
 class WantedLines(WantedForms):

@@ -1,4 +1,4 @@
-"""Operations that return one summary of the page, for other programs; `watch` sends summaries as they change."""
+"""Operations that return one of the summaries on the web page, for other programs. `watch` sends changed summaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The stream behind the page: summaries when they change, and new batches, as server-sent events."""
+"""The event stream that the web page reads: summaries when they change, and new batches, as server-sent events."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ BATCHES_OF_MAX: Final = 24
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 SHARE_MAX: Final = 4
-"""Pause after each round of events, as a multiple of its duration: a viewer takes at most 1/5 of the loop's time."""
+"""Pause after each round of events, as a multiple of the round's duration: a viewer takes at most 1/5 of the time."""
 SILENCE_MS_MAX: Final = 15_000
 """Time without an event after which a comment is sent, because proxies close silent connections."""
 NAMES_MAX: Final = 8192
@@ -79,7 +79,8 @@ async def watch(control: Looking, params: Watch) -> Stream:
         )
     if control.watchers.now >= WATCHERS_MAX:
         raise HttpError(
-            429, f"{WATCHERS_MAX} callers already watch: wait for one of them to end, or close a page"
+            429,
+            f"{WATCHERS_MAX} callers watch already: wait for one of them to disconnect, or close a web page",
         )
     return Stream(EVENT_STREAM, _events(control, params, wanted, positions))
 

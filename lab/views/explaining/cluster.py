@@ -29,7 +29,7 @@ PARTITIONS_MAX: Final = 5
 TRANSACTIONS_MAX: Final = 20
 GROUPS_MAX: Final = 20
 IDLE_MS: Final = 10_000
-"""Idle milliseconds of an open transaction from which ``left_out`` counts its partition if it is not shown."""
+"""Milliseconds without a record after which ``left_out`` counts an open transaction that is not shown."""
 PER_TURN: Final = 500
 GROUPS_PER_TURN: Final = 50
 REBALANCING: Final = frozenset(
@@ -138,7 +138,7 @@ def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
 
 
 def _order(suspect: Suspect) -> tuple[int, bool, Place]:
-    """Sort key: the transaction that has been idle longest comes first, since it is most likely stuck."""
+    """Sort key: the partition whose transaction has been idle longest comes first, since it is most likely stuck."""
     return suspect.last_ms, is_internal(suspect.place[0]), suspect.place
 
 

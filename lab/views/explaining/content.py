@@ -16,7 +16,7 @@ TAIL_OFFSETS = 1000
 
 
 class Piece(NamedTuple):
-    """A batch, or the part of a batch that is in the range."""
+    """A batch, or the part of a batch that is in the range of offsets to be counted."""
 
     is_marker: bool
     is_aborted: bool

@@ -25,15 +25,15 @@ from lab.views.led import any_running, first_open_offset, led_partitions, node_i
 from lab.views.turns import in_turns
 
 HISTORY_MAX: Final = 20
-"""Largest number of states of an id that are shown, the newest ones."""
+"""Largest number of states of a transactional id that are shown, the newest ones."""
 HISTORY_OFFSETS_MAX: Final = 20_000
-"""Largest number of offsets of the coordinator's log that are read to find the newest states of an id."""
+"""Largest number of offsets of ``__transaction_state`` that are read to find the states of a transactional id."""
 PLACES_MAX: Final = 100
 PER_TURN: Final = 1000
 
 
 async def history(cluster: Cluster, transactional_id: str) -> tuple[StateStep, ...] | None:
-    """The newest states of an id from its coordinator's log, the oldest first; None if the log could not be read."""
+    """The newest states of a transactional id in ``__transaction_state``, the oldest first; None if it was not read."""
     found = await states(cluster.running_nodes(), transactional_id, HISTORY_OFFSETS_MAX)
     if found is None:
         return None
@@ -41,7 +41,7 @@ async def history(cluster: Cluster, transactional_id: str) -> tuple[StateStep, .
 
 
 def producers(at: Coordinated | None, steps: Collection[StateStep]) -> frozenset[int]:
-    """The producer ids that an id has had, as far as is known."""
+    """The producer ids that a transactional id has had, as far as is known."""
     found = {each.producer_id for each in steps}
     if at is not None and at.entry is not None:
         found |= {at.entry.txn.producer_id, at.entry.txn.previous_producer_id}
@@ -59,7 +59,7 @@ async def open_places(cluster: Cluster, producer_ids: Collection[int]) -> tuple[
 
 
 def places_of(at: Coordinated | None) -> tuple[Place, ...]:
-    """The partitions of the id's transaction whose markers the coordinator still waits for."""
+    """The partitions of the current transaction, or if it is decided, those whose markers are not written yet."""
     if at is None or at.entry is None or at.entry.txn.state in SETTLED:
         return ()
     return tuple(islice(sorted(at.entry.unmarked), PLACES_MAX))
@@ -72,7 +72,7 @@ def id_facts(
     steps: tuple[StateStep, ...] | None,
     suspects: Iterable[Place],
 ) -> IdFacts:
-    """The facts of an id in this turn of the loop.
+    """The facts of a transactional id in this turn of the event loop.
 
     The facts include the partitions of the id's transaction, and those of ``suspects`` in which one of its producers
     has an open transaction.

@@ -75,7 +75,7 @@ def coordinated(cluster: Cluster, transactional_id: str) -> Coordinated | None:
 
 
 def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
-    """The committed state of an id, with ages by the clock domains in which they count."""
+    """The committed state of a transactional id. Each age is by the clock domain in which it counts."""
     txn, clock = entry.txn, node.clock
     is_decided = txn.state in DECIDED
     is_open = txn.state not in SETTLED
@@ -97,7 +97,7 @@ def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
 
 @slotted(frozen=True)
 class Owners:
-    """The transactional ids of producers, collected some turns of the loop ago. `facts` reads the current state."""
+    """The transactional ids of producers, collected in earlier turns of the event loop. `facts` reads the state now."""
 
     by_producer: Mapping[int, str]
     asked: frozenset[int]
@@ -161,12 +161,12 @@ def _unserved(cluster: Cluster) -> Iterator[PartitionState]:
 
 
 def _is_empty(node: Node, index: int) -> bool:
-    """Whether this partition of ``__transaction_state`` is empty: it is loaded only when a client uses an id."""
+    """Whether this partition of ``__transaction_state`` has no ids: it is loaded when a client uses the first one."""
     partition = node.replicas.leader(TRANSACTION_STATE, index)
     return isinstance(partition, Partition) and partition.log_end_offset == 0
 
 
 def known(cluster: Cluster) -> Iterator[Transaction]:
-    """The state of every id at its coordinator. Ids may be created and deleted during the iteration."""
+    """The state of every transactional id at its coordinator. Ids may be created and deleted during the iteration."""
     for node in cluster.running_nodes():
         yield from node.transactions.known()

@@ -219,5 +219,5 @@ async def test_too_many_viewers_are_refused(caller: Caller) -> None:
     status, answer = await caller("GET", "/v1/watch")
     assert (status, answer["error"]) == (
         429,
-        "8 callers already watch: wait for one of them to end, or close a page",
+        "8 callers watch already: wait for one of them to disconnect, or close a web page",
     )

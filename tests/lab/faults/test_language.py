@@ -419,7 +419,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ("Produce -> remove-acls operation=Any", "the operation 'Any' is not known; known: ALL, READ"),
         ("Produce -> remove-acls permission=ANY", "the permission 'ANY' is not known; known: DENY, ALLOW"),
         ("Produce -> remove-acls table=a", "'table' is not known; known: principal, host, operation"),
-        ("Produce -> remove-acls cluster=mine", "the only cluster is kafka-cluster"),
+        ("Produce -> remove-acls cluster=mine", "the cluster resource must be kafka-cluster"),
         ("Produce -> add-acl", "add-acl needs an operation and a resource"),
         ("Produce -> add-acl topic=a", "add-acl: an operation is missing"),
         (
