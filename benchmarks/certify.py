@@ -1,8 +1,9 @@
 """The time that ``odradek certify`` adds to a job: ``python -m benchmarks.certify --minutes 10``.
 
-The job copies 60 records in three transactions and always takes one second. Two stages try plans of one fault each for the
-given time. If a run started the job once, all time outside the life of the job's process is the certifier's: restoring the
-snapshot, adding rules, reading the outputs.
+The job copies 60 records in three transactions and always takes one second. For the given time, the certifier runs the
+job again and again, in parallel on two brokers (stages), each time with one injected fault. In a run that started the
+job only once, the time outside the life of the job's process is the certifier's: restoring the snapshot, adding rules,
+reading outputs.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ os._exit(0)
 
 
 class Timed(Stage):
-    """A stage that records how long each run took beyond its job."""
+    """A stage (a broker for the certifier's runs) that records how much longer a run took than its job's process."""
 
     journal: ClassVar[Path]
     beyond_s: ClassVar[list[float]] = []

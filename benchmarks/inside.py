@@ -171,7 +171,7 @@ async def group_coordinator_of(group: str, inside: Inside) -> None:
 
 @asynccontextmanager
 async def started() -> AsyncIterator[Inside]:
-    """A connection of a broker that has just started, with the topic."""
+    """A connection of a broker that has just started and has only the topic ``TOPIC``."""
     with tempfile.TemporaryDirectory() as directory:
         cluster = Cluster(parse_options(["--port", "0", "--data-dir", directory]))
         await cluster.start()

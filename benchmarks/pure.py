@@ -1,7 +1,8 @@
 """Limits for the broker in pure Python, without a C compiler: ``ODRADEK_PURE=1 python -m benchmarks.run --check``.
 
-Each limit is 25 to 50 % above the figure of the README's machine while it also did other work. A measure that is not listed
-here has the limit of the compiled form. `tests/broker/test_counts.py` bounds the calls of each request, on any machine.
+Each limit is 25 to 50 % above the figure of the machine in README.md while that machine also did other work. A measure
+that is not listed here has the limit of the compiled form. `tests/broker/test_counts.py` bounds the calls of each
+request, on any machine.
 """
 
 from __future__ import annotations

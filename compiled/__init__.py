@@ -1,1 +1,1 @@
-"""Compiled modules of the other packages (ADR 25): finding them, and the list of functions to optimise."""
+"""Finds the compiled modules of the other packages (ADR 25), and lists the functions that the compiler optimises."""

@@ -92,7 +92,7 @@ def use_compiled() -> None:
 
 
 def described() -> str:
-    """What is compiled in this process: nothing (``pure Python``), the core, or the core and the hot modules."""
+    """What is compiled in this process: nothing (``pure Python``), the core, or the core and the `CompiledModules`."""
     return f"{CORE} and modules" if FINDER.files else CORE
 
 

@@ -44,12 +44,12 @@ class Admin:
         self.proxy = proxy
 
     async def topics(self, names: Iterable[str] | None = None) -> list[Any]:
-        """Metadata of these topics, or of all topics. Raises ``NoAnswer``."""
+        """Metadata of these topics, or of all topics. Raises ``NoAnswer`` if no node responds."""
         response = await self.proxy.ask_for_topics(names)
         return [topic for topic in response.topics if not topic.error_code and topic.name]
 
     async def leaders(self, places: Iterable[Place]) -> dict[Place, int]:
-        """Leaders of these partitions; those without a leader are left out. Raises ``NoAnswer``."""
+        """Leaders of these partitions; those without a leader are left out. Raises ``NoAnswer`` if no node responds."""
         wanted = set(places)
         if not wanted:
             return {}

@@ -36,7 +36,7 @@ class NoAnswer(Exception):
 
 
 class Upstream:
-    """A client of the upstream, with one connection to each address, which is opened again if it has ended."""
+    """A client of the upstream, with one connection to each address. An ended connection is opened again."""
 
     def __init__(self, buffers: Buffers, slices: Slices, tls: ssl.SSLContext | None) -> None:
         self._buffers = buffers
@@ -45,7 +45,10 @@ class Upstream:
         self._peers: dict[Address, _Peer] = {}
 
     async def ask(self, address: Address, api_key: int, request: Any, highest: int | None = None) -> Any:
-        """The response, in the highest version that both sides support (not above ``highest``). Raises ``NoAnswer``."""
+        """Send a request in the highest version that both sides support (up to ``highest``), and return the response.
+
+        Raises ``NoAnswer`` if the node does not respond in time, or responds with bytes that cannot be decoded.
+        """
         peer = self._peers.get(address)
         if peer is None or peer.link.has_ended:
             peer = self._peers[address] = _Peer(address, self._buffers, self._slices, self._tls)

@@ -18,7 +18,7 @@ from proxy.forwarding import Received
 from proxy.rewriting import FETCH, SHARE_FETCH
 
 SHARE: Final = 32
-"""A Fetch gets this part of the remaining budget: 2 MiB if it is unused, 84 KiB if a hundred others wait for data."""
+"""A Fetch gets this part of the remaining budget: 2 MiB of a full one, 84 KiB if a hundred others wait for data."""
 FIRST_WITHOUT_REPLICA_ID: Final = 15
 INT32: Final = 4
 

@@ -38,7 +38,7 @@ class Far(Protocol):
     def buffers(self) -> Buffers: ...
 
     async def dial(self, factory: Callable[[], Wire]) -> None:
-        """Connect. Raises ``OSError``."""
+        """Connect to the upstream node. Raises ``OSError`` if that fails."""
         ...
 
     def note(self, *, reachable: bool) -> None:

@@ -64,7 +64,7 @@ class ProxyLooking(Looking):
 
 
 class _Names:
-    """A function that requests the upstream's topic names, because a topic id without a known name is to be shown."""
+    """A callback that requests the upstream's topic names, when a topic id is to be shown whose name is not known."""
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
@@ -85,7 +85,10 @@ class _Names:
 
 
 def looking_of(proxy: Proxy) -> ProxyLooking:
-    """Create the `ProxyLooking` of a proxy that has started, and add its first rules. Raises ``FaultError``."""
+    """Create the `ProxyLooking` of a proxy that has started, and add the fault rules of the command line.
+
+    Raises ``ControlConfigError`` for a rule that a proxy cannot execute.
+    """
     trace = Trace(proxy.calls, proxy.clock, names=proxy.topics.name)
     proxy.topics.on_unknown = _Names(proxy)
     admin = Admin(proxy)

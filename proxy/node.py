@@ -128,11 +128,11 @@ class ProxyNode:
 
     @property
     def listener(self) -> Listener:
-        """The node's listener. Exists after `listen`."""
+        """The node's listener, which exists only after a call of `listen`."""
         return self._server.listeners[-1]
 
     async def listen(self, endpoint: Endpoint, advertised: Endpoint) -> None:
-        """Open the listener. Raises ``BindError``."""
+        """Open the listener. Raises ``BindError`` if the port is not available."""
         self._server.bind([endpoint], [advertised])
         await self._server.accept(self.connections)
 
@@ -262,7 +262,7 @@ class ProxyNode:
 
 
 async def dial(address: tuple[str, int], tls: ssl.SSLContext | None, factory: Callable[[], Wire]) -> None:
-    """Connect to an upstream node. Raises ``OSError``."""
+    """Connect to an upstream node. Raises ``OSError`` if that fails."""
     host, port = address
     loop = asyncio.get_running_loop()
     await loop.create_connection(

@@ -79,7 +79,10 @@ class Proxy:
     # -- start and stop ---------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the proxy. Returns when each node has a listener. Raises ``StartError``."""
+        """Start the proxy. Returns when each upstream node has a listener.
+
+        Raises ``StartError`` if the upstream does not respond in time, or if a port is not available.
+        """
         allowed = allowed_descriptors()
         clients = (allowed - shares(allowed).control - OTHERS) // DESCRIPTORS_PER_CLIENT
         SLOTS.limit = max(clients, CLIENTS_MIN)
@@ -129,7 +132,10 @@ class Proxy:
             notice.cancel()
 
     async def ask_for_brokers(self) -> Brokers:
-        """The upstream's nodes, from the first address that responds. Raises ``NoAnswer``."""
+        """The upstream's nodes, from the first address that responds.
+
+        Raises ``NoAnswer`` if no address responds, or if the response contains no nodes.
+        """
         response = await self.ask_any(METADATA, MetadataRequest(topics=(), allow_auto_topic_creation=False))
         if not response.brokers:
             raise NoAnswer("the upstream's metadata contains no brokers yet")
@@ -137,7 +143,7 @@ class Proxy:
         return Brokers(response.cluster_id or "", nodes)
 
     def run(self, work: Coroutine[object, object, None]) -> None:
-        """Run a coroutine in the background."""
+        """Run a coroutine as a background task, which `stop` cancels."""
         task = asyncio.get_running_loop().create_task(work)
         self._background.add(task)
         task.add_done_callback(self._background.discard)
@@ -145,7 +151,7 @@ class Proxy:
     # -- the proxy's own requests -----------------------------------------------------------------------------------
 
     async def ask_any(self, api_key: int, request: Any) -> Any:
-        """The response of the first node that responds. Raises ``NoAnswer``."""
+        """The response of the first node that responds. Raises ``NoAnswer`` if no node responds."""
         refused = NoAnswer("it has no nodes")
         for address in dict.fromkeys((*self._known_addresses(), *self.settings.upstream)):
             try:
@@ -155,14 +161,17 @@ class Proxy:
         raise refused
 
     async def ask(self, node_id: int, api_key: int, request: Any, highest: int | None = None) -> Any:
-        """The response of one node, in a version not above ``highest``. Raises ``NoAnswer``."""
+        """The response of one node, in a version up to ``highest``. Raises ``NoAnswer`` if the node is silent."""
         node = self.nodes.get(node_id)
         if node is None:
             raise NoAnswer(f"the upstream has no node {node_id}")
         return await self.upstream.ask(node.address, api_key, request, highest)
 
     async def ask_for_topics(self, names: Iterable[str] | None) -> Any:
-        """The Metadata response for these topics, or for all; opens listeners for its nodes. Raises ``NoAnswer``."""
+        """The Metadata response for these topics, or for all. Opens listeners for the nodes in it.
+
+        Raises ``NoAnswer`` if no node responds.
+        """
         topics = None if names is None else [MetadataRequestTopic(name=name) for name in names]
         request = MetadataRequest(topics=topics, allow_auto_topic_creation=False)
         response = await self.ask_any(METADATA, request)

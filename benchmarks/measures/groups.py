@@ -45,7 +45,7 @@ FEW: Final = 10
 PIPELINE: Final = 50
 """Number of heartbeats in flight."""
 FLAT: Final = 1.3
-"""Limit of the ratio of a heartbeat's cost with a hundred times as many groups."""
+"""Upper limit for the cost of a heartbeat with a hundred times as many groups, as a multiple of the cost with few."""
 PAUSE_S: Final = 0.2
 AT_ONCE: Final = {"group.consumer.assignment.interval.ms": "0"}
 """Setting that assigns each member at once. By default, members that join within a second are assigned together."""

@@ -1,6 +1,7 @@
 """The cost of observers: three busy nodes with ten thousand partitions, with and without a viewer of the page or a scraper.
 
-The viewer follows all views of the page and the trace. Rounds with and without a viewer alternate.
+The viewer reads both event streams that the web page of the control port reads: all summaries, and the trace. Rounds
+with and without a viewer alternate.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Watched(Odradek):
         return [*here, "--control-port", str(self.control_port)]
 
     def get(self, path: str) -> Any:
-        """The open response to a request to the control port."""
+        """Send a GET to the control port. Returns the HTTP response, whose body is not read yet."""
         return urllib.request.urlopen(f"http://127.0.0.1:{self.control_port}{path}")
 
 
@@ -142,7 +143,7 @@ def shares(
 
 @contextmanager
 def viewer(watched: Watched) -> Iterator[None]:
-    """Read both event streams of the page as fast as they come."""
+    """During the block, read both event streams of the web page (summaries, trace) as fast as they come."""
     post = urllib.request.Request(
         f"http://127.0.0.1:{watched.control_port}/v1/trace/start",
         data=b"{}",

@@ -61,7 +61,7 @@ QUICK: Final = Volumes(
 
 @dataclass(frozen=True)
 class Row:
-    """One row of the table."""
+    """One row of the comparison's table: a figure that is measured for each broker."""
 
     name: str
     title: str
@@ -85,7 +85,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Cell:
-    """One target in one round of one measure."""
+    """One target (a broker) in one round of one measure: the arguments of `Measure.take`."""
 
     target: Target
     running: Running | None
@@ -95,7 +95,7 @@ class Cell:
     """Number of the round. Round 0 is the warm-up and does not count."""
     scratch: Path
     label: str
-    """A key that differs from cell to cell, for the names of the cell's topic, ids and directory."""
+    """A text that no other cell of the run has, for the names of the cell's topic, ids and directory."""
 
     @property
     def warm_s(self) -> float:
@@ -115,7 +115,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measure:
-    """A measure. ``take`` returns a sample for each of the rows."""
+    """A load that gives the figures of its rows. ``take`` runs it in one cell, and returns a sample for each row."""
 
     group: str
     rows: tuple[Row, ...]

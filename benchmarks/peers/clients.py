@@ -1,4 +1,4 @@
-"""Clients with librdkafka and in Java: each call runs a process, and returns the same fields as the compiled client."""
+"""Clients with librdkafka and in Java: each call runs a process, and returns the fields that `load.load` returns."""
 
 from __future__ import annotations
 

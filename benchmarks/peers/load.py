@@ -13,7 +13,7 @@ TIMEOUT_S: Final = 300
 
 
 class LoadFailed(Exception):
-    """The client failed. The message is the client's own."""
+    """A load has failed. The message contains the client's error, or says what was wrong with the result."""
 
 
 @cache

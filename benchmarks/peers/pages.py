@@ -1,4 +1,4 @@
-"""Generate the tables between marks in README.md and docs/benchmarks.md from the newest complete reports in the history."""
+"""Generate the tables in README.md and docs/benchmarks.md from the newest complete reports in the history."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ MARKED: Final = re.compile(r"(<!-- peers: .*? -->\n).*?(<!-- peers end -->)", re
 
 
 def written(page: str, text: str, runs: Runs) -> str:
-    """The text of a page with the table of the runs between its marks. Raises ``ValueError`` without marks."""
+    """The text of a page with a new table between its two comments. Raises ``ValueError`` without the comments."""
     made, count = MARKED.subn(lambda marks: f"{marks[1]}\n{PAGES[page](runs)}\n\n{marks[2]}", text)
     if count != 1:
-        raise ValueError(f"{page}: {count} places for the table instead of one")
+        raise ValueError(
+            f"{page}: expected one pair of comments <!-- peers: ... --> for the table, not {count}"
+        )
     return made
 
 

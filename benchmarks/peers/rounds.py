@@ -21,12 +21,12 @@ DISTURBED_CORES: Final = 0.35
 """Number of cores. A round in which other processes used more does not count, if there are enough other rounds."""
 BASE: Final = "kafka"
 FAILURES: Final = (LoadFailed, TargetFailed, WrongResponse, OSError, subprocess.SubprocessError)
-"""Failures of one target in one row, after which the row has no figure for the target."""
+"""Number of failures of one target in one row after which the row gets no figure for the target."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of a run."""
+    """The options of one run of the comparison."""
 
     volumes: Volumes
     warms_up: bool

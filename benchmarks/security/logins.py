@@ -140,7 +140,7 @@ def _answer(client: socket.socket) -> bytes:
 
 
 def tls(folder: Path) -> ssl.SSLContext:
-    """TLS settings of a client that trusts the authority, with TLS 1.3 only."""
+    """TLS settings, with TLS 1.3 only, of a client that trusts the certificate authority in ``folder``."""
     context = ssl.create_default_context(cafile=str(folder / "ca.pem"))
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context

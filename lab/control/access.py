@@ -9,8 +9,8 @@ that, each against one kind of attack:
 - A call that changes something has ``Content-Type: application/json``, which a page may not send to another site without
   permission.
 
-A port that other machines can reach also requires a token, in every call. A token has a role, and each operation declares
-the role that it requires.
+A port that other machines can reach also requires a token, in every call. A token has a role, and each operation
+declares the role that it requires.
 """
 
 from __future__ import annotations

@@ -82,7 +82,7 @@ def command(data_dir: Path, folders: tuple[Path, ...]) -> None:
 
 
 def look_at(path: Path) -> Folder:
-    """Read the properties of a folder. Raises ``ImportRefused``."""
+    """Read the properties of a partition directory. Raises ``ImportRefused`` if the directory cannot be imported."""
     topic, _, index = path.name.rpartition("-")
     if not (topic and index.isascii() and index.isdecimal()):
         raise ImportRefused(f"{path} does not have the name of a partition, such as orders-0.")

@@ -17,7 +17,7 @@ HEIGHT_MIN: Final = 360
 
 @contextmanager
 def view(browser: Browser, url: str, name: str, scheme: str = "light") -> Iterator[Page]:
-    """Open a view of the page with the size and settings of the pictures."""
+    """Open a view of the broker's web page, with the size and settings that all pictures have."""
     size = {"width": WIDTH, "height": HEIGHT_MIN}
     with opened(browser, url, name, color_scheme=scheme, viewport=size, reduced_motion="reduce") as page:
         yield page

@@ -1,9 +1,9 @@
 """A program that runs pages of the documentation as a reader would type them, and compares or writes their output.
 
-``python`` blocks are executed one after the other, in one interpreter; a ``text`` block behind one has its output. A
-``console`` block has commands behind ``$``, each with its output. ``odradek serve`` starts a new broker, and removes the
-names that earlier Python blocks defined. ``localhost:9092`` is the address of that broker. Comments in the Markdown ask
-for more:
+``python`` blocks are executed one after the other, in one interpreter; a ``text`` block has the output of the block
+before. A ``console`` block has commands behind ``$``, each with its output. ``odradek serve`` starts a new broker, and
+removes the names that earlier Python blocks defined. ``localhost:9092`` is the address of that broker. Comments in the
+Markdown ask for more:
 
     <!-- picture: timeline payments commit.svg -->   the swim lanes of this id, as docs/pictures/commit.svg
     <!-- java: payments orders one two -->           two transactions of Kafka's Java client: id, topic, values
@@ -46,7 +46,7 @@ _PIECE: Final = re.compile(
 )
 
 Picture = Callable[[odradek.Broker, str, Path], None]
-"""Make a picture of the timeline of an id."""
+"""Function that saves a picture of the timeline of a transactional id: (broker, transactional id, file)."""
 
 
 @dataclass

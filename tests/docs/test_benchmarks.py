@@ -91,9 +91,9 @@ def test_all_rounds_count_where_fewer_than_two_are_calm() -> None:
 
 
 def run(tmp_path: Path, others: list[float], *, failing: str = "") -> tuple[dict[str, object], list[str]]:
-    """Run a measurement of two rounds that starts no broker; ``others`` are the cores that other processes use in each cell.
+    """Run a measurement of two rounds that starts no broker. At most one disturbed round is repeated.
 
-    At most one disturbed round is repeated.
+    ``others`` are the cores that other processes use, for each target of each round, in order.
     """
     order: list[str] = []
 

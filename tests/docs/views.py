@@ -1,4 +1,4 @@
-"""A program that makes the pictures of the page's views, with a cluster that has load and faults.
+"""A program that makes the pictures of the views of the broker's web page, with a cluster that has load and faults.
 
 Run ``python -m tests.docs.views``.
 

@@ -400,7 +400,7 @@ class LogMachine(RuleBasedStateMachine):
         calls=st.integers(0, 60),
     )
     def killed_compacting(self, several: list[Records], producer_id: int, calls: int) -> None:
-        """Kill the process at a system call of a compaction. This is a separate rule, so that the case is frequent
+        """Kill the process at a system call of a compaction. As a separate rule of Hypothesis, the case is frequent
         enough."""
         self.append_several(several, producer_id)
         self.killed_in("compact", calls, 0, several[0], 1, 0.0)

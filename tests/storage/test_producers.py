@@ -411,8 +411,8 @@ def test_markers_are_fenced_by_the_coordinators_epoch(log, epoch, expected):
 
 @pytest.mark.parametrize("epoch", [4, 5])
 def test_batches_keep_the_coordinators_epoch_of_the_last_marker(log, epoch):
-    """Batches after a marker have its coordinator epoch, in the marker's producer epoch (version 2) and in a later epoch. An
-    operator needs the coordinator epoch to abort them."""
+    """A transaction that begins after a marker has the coordinator epoch of the marker, in the marker's producer epoch
+    (version 2) and in a later one. An operator needs this coordinator epoch to abort the transaction."""
     log.begin(0, epoch=3)
     log.mark(epoch=4, coordinator_epoch=9, version=2)
     log.begin(0, epoch=epoch)

@@ -125,8 +125,8 @@ def test_after_a_kill_the_last_five_batches_of_a_producer_are_remembered(
 def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
     make_log: MakeLog, recovery_point: int
 ):
-    """After a kill, a marker above the high watermark still holds the last stable offset, as the log does not show what is
-    committed (``UnifiedLog.loadProducersFromRecords``)."""
+    """After a kill, a marker above the high watermark still limits the last stable offset, as the log does not show
+    what is committed (``UnifiedLog.loadProducersFromRecords``)."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=True)
@@ -138,8 +138,8 @@ def test_after_a_kill_a_marker_above_the_high_watermark_still_holds_the_lso(
 
 
 def test_after_a_clean_stop_a_marker_above_the_high_watermark_still_holds_the_lso(make_log: MakeLog):
-    """After a clean stop, a marker above the high watermark still holds the last stable offset, although the snapshot at the
-    log end does not contain the first offsets of ended transactions."""
+    """After a clean stop, a marker above the high watermark still limits the last stable offset, although the snapshot
+    at the log end does not contain the first offsets of ended transactions."""
     log = make_log()
     append(log, producer=(1, 0, 0), transactional=True)
     end(log, 1, committed=False)

@@ -126,8 +126,8 @@ def test_a_compacted_topic_requires_keys(codec: int):
 
 
 def test_errors_have_kafka_s_messages():
-    """Errors have the messages of Kafka's ``LogValidator``. Clients show the message of a single record, or the message for
-    all."""
+    """Errors have the messages of Kafka's ``LogValidator``: one for each rejected record, and one for the whole batch,
+    because clients show either."""
     batch = RecordBatch.parse(build_batch([(NOW_MS, None, b"v")]))
     found = run_check(check(batch, LogConfig(cleanup_policy=("compact",)), NOW_MS, partition="orders-7"))
     assert isinstance(found, Invalid)

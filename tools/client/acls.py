@@ -130,5 +130,5 @@ def _acl(resource: int, name: str, pattern: int, acl: Any) -> Acl:
 
 
 def _named(names: Sequence[str], number: int) -> str:
-    """The name of a number; a newer broker may have names that this client does not know."""
+    """Kafka's name for a number; the number as text if only a newer Kafka has a name for it."""
     return names[number] if 0 <= number < len(names) else f"{number}"

@@ -47,7 +47,7 @@ class _Partition:
     markers: dict[int, list[tuple[int, bool]]] = field(default_factory=dict)
     """Markers above the last stable offset, by producer id."""
     high_watermark: int = -1
-    """High watermark of the last response; -1 before the first one."""
+    """High watermark in the last Fetch response; -1 before the first response."""
     passed_over: int = 0
     """Number of aborted records that were skipped."""
 
@@ -77,7 +77,7 @@ class Reader:
 
     @property
     def at_end(self) -> bool:
-        """Whether everything that existed at the start has been read."""
+        """Whether the reader has read all that was readable when the reader was created."""
         return self._at.offset >= self._at.end
 
     @property
@@ -95,7 +95,7 @@ class Reader:
 
     @property
     def high_watermark(self) -> int:
-        """High watermark of the last response; -1 before the first one."""
+        """High watermark in the last Fetch response; -1 before the first response."""
         return self._at.high_watermark
 
     @property
@@ -104,7 +104,7 @@ class Reader:
         return self._at.passed_over
 
     def seek(self, offset: int) -> None:
-        """Continue at this offset."""
+        """Continue reading at this offset."""
         self._at.offset = offset
 
     def read(self, wait_ms: int = 0) -> Iterator[Seen]:

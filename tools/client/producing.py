@@ -36,7 +36,8 @@ _INIT_PRODUCER_ID: Final = 5
 class Producer:
     """An idempotent or transactional producer.
 
-    The producer uses the transaction protocol from before part 2 of KIP-890, which every broker since 2.5 supports.
+    The producer uses the older transaction protocol (without part 2 of KIP-890), which every broker since Kafka 2.5
+    supports.
     """
 
     cluster: Cluster

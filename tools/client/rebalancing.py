@@ -82,7 +82,7 @@ def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float)
 
 
 _SUBSCRIPTION: Final = 0
-"""Version 0 of the subscription, which every consumer can parse."""
+"""Version of the subscription that the temporary member sends. Every consumer can parse this version."""
 
 
 def _wait_for_begin(cluster: Cluster, described: ClassicGroup, joined: Future[Any], timeout_s: float) -> None:

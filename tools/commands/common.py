@@ -153,12 +153,12 @@ def security_of(properties_file: Path | None, more: Mapping[str, str] | None = N
 
 
 def settings(texts: Iterable[str]) -> dict[str, str]:
-    """Parse ``["cleanup.policy=compact"]`` into a mapping. Raises a usage error without ``=``."""
+    """Parse ``["cleanup.policy=compact"]`` into a mapping. Raises ``click.UsageError`` for a text without ``=``."""
     return dict(pairs(texts))
 
 
 def pairs(texts: Iterable[str]) -> list[tuple[str, str]]:
-    """Parse ``["name=value"]`` into pairs, in which a name may be repeated."""
+    """Parse ``["name=value"]`` into pairs. Several pairs may have the same name."""
     found = []
     for text in texts:
         name, equals, value = text.partition("=")

@@ -24,7 +24,7 @@ _LOCAL: Final = ("127.0.0.1", "::1")
 
 
 class Control:
-    """The control port of this cluster. Each call has its own short timeout."""
+    """A client of the control port of this cluster. Each call has its own short timeout."""
 
     def __init__(self, remote: Remote, cluster: Mapping[str, Any]) -> None:
         self._client = remote.client
@@ -110,7 +110,7 @@ def _addresses(bootstrap: str) -> set[Address]:
 
 
 def _cause(name: str) -> Cause:
-    """The cause of this name. A newer broker may have causes that this client does not know."""
+    """The cause with this name; ``UNKNOWN`` for a name that only a newer broker has."""
     try:
         return Cause(name)
     except ValueError:

@@ -101,7 +101,7 @@ class Stops:
 
     def __init__(self) -> None:
         self.shown = False
-        """Whether there was any record."""
+        """Whether a record was printed, or the notice that no record came."""
         self._begun: float | None = None
         self._since: dict[tuple[str, int, int], float] = {}
         self._told: set[tuple[str, int, int]] = set()

@@ -72,7 +72,7 @@ def look(
 ) -> dict[Where, PartitionFacts]:
     """Query the facts about the partitions ``wanted``. Partitions that the metadata does not contain are left out.
 
-    ``tails``: also describe the ends of the logs that readers can read to the end, of at most `TAILS_MAX`.
+    With ``tails``, the facts of up to `TAILS_MAX` partitions that can be read to their end describe the last records.
     """
     placed = _placed(asking, wanted)
     logs = before = _logs(asking, placed)
@@ -309,7 +309,7 @@ def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) 
 
 
 def _with_tails(asking: Asking, found: Mapping[Where, PartitionFacts]) -> dict[Where, PartitionFacts]:
-    """The partitions whose readers can read to the end, with the content of the end of their logs."""
+    """Of partitions that readers can read to their end, at most `TAILS_MAX`: the facts with the content of that end."""
     by_leader: dict[int, list[PartitionFacts]] = {}
     count = 0
     for at in found.values():

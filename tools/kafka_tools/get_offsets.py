@@ -55,7 +55,7 @@ def command(
 
 
 def _rule(text: str) -> tuple[re.Pattern[str], range | None]:
-    """Parse `orders`, `orders:3`, `orders:1-` or `orders:1-4`, whose upper bound is exclusive."""
+    """Parse `orders`, `orders:3`, `orders:1-` or `orders:1-4` (partitions 1 to 3: the upper bound is exclusive)."""
     name, _, partitions = text.partition(":")
     match = _RANGE.fullmatch(partitions)
     if match is None:

@@ -20,7 +20,7 @@ class Cluster(Protocol):
 
     @property
     def reaches(self) -> tuple[Reach, ...]:
-        """The kinds of faults that can be injected."""
+        """The parts of the system in which faults can be injected: requests, the job's processes, the broker."""
         ...
 
     @property

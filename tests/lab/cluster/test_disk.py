@@ -64,7 +64,7 @@ class Story:
             offset = read.next_offset
 
     def on(self, node_id: int, topic: str = "orders") -> Partition:
-        """The replica of the partition on a running node."""
+        """The replica of the topic's partition 0 on a running node."""
         node = self.broker.cluster.running(node_id)
         assert node is not None
         partition = node.replicas.get(topic, 0)
@@ -85,7 +85,7 @@ class Story:
         self.run(self.broker.cluster.settled())
 
     def flush(self, node_id: int = 1) -> None:
-        """Sync the whole log of the partition."""
+        """Sync the whole log of orders-0 on a running node."""
 
         def sync() -> None:
             flush = Flush(self.on(node_id).log, whole=True)

@@ -1,4 +1,4 @@
-"""Responses with altered fields: a rule changes a copy, at any depth, and only fields of the version."""
+"""Responses with altered fields: a rule changes a copy, at any depth, and only fields that the version has."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ class Login:
         return await self._ask(SASL_AUTHENTICATE, 2, SaslAuthenticateRequest(auth_bytes=token))
 
     async def _ask(self, key: int, version: int, message: object) -> Any:
-        """Send a request. Returns the response, None if it has not come after a few turns of the loop."""
+        """Send a request. Returns the response, None if it has not come after a few turns of the event loop."""
         self.key, self.version = key, version
         self.peer.transport.written.clear()
         self.peer.send(request(key, version, message))

@@ -35,7 +35,7 @@ from tests.broker.net.test_connection import (
 
 
 class Traced:
-    """A broker with these handlers, a connection to it, and a running trace."""
+    """A broker with handlers given by the test (by API key), a connection to it, and a running trace."""
 
     def __init__(self, handlers: dict[int, Handler] | None = None, **limits: int) -> None:
         self.broker = Broker(handlers or {HEARTBEAT: pong})
