@@ -162,7 +162,7 @@ def ways(work: Path, engine: list[str]) -> Iterator[Way]:
 
 
 def main() -> int:
-    """Print the table of all ways."""
+    """Measure each way to install Odradek, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--engine", default="", help="prefix for the command that uses the container engine")
     parser.add_argument("--only", default="", help="only ways whose name contains this text")

@@ -119,13 +119,13 @@ def served_apis(handler: Handler) -> Mapping[int, Api]:
 
 
 def read_response(key: int, version: int, frame: Frame) -> Any:
-    """Decode a response frame. Raises ``MalformedRequest``. Records are views of the frame."""
+    """Decode a response frame. Raises ``MalformedRequest`` if it is invalid. Records are views of the frame."""
     view = memoryview(frame)
     return client_codec(key, version).decode(view, response_body_offset(key, version, view))
 
 
 def response_steps(key: int, version: int, frame: Frame) -> Steps[Any]:
-    """`read_response` in steps."""
+    """As `read_response`, but as a generator that yields between the slices of a large response."""
     view = memoryview(frame)
     offset = response_body_offset(key, version, view)
     message = client_codec(key, version).decode_steps(view, offset, RESPONSE_ELEMENTS_MAX)

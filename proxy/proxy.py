@@ -217,7 +217,10 @@ class Proxy:
                 log.info("listener opened", node_id=node_id, upstream=f"{host}:{port}", listener=listens)
 
     async def _listen(self, node: ProxyNode) -> None:
-        """Listen on the port after the previous node's; if that is taken, and this is not the first node, on a free port."""
+        """Open the node's listener on the port after the previous node's.
+
+        If that port is taken, a free port is used, except for the first node: its port is that of the command line.
+        """
         port = self._next_port
         advertised = Endpoint(LISTENER, self.settings.advertised_host, 0)
         try:

@@ -64,7 +64,7 @@ def endpoints_in(api_key: int, version: int, response: Any) -> Iterator[Named]:
 
 
 def clamped(announced: Sequence[Any], decoded: Mapping[int, range]) -> list[ApiVersion]:
-    """The versions that a node announces and the proxy can decode. APIs without any are not announced.
+    """The versions that a node announces and the proxy can decode. An API without such a version is left out.
 
     The lowest version of Produce is not changed: clients infer a broker's features from it, and send higher versions.
     """

@@ -25,7 +25,7 @@ class PassedSessions:
         self._sessions: OrderedDict[int, dict[tuple[TopicKey, int], None]] = OrderedDict()
 
     def passed(self, request: Any, session_id: int) -> None:
-        """Note a Fetch that had a successful response, with this session id."""
+        """Record the partitions of a forwarded Fetch, whose successful response had this session id."""
         if session_id == NO_SESSION:
             self._sessions.pop(request.session_id, None)
             return

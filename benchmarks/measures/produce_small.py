@@ -74,7 +74,7 @@ def idempotent(producer_id: int) -> Frames:
 
 
 def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, list[bytes]]:
-    """Send the requests one at a time."""
+    """Send requests on one connection, one in flight. Returns the cost of a request, and the responses."""
     client = Client(target.connect())
     answers: list[bytes] = []
     ready: list[Sequence[bytes]] = []
@@ -94,7 +94,10 @@ def one_connection(run: Run, target: Running, frames: Frames) -> tuple[Cost, lis
 
 
 def many_connections(run: Run, target: Running) -> tuple[Cost, list[bytes]]:
-    """Send one request on each connection, to different partitions. All are sent before the first response is read."""
+    """Send one request on each connection, to different partitions, before the first response is read.
+
+    Returns the cost of a request, and the responses.
+    """
     clients = [Client(target.connect()) for _ in range(CONNECTIONS)]
     frames = [produce_frame(TOPIC, small_batch(), [index]) for index in range(CONNECTIONS)]
     answers: list[bytes] = []

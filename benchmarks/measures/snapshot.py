@@ -21,7 +21,7 @@ from benchmarks.measures.reset import produce
 from benchmarks.process import others_at_rest
 
 LOG_BATCHES = 100
-"""Number of batches of 1 MiB."""
+"""Number of batches of 1 MiB in the snapshot with a large log."""
 SEGMENT_BYTES = 16 * 1024 * 1024
 
 

@@ -19,7 +19,7 @@ _MODULES: Final = "org.apache.kafka.common.security"
 
 
 def secured_settings(folder: Path, ports: Mapping[str, int]) -> dict[str, str]:
-    """Settings that both brokers have. Kafka also needs a listener for its controller."""
+    """The settings that Odradek and Kafka have in common. Kafka also needs a listener for its controller."""
     sasl = "listener.name.sasl_plaintext."
     return {
         "listeners": ",".join(f"{name}://{HOST}:{port}" for name, port in ports.items()),

@@ -34,7 +34,7 @@ def odradek(scratch: Path) -> Iterator[Address]:
 
 @contextmanager
 def both(scratch: Path) -> Iterator[Mapping[str, Address]]:
-    """Run both brokers at the same time, so that other load on the machine affects both."""
+    """Run Odradek and Apache Kafka at the same time, so that other load on the machine affects both."""
     # The tests' Apache Kafka: it downloads Kafka's jars, and reports what is missing.
     from tests.support.kafka_oracle import kafka
 

@@ -62,7 +62,7 @@ def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> l
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Merge explanations of a topic's partitions: all healthy ones, and those with equal problems."""
+    """Merge explanations of a topic's partitions: those of all healthy partitions, and those with equal problems."""
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:

@@ -206,7 +206,7 @@ def _lags(at: GroupFacts) -> Iterator[str]:
 
 
 def _content(each: GroupOffsetFacts) -> str:
-    """The content of the lag as the end of a line, such as ``: 3 records, 2 aborted records and 1 marker``."""
+    """What the lag consists of, as the end of a line: ``: 3 records, 2 aborted records and 1 marker``."""
     if each.records is None:
         return ""
     content = content_text(each.records, each.aborted or 0, each.markers or 0)

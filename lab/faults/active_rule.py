@@ -45,7 +45,7 @@ class HeldItem:
     """Topics, partitions, groups and transactional ids of the request or step."""
     client_id: str | None = None
     call: Call | None = None
-    """The request; None for a step."""
+    """The held request; None if a step inside the broker is held."""
     step: tuple[InjectionPoint, Callable[[], object], Callable[[ErrorCode], object]] | None = None
     """For a step to which another rule can apply: injection point, callbacks that execute and refuse the step."""
     connection_id: int | None = None
@@ -95,7 +95,7 @@ def _only(names: set[str]) -> str | None:
 
 @slotted(eq=False)
 class ActiveRule:
-    """One rule that was added."""
+    """One rule that was added to a broker, with its hits and the requests and steps that it holds."""
 
     id: int
     rule: Rule

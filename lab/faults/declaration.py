@@ -59,7 +59,7 @@ class When(Part, frozen=True):
     every: Number | None = None
     """Every n-th match is a hit."""
     times: Number | None = None
-    """Largest number of hits."""
+    """Largest number of hits of the rule."""
     p: float | None = None
     """Probability that a match is a hit. The random numbers depend only on ``seed``."""
     seed: Number | None = None

@@ -41,7 +41,7 @@ log = get_logger()
 
 
 class HeldItems:
-    """Everything that rules hold."""
+    """The requests and steps that all rules of a broker hold, and the detached requests."""
 
     def __init__(self, clock: Clock, running: Running | None, emptied: Callable[[], object]) -> None:
         self._clock = clock

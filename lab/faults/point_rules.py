@@ -26,7 +26,7 @@ class PointRules:
         self._by_point: dict[str, tuple[ActiveRule, ...]] = {}
 
     def look(self, rules: Iterable[ActiveRule]) -> None:
-        """Set the rules to apply."""
+        """Replace the rules that are applied to steps inside the broker."""
         self._by_point = {}
         for active in rules:
             for point in active.points:

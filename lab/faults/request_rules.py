@@ -32,7 +32,7 @@ class RequestRules:
         self._by_api: dict[int, tuple[ActiveRule, ...]] = {}
 
     def look(self, rules: Iterable[ActiveRule]) -> None:
-        """Set the rules to apply."""
+        """Replace the rules that are applied to requests and responses."""
         self._by_api = {}
         for active in rules:
             for key in active.api_keys:

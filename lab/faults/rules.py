@@ -108,7 +108,8 @@ ACTIONS: Final[dict[str, Kind]] = {
 
 
 PLACED: Final = frozenset({Place.CALL, Place.POINT})
-"""Places whose name, an API or a point, is in front of the rule's arrow. The other places follow from the action."""
+"""The types of place that the text of a rule names, in front of its arrow: an API or a point. In all other rules the
+action determines the place."""
 
 # Conditions that are possible at each place.
 _ASKED: Final[dict[Place, frozenset[str]]] = {

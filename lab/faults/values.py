@@ -91,7 +91,7 @@ def parse_code(text: str) -> ErrorCode:
 
 
 def settled_code(_: str, text: str) -> str:
-    """Kafka's name of an error."""
+    """Convert Kafka's name or number of an error to the name in capital letters."""
     return parse_code(text).name.upper()
 
 

@@ -62,7 +62,7 @@ class ClusterMetrics:
         self._faults = faults
 
     async def collect(self) -> list[Family]:
-        """All families, each once."""
+        """All metric families of the nodes, each once."""
         partitions = await self._partitions()
         found = [*cluster_families(await self._views.cluster()), *self._nodes(partitions)]
         found += _of_partitions(partitions)

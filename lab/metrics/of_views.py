@@ -29,7 +29,7 @@ class ViewMetrics:
         self._views = views
 
     async def collect(self) -> list[Family]:
-        """All families, each once."""
+        """All metric families that the views provide, each once."""
         found = list(cluster_families(await self._views.cluster()))
         found += _partition_families(await self._partitions())
         found += transaction_families(await self._views.transactions())

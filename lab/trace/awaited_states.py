@@ -29,7 +29,7 @@ class AwaitedStates:
         self._waiting: list[tuple[str, frozenset[str], asyncio.Future[Transaction]]] = []
 
     def __len__(self) -> int:
-        """Number of waiting callers."""
+        """Number of callers that wait for a state now."""
         return len(self._waiting)
 
     async def reached(

@@ -121,7 +121,7 @@ Written = StateRecord | BatchWritten | MarkerWritten
 
 @slotted(frozen=True, eq=False)
 class Event:
-    """One line of a timeline."""
+    """One line of a timeline: a state, a batch, a marker, a request with its response, or a `Happening`."""
 
     what: Written | Exchange | Happening
     transaction: int | None

@@ -110,7 +110,7 @@ def _tail(log: Log) -> list[BatchView]:
 def _held(log: Log, position: BatchPosition, found: list[BatchView]) -> list[BatchView]:
     """The first batches after the last stable offset, which readers wait for.
 
-    Empty if the last stable offset is the high watermark, or if ``found`` begins at or below it.
+    Empty if the last stable offset is the high watermark, or if ``found`` begins at or below the last stable offset.
     """
     last_stable = position.last_stable
     if last_stable >= position.high_watermark or (found and found[0].base_offset <= last_stable):

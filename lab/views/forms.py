@@ -150,7 +150,7 @@ class BatchView(msgspec.Struct, array_like=True):
 
 
 class BatchesPiece(Form):
-    """The batches of a partition that are new since the previous piece.
+    """The batches of a partition that a viewer has not received yet.
 
     The outcome of a transactional batch follows from the markers: its transaction is open until a marker of its producer id
     follows in the same partition.

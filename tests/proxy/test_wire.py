@@ -25,7 +25,7 @@ class FakeTransport(asyncio.Transport):
         wire.connection_made(self)
 
     def read(self) -> int:
-        """Read as long as the wire allows it, like uvloop in one turn of the loop. Returns the number of reads."""
+        """Read until the wire pauses, like uvloop in one turn of the event loop. Returns the number of reads."""
         reads = 0
         while self._reading and self._left:
             room = self._wire.get_buffer(-1)

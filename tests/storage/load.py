@@ -47,7 +47,7 @@ class Acknowledged(NamedTuple):
 
     @classmethod
     def decode(cls, content: bytes) -> list[Acknowledged]:
-        """Decode all complete entries."""
+        """Decode all complete entries. The last entry may be incomplete if its writer was killed."""
         whole = len(content) // _ACKNOWLEDGED.size * _ACKNOWLEDGED.size
         return [cls(*row) for row in _ACKNOWLEDGED.iter_unpack(content[:whole])]
 

@@ -77,7 +77,7 @@ class Written:
 
 @dataclass
 class Known:
-    """The state of one producer."""
+    """The state of one producer in the model."""
 
     epoch: int = -1
     last_sequence: int = -1

@@ -42,7 +42,7 @@ class Written:
     value: bytes | None
     producer_id: int
     transaction: int
-    """Number of the transaction, 0 for none."""
+    """Number of the record's transaction; 0 if the record is in none."""
 
 
 class CompactionMachine(RuleBasedStateMachine):

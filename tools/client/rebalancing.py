@@ -52,7 +52,7 @@ def rebalance_group(cluster: Cluster, group: str, timeout_s: float) -> int:
 
 
 def _join_and_leave(cluster: Cluster, described: ClassicGroup, timeout_s: float) -> None:
-    """Join with the group's protocol and no topics, and leave when the rebalance has begun, which continues without this
+    """Join with the group's protocol and no topics, and leave when the rebalance has begun: it continues without this
     member.
     """
     group = described.group_id

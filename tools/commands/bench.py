@@ -93,7 +93,7 @@ def _topic(cluster: Cluster, topic: str) -> Iterator[None]:
 
 
 def _timed(times: int, act: Callable[[], object]) -> list[float]:
-    """The duration of each call in seconds."""
+    """Call ``act`` repeatedly. Returns the duration of each call in seconds."""
     found = []
     for _ in range(times):
         began = time.perf_counter()

@@ -161,7 +161,7 @@ def start_offset(
 def checked_offset(
     cluster: Cluster, topic: str, partition: int, where: str, isolation: int, option: str = "--offset"
 ) -> int:
-    """``start_offset``, or a ``ToolError`` if it is outside the log."""
+    """Return the offset of ``start_offset``. Raises ``ToolError`` if this offset is outside the log."""
     found = start_offset(cluster, topic, partition, where, isolation, option)
     begin, end = (list_offset(cluster, topic, partition, each) for each in (EARLIEST, LATEST))
     if not begin <= found <= end:

@@ -59,7 +59,7 @@ def craft(partition: str, spec: str, out: Path, as_json: bool) -> None:
 
 
 def _how_to_serve(directory: Path, crafted: list[Crafted], now_ms: int) -> str:
-    """The commands that serve the log.
+    """The commands with which a user makes a broker serve the crafted log.
 
     As an import checks CRCs, a correct log is imported, then replaced by the crafted one.
     """

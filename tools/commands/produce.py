@@ -107,7 +107,7 @@ def _place(topic: str, partition: int | None) -> tuple[str, int | None]:
 
 
 def lines_as_they_come(stream: IO[bytes]) -> Iterator[list[str]]:
-    """The lines of each read of the stream, so that typed lines, or those of a slow pipe, are written at once."""
+    """Yield the lines that each read of the stream returns: typed lines, or lines of a slow pipe, are sent at once."""
     rest = b""
     read1 = partial(stream.read1, CHUNK_BYTES)  # type: ignore[attr-defined]  # of all buffered streams
     for chunk in from_first(iter(read1, b""), NO_LINE):

@@ -22,7 +22,8 @@ class Coordinator:
     """The coordinator of a group or a transactional id."""
 
     home: str
-    """Partition of the name, such as ``__transaction_state-12``; only the topic if the topic does not exist yet."""
+    """Partition with the state of the group or id, such as ``__transaction_state-12``; only the topic if it does not
+    exist yet."""
     index: int | None
     node: int | None
     error: str | None
@@ -30,7 +31,7 @@ class Coordinator:
 
 
 def find_coordinator(asking: Asking, kind: int, name: str) -> Coordinator:
-    """The coordinator by FindCoordinator; if that fails, the leader of the name's partition in the metadata."""
+    """The coordinator that FindCoordinator returns; if that fails, the leader of the partition that has the state."""
     topic_name = TOPICS.get(kind, OTHER)
     topics = asking.any("Metadata", lambda: asking.cluster.refresh([topic_name])) or ()
     topic = next((each for each in topics if not each.error_code), None)

@@ -31,7 +31,7 @@ from tools.explain.looking import Where, look
 READ_MAX: Final = 100_000
 """Maximum number of records of a partition that are read to find out what its lag consists of."""
 COUNTED_MAX: Final = 20
-"""Maximum number of partitions that are read."""
+"""Maximum number of partitions whose records above the committed offset are read and counted."""
 LOOKS: Final = 3
 _OFFSET_FETCH: Final = 9
 """The last version of OffsetFetch with topic names; later versions have topic ids."""

@@ -31,7 +31,7 @@ def command() -> None:
 @click.option("-c", "--config", "config_file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @reporting
 def kafka_ready(brokers: int, timeout_s: float, bootstrap: str, config_file: Path | None) -> None:
-    """Wait until the cluster has this number of BROKERS; exit code 1 after the timeout in SECONDS."""
+    """Wait until BROKERS brokers run; the exit code is 1 if that takes longer than SECONDS."""
     deadline = time.monotonic() + timeout_s
     security = security_of(config_file)
     while True:

@@ -228,7 +228,7 @@ async def ready(control: Control) -> HealthView:
 
 
 def _refused(control: Control, params: OneNode, error: NoSuchNode) -> HttpError:
-    """The HTTP error for a call on a node: 404 if it is unknown, 409 if it is in a wrong state."""
+    """The HTTP error for a call on a node: 404 if the node is unknown, 409 if it is in a wrong state for the call."""
     return HttpError(409 if params.node_id in control.cluster.nodes else 404, str(error))
 
 

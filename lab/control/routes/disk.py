@@ -98,5 +98,5 @@ async def damage_files(control: Control, params: OneNode, body: Damage) -> Damag
 
 
 def _status(control: Control, params: OneNode) -> int:
-    """The HTTP status for a call on a node: 404 if it is unknown, 409 if it is in a wrong state."""
+    """The HTTP status for a call on a node: 404 if the node is unknown, 409 if it is in a wrong state for the call."""
     return 409 if params.node_id in control.cluster.nodes else 404

@@ -145,7 +145,9 @@ def _rule(body: NewFault) -> Rule:
     form: NewFault | RuleForm | str = body
     if body.rule is not None:
         if msgspec.structs.replace(body, rule=None) != NewFault():
-            raise HttpError(400, "give the rule either as text in rule, or as JSON in the other fields")
+            raise HttpError(
+                400, "give the rule either as text in the field 'rule', or as JSON in the other fields"
+            )
         form = body.rule
     if isinstance(form, str):
         return parse_rule(form)

@@ -23,13 +23,13 @@ from protocol.schema import MalformedRecord
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 PARTITIONS_MAX: Final = 1000
-"""Largest number of partitions in one reset."""
+"""Largest number of partitions whose committed offsets one call resets."""
 
 
 class MemberView(View):
     member_id: str
     instance_id: str | None
-    """Null for a dynamic member."""
+    """The member's ``group.instance.id``; null for a dynamic member."""
     client_id: str
     host: str
     assignment: list[str]

@@ -35,17 +35,17 @@ class ReplicaView(View):
     """leading, following, offline (its files cannot be used), or the state of a node that is not running"""
     in_sync: bool
     log_start: int | None
-    """Null if the node is not running."""
+    """Log start offset of the replica; null if the node is not running."""
     log_end: int | None
     leader_epoch: int | None
-    """Leader epoch of the last batch in the replica's log; -1 if the log is empty."""
+    """Leader epoch of the last batch in the replica's log; -1 if the log is empty, null if the node is not running."""
 
 
 class PartitionView(View):
     topic: str
     partition: int
     leader: int | None
-    """Null if no in-sync replica is on a running node."""
+    """Node id of the leader; null if no in-sync replica is on a running node."""
     leader_epoch: int
     isr: list[int]
     high_watermark: int | None
@@ -67,17 +67,17 @@ class LossView(View):
     last_offset: int
     records: int
     producer_id: int
-    """-1 for a producer without idempotence."""
+    """Producer id in the lost batches; -1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
     """How the records were acknowledged: committed, perhaps committed, or acks=1; docs/faults.md explains these"""
     written_epoch: int
     """The leader epoch in which the records were written."""
     leader: int
-    """The leader that does not have the records."""
+    """Node id of the leader that does not have the records."""
     leader_epoch: int
     nodes: list[int]
-    """The replicas that had the records."""
+    """Ids of the nodes whose replicas had the records."""
 
 
 class LossesView(View):

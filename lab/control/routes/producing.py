@@ -52,7 +52,7 @@ class WrittenView(View):
     offset: int
     transactional_id: str | None
     producer_id: int
-    """-1 without a transaction."""
+    """Producer id of the transaction; -1 without a transaction."""
     producer_epoch: int
 
 

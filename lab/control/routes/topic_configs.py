@@ -25,7 +25,7 @@ Value = Annotated[str, Meta(max_length=VALUE_CHARACTERS_MAX)]
 class SettingView(View):
     name: str
     value: str | None
-    """Null if the setting is sensitive."""
+    """Value of the setting; null if the setting is sensitive."""
     source: str
     """Source of the value. topic: set for this topic; broker: set for the broker; default: not set at all."""
     documentation: str | None

@@ -17,7 +17,7 @@ from lab.faults.values import there_is
 from lab.trace.scanning import UnknownTransaction
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
-"""Longest string of the Kafka protocol."""
+"""Largest number of characters of a transactional id: the longest string of the Kafka protocol."""
 
 
 class TransactionView(View):
@@ -30,7 +30,7 @@ class TransactionView(View):
     """The node that coordinates the transactional id."""
     timeout_ms: int
     start_ms: int | None
-    """Null if no transaction is open."""
+    """Start of the open transaction, in milliseconds since the epoch; null if no transaction is open."""
     open_ms: int | None
     """How long the transaction has been open, as its timeout counts: by the broker's clock, which may have been advanced."""
     last_update_ms: int | None

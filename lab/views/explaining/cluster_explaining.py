@@ -38,7 +38,7 @@ NAMES_MAX: Final = 1000
 """Largest number of existing names that are compared with an unknown name."""
 NAMES_PER_TURN: Final = 500
 NEAR: Final = 0.82
-"""Smallest `difflib` ratio at which a name is suggested for an unknown one: they differ in one or two letters."""
+"""Smallest `difflib` ratio at which a name is suggested for an unknown one. Such names differ in one or two letters."""
 
 T = TypeVar("T")
 

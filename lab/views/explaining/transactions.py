@@ -40,10 +40,10 @@ class Coordinated:
     state_partition: int
     leader: int | None
     node: Node | None
-    """The node that leads the id's partition, if it is running."""
+    """The node that leads the transactional id's partition of ``__transaction_state``; None if it is not running."""
     entry: Entry | None
     error: ErrorCode | None
-    """The coordinator's error, if it has no state."""
+    """The error with which the coordinator responds in place of the state (not available, loading); else None."""
 
 
 def home_of(cluster: Cluster, transactional_id: str) -> int:

@@ -34,7 +34,7 @@ async def batches(caller: Caller) -> list[Any]:
 
 
 class Watching:
-    """The events of a stream."""
+    """A reader of the events of one ``GET /v1/watch`` stream."""
 
     def __init__(self, lines: AsyncIterator[bytes]) -> None:
         self._lines = lines

@@ -500,7 +500,7 @@ def test_what_makes_no_sense_is_refused_with_a_sentence(text: str, sentence: str
         ),
         (
             {"rule": "Produce -> drop", "on": "Produce"},
-            "give the rule either as text in rule, or as JSON in the other fields",
+            "give the rule either as text in the field 'rule', or as JSON in the other fields",
         ),
     ],
 )
