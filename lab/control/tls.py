@@ -22,9 +22,7 @@ def server_context(certificate: str, key: str = "") -> ssl.SSLContext:
     try:
         context.load_cert_chain(certificate, key or None, _no_password)
     except _Encrypted:
-        raise ControlConfigError(
-            f"{files}: the key is encrypted, and there is no setting for a password"
-        ) from None
+        raise ControlConfigError(f"{files}: the key is encrypted: give a key without a password") from None
     except ssl.SSLError as error:
         raise ControlConfigError(f"{files}: {_reason(error)}") from None
     except OSError as error:

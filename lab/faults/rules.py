@@ -254,7 +254,7 @@ def _check_parameters(action: Action, kind: Kind) -> None:
     for name in action.__struct_fields__:
         given = getattr(action, name) is not None
         if given and name != "do" and name not in kind.parameters:
-            raise FaultError(f"{action.do} has no {_spoken(name)}")
+            raise FaultError(f"{action.do} has no parameter {_spoken(name)}")
         if name in kind.required and not given:
             raise FaultError(f"{action.do} needs {_NEEDED[name]}")
     if action.delay_ms is not None and not 0 <= action.delay_ms <= DELAY_MS_MAX:
@@ -345,8 +345,8 @@ def _check_match(rule: Rule, place: Place) -> None:
     for name in match.__struct_fields__:
         if getattr(match, name) is not None and name not in asked:
             where = rule.on or rule.action.do
-            allowed = ", ".join(sorted(asked)) or "nothing"
-            raise FaultError(f"{where} has no {name}; it has {allowed}")
+            allowed = ", ".join(sorted(asked)) or "none"
+            raise FaultError(f"{where} has no condition {name}; its conditions: {allowed}")
     _check_values(match)
     if place is Place.REPLICA:
         if match.node is None:

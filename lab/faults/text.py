@@ -198,7 +198,7 @@ def _words(do: str, words: list[str], such_as: str) -> dict[str, Any]:
 
 def _give(given: dict[str, Any], key: str, value: Any, do: str, parameters: tuple[str, ...]) -> None:
     if key not in parameters:
-        raise FaultError(f"{do} has no {key.removesuffix(MS).replace('_', '-')}")
+        raise FaultError(f"{do} has no parameter {key.removesuffix(MS).replace('_', '-')}")
     if key in given:
         raise FaultError(f"{do}: {key.removesuffix(MS)} is given twice")
     given[key] = value

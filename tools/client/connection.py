@@ -139,7 +139,9 @@ class Connection:
             check_size(size, RESPONSE_BYTES_MAX)
             frame = self._read(size)
             if correlation_id_of(frame) != self._correlation_id:
-                raise ToolError(f"{_text(self.address)}: the response has a different correlation id")
+                raise ToolError(
+                    f"{_text(self.address)}: the response has another correlation id than the request"
+                )
             return read_response(key, version, frame)
         except BadSize as bad:
             raise Unreachable(f"{_text(self.address)}: {not_kafka(bad.size)}") from None

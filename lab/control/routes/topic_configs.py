@@ -93,7 +93,9 @@ async def alter_topic_configs(control: Control, params: OneTopic, body: Settings
     from lab.control import node_requests  # rarely used
 
     if not body.set and not body.delete:
-        raise HttpError(400, "give the settings to change: in set with their values, or in delete")
+        raise HttpError(
+            400, "give the settings to change: with their values in 'set', or their names in 'delete'"
+        )
     async with control.cluster.lifecycle.call():
         known = {each.name for each in await node_requests.describe_configs(control.cluster, params.topic)}
         # kafka-configs.sh rejects unknown names, too. The request alone would ignore them.

@@ -169,7 +169,9 @@ async def follow_trace(control: Looking, params: WantedLines) -> Stream:
     {"missed": n} says how many. The trace must be running.
     """
     if control.trace.status()["followers"] >= FOLLOWERS_MAX:  # type: ignore[operator]
-        raise HttpError(429, f"{FOLLOWERS_MAX} callers follow the trace already: wait for one of them to end")
+        raise HttpError(
+            429, f"{FOLLOWERS_MAX} callers follow the trace already: wait for one of them to disconnect"
+        )
     return Stream(LINES, _lines(control, params, params.filter))
 
 
