@@ -19,7 +19,7 @@ _usual: list[float] = []
 
 @contextmanager
 def loop_goes_first() -> Iterator[None]:
-    """Context manager for work in a thread: the event loop waits at most 0.5 ms for the GIL, or for one call into C."""
+    """Context manager for work in a thread: the event loop gets the GIL within 0.5 ms, unless a C call keeps it."""
     with _LOCK:
         _usual.append(_usual[0] if _usual else sys.getswitchinterval())
         sys.setswitchinterval(SWITCH_S)

@@ -50,11 +50,11 @@ def _max_bytes_at(key: int, version: int, received: Received) -> int | None:
     """Position of ``max_bytes`` in the frame; None if the request has none."""
     at = received.offset
     if key == FETCH:
-        # It follows max_wait_ms and min_bytes, in older versions also the replica id.
+        # max_bytes follows max_wait_ms and min_bytes, in older versions also the replica id.
         return at + 2 * INT32 if version >= FIRST_WITHOUT_REPLICA_ID else at + 3 * INT32
     if key == SHARE_FETCH:
         for _ in ("group_id", "member_id"):
             length, at = read_unsigned_varint(received.frame, at)
             at += max(0, length - 1)
-        return at + 3 * INT32  # it follows the session epoch, max_wait_ms and min_bytes
+        return at + 3 * INT32  # behind session epoch, max_wait_ms, min_bytes
     return None

@@ -44,7 +44,7 @@ async def reset(
 
 
 async def _reset(cluster: Cluster) -> None:
-    # Before the controller has noted the loss of the nodes: deleted partitions need no election.
+    # Delete the topics before the controller notes the loss of the nodes: deleted partitions need no election.
     topics = await _delete_topics(cluster)
     await cluster.all_terminated()
     # A request of a dead node's client may have created a topic meanwhile.

@@ -124,7 +124,7 @@ async def test_a_detached_request_gets_to_the_upstream_without_its_client(stage:
     stage.looking.faults.release(rule.id)
     await until(lambda: rule.released[0].outcome == "answered")
     assert stage.heard() == 1
-    # The proxy uses a connection of its own for it, which it closes after the response.
+    # The proxy sends the released request on a connection of its own, and closes this connection after the response.
     await until(lambda: stage.upstream.connections[1][-1].is_closing())
 
 

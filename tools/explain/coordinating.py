@@ -22,8 +22,8 @@ class Coordinator:
     """The coordinator of a group or a transactional id."""
 
     home: str
-    """Partition with the state of the group or id, such as ``__transaction_state-12``; only the topic if it does not
-    exist yet."""
+    """Partition with the state of the group or transactional id, such as ``__transaction_state-12``; only the topic's
+    name if the topic does not exist yet."""
     index: int | None
     node: int | None
     error: str | None

@@ -198,7 +198,7 @@ async def list_topics(control: Control) -> TopicsView:
     for name in sorted(control.cluster.metadata.topics):
         topic = control.cluster.metadata.topic(name)
         if topic is None or name == CLUSTER_METADATA:
-            continue  # deleted in another turn of the loop
+            continue  # deleted in another turn of the event loop
         partitions = [_partition_view(control, name, state.index) for state in topic.partitions]
         found.append(TopicView(name=name, topic_id=str(topic.topic_id), partitions=partitions))
         await asyncio.sleep(0)
@@ -274,7 +274,7 @@ async def read_records(control: Control, params: RecordsForm) -> RecordsView:
         )
     try:
         read = _Read(partition, params)
-        # Decompressing takes longer than a turn of the loop may. The bytes that were read do not change any more.
+        # Decompressing takes longer than a turn of the event loop may. The bytes that were read do not change any more.
         records, next_offset = await asyncio.to_thread(read.records)
     except (StorageError, CorruptBatch) as error:
         raise HttpError(409, f"{params.topic}-{params.partition} cannot be read: {error}") from None

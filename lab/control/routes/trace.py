@@ -140,7 +140,7 @@ _EXCHANGE_EXAMPLE: Final = {
 async def show_trace(control: Looking, params: WantedEntries) -> TraceView:
     """Show the recorded requests in the order of their arrival, each with its response if there is one."""
     found = await control.trace.search(params.filter, since=params.since, limit=params.limit)
-    # Decoding this many takes longer than a turn of the loop may.
+    # Decoding this many takes longer than a turn of the event loop may.
     shown = await asyncio.to_thread(lambda: [_exchange_json(control, each, params) for each in found])
     return TraceView(status=_status(control), exchanges=shown)
 

@@ -128,7 +128,7 @@ async def show_timeline(control: Looking, params: OneTransaction) -> TimelineVie
         found = await control.transactions.timeline(params.transactional_id)
     except UnknownTransaction as error:
         raise HttpError(404, str(error)) from None
-    # Formatting a long timeline takes longer than a turn of the loop may.
+    # Formatting a long timeline takes longer than a turn of the event loop may.
     return await asyncio.to_thread(lambda: TimelineView(timeline=found.to_json(), text=found.to_text()))
 
 
