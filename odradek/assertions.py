@@ -299,9 +299,9 @@ def _some(texts: Sequence[str]) -> list[str]:
 
 def _expected(values: Iterable[Value]) -> Counter[Value]:
     if isinstance(values, str | bytes):
-        raise TypeError(f"expected is a list of values, such as [{values!r}], not {values!r} alone")
+        raise TypeError(f"expected must be a list of values, such as [{values!r}], not {values!r} alone")
     if not isinstance(values, Iterable):
-        raise TypeError(f"expected is a list of values, not {values!r}")
+        raise TypeError(f"expected must be a list of values, not {values!r}")
     return Counter(map(_as_text, values))
 
 

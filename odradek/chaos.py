@@ -21,7 +21,7 @@ from odradek.errors import ControlRefused, NotFound
 from odradek.remote import Remote
 
 KINDS: Final = ("kill", "stop", "cut", "lose", "drop", "refuse", "delay")
-"""The kinds: kill or stop a node, cut a link, lose a response, reset a connection, refuse or delay requests."""
+"""Kinds of failures: kill or stop a node, cut a link, lose a response, reset a connection, refuse or delay requests."""
 LASTS_S: Final = (1.0, 6.0)
 """Minimum and maximum duration of a failure, in units of the pause between steps."""
 _WRITES: Final = (
@@ -50,7 +50,7 @@ SETTLE_PAUSE_S: Final = 0.1
 
 @dataclass(slots=True)
 class _Injected:
-    """An injected failure, with the call that reverts it and the time when it is due."""
+    """An injected failure, with the call that reverts it and the time of that call."""
 
     text: str
     due_s: float

@@ -66,7 +66,7 @@ class ClientSecurity:
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity | None:
-    """The security of a client with these properties; None for PLAINTEXT. Properties of other kinds are ignored.
+    """The security of a client with these properties; None for PLAINTEXT. Ignores all other properties.
 
     Raises `BadClientSettings` for invalid properties.
     """

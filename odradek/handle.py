@@ -121,7 +121,7 @@ class Handle(Assertions):
         return self._control.timeline(transactional_id)
 
     def partitions(self, topic: str | None = None, *, internal: bool = False) -> list[Partition]:
-        """The partitions with their leaders, leader epochs, ISRs and log ends."""
+        """The partitions with their leaders, leader epochs, ISRs and log end offsets."""
         return self._control.partitions(topic, internal=internal)
 
     def losses(self) -> list[Loss]:

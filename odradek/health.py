@@ -124,6 +124,6 @@ def _read(connection: socket.socket, size: int) -> bytes:
     while len(chunks) < size:
         chunk = connection.recv(size - len(chunks))
         if not chunk:
-            raise _NotPlain("it closed the connection without a response")
+            raise _NotPlain("the server closed the connection without a response")
         chunks += chunk
     return bytes(chunks)

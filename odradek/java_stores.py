@@ -42,13 +42,13 @@ def key_store_pem(path: Path, password: str | None) -> tuple[str, str]:
     content = _read(path)
     if content[:4] == _JKS:
         raise BadClientSettings(
-            f"{path}: JKS key stores are not supported: convert it to PKCS12 with `keytool -importkeystore`"
+            f"{path}: JKS key stores are not supported: convert the file to PKCS12 with `keytool -importkeystore`"
         )
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     found = _pkcs12(path, content, password)
     if found.key is None or found.cert is None:
-        raise BadClientSettings(f"{path}: it contains no private key with a certificate")
+        raise BadClientSettings(f"{path}: the key store contains no private key with a certificate")
     key = found.key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     chain = [each.certificate.public_bytes(Encoding.PEM) for each in (found.cert, *found.additional_certs)]
     return key.decode(), b"".join(chain).decode()
@@ -65,12 +65,14 @@ def _pkcs12(path: Path, content: bytes, password: str | None) -> PKCS12KeyAndCer
     from cryptography.hazmat.primitives.serialization.pkcs12 import load_pkcs12
 
     if content[:1] != b"\x30":
-        raise BadClientSettings(f"{path}: it is neither JKS nor PKCS12; is its type PEM?")
+        raise BadClientSettings(
+            f"{path}: not a JKS or PKCS12 file; for a PEM file, set ssl.truststore.type or ssl.keystore.type to PEM"
+        )
     try:
         return load_pkcs12(content, None if password is None else password.encode())
     except (TypeError, ValueError):
         state = "is missing" if password is None else "is wrong"
-        raise BadClientSettings(f"{path}: its password {state}, or it is damaged") from None
+        raise BadClientSettings(f"{path}: its password {state}, or the file is damaged") from None
 
 
 def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
@@ -82,16 +84,18 @@ def _jks_certificates(path: Path, content: bytes) -> list[bytes]:
             (tag,) = _TAG.unpack_from(content, position)
             position = _after_text(content, position + _TAG.size) + _DATE_BYTES
             if tag != _CERTIFICATE:
-                raise BadClientSettings(f"{path}: it contains a private key, so it is not a trust store")
+                raise BadClientSettings(
+                    f"{path}: the file contains a private key, so it is not a trust store"
+                )
             if version == 2:
                 position = _after_text(content, position)
             (size,) = _SIZE.unpack_from(content, position)
             position += _SIZE.size + size
             if position > len(content):
-                raise BadClientSettings(f"{path}: it is damaged")
+                raise BadClientSettings(f"{path}: the JKS file is damaged")
             found.append(content[position - size : position])
     except error:
-        raise BadClientSettings(f"{path}: it is damaged") from None
+        raise BadClientSettings(f"{path}: the JKS file is damaged") from None
     return found
 
 

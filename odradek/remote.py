@@ -39,7 +39,7 @@ ENTRIES_MAX: Final = 10_000
 MATCH: Final = frozenset(MatchWords.__annotations__)
 WHEN: Final = frozenset(WhenWords.__annotations__)
 ACTION: Final = frozenset(ActionWords.__annotations__)
-"""The words of a rule, by their section in the rule's JSON form. A test compares them with the broker's."""
+"""`MATCH`, `WHEN` and `ACTION` are the keywords of a rule, by section of the rule's JSON form."""
 
 
 def connect(url: str | None = None, token: str | None = None, ca: str | None = None) -> Remote:

@@ -142,7 +142,7 @@ class Security:
         return {SASL_VARIABLE: "".join(entries)}
 
     def login(self, user: str | None, password: str | None, mechanism: str | None) -> Login | None:
-        """The credentials of the user, by default of the first user; None without SASL.
+        """The credentials of the user, by default of the first user; None for a broker without users.
 
         ``password`` is required for a user that was added after the start.
         """
@@ -154,7 +154,7 @@ class Security:
         password = self.users.get(user) if password is None else password
         if password is None:
             raise ValueError(
-                f"no password for {user}: pass password=, as only those of {', '.join(self.users)} are known"
+                f"no password for {user}: pass password=; only the passwords of {', '.join(self.users)} are known"
             )
         return login_of(user, password, mechanism or self.mechanism)
 

@@ -51,7 +51,7 @@ def core() -> str:
     """Which code the server runs: "compiled core and modules", "compiled core" or "pure Python" (`compiled/finder.py`).
 
     Finds out by loading the compiled core as the server would. If the sources of a checkout have changed since the
-    build, the server runs the sources instead. The server's log event ``started`` shows that.
+    build, the server runs the sources instead: only the server's log event ``started`` then shows what really runs.
     """
     for folder in (FOLDER, os.path.dirname(os.path.dirname(FOLDER))):
         finder = FileFinder(os.path.join(folder, "protocol"), (ExtensionFileLoader, EXTENSION_SUFFIXES))

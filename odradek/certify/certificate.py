@@ -60,9 +60,9 @@ class Certificate:
     reference_s: float = 0.0
     ignored: Fields = frozenset()
     lints: list[Lint] = field(default_factory=list)
-    """Warnings from the traces of the reference runs. They give context and never cause a verdict."""
+    """Warnings from the traces of the runs without faults. They give context and never cause a verdict."""
     mechanisms: list[Mechanism] = field(default_factory=list)
-    """Mechanisms seen in the reference runs that can make the job exactly once."""
+    """Mechanisms seen in the runs without faults that can make the job exactly once."""
     caps: list[Lint] = field(default_factory=list)
     """Lints (dangerous requests in the traces) that defeat all of ``mechanisms``: the verdict is then "no promise"."""
     failures: list[Failure] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Certificate:
     remarks: list[str] = field(default_factory=list)
     """Remarks on how the runs were judged: the condition for their end, fields that were not compared."""
     not_judged: str = ""
-    """Reason for the verdict "not judged"; empty if there is something to compare with."""
+    """Why the job cannot be judged, for the verdict "not judged"; empty if the job can be judged."""
     interrupted: bool = False
     runs: int = 0
     began: float = field(default_factory=time.monotonic)
@@ -113,7 +113,7 @@ class Certificate:
         return self.exploration.unmet if self.exploration is not None else ()
 
     def why_unmet(self, requirement: Requirement) -> str:
-        """Reason why the last run for the requirement did not meet it; empty if there was no such run."""
+        """Why the last run that tried this fault at this API did not meet the requirement; empty without such a run."""
         return self.exploration.reasons.get(requirement, "") if self.exploration is not None else ""
 
     @property
@@ -134,7 +134,7 @@ class Certificate:
         return requirements.wait_s(self.clients) + self.reference_s
 
     def missing_s(self) -> float:
-        """Estimated time in seconds for the requirements that no run has met yet, at the pace so far.
+        """Estimated time in seconds to meet the remaining requirements (API, fault), at the pace of the runs so far.
 
         Runs in which a response never arrives count less, because several of them run in parallel.
         """

@@ -205,7 +205,7 @@ class Certifier:
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
-        """Return the findings of the run without the fields that differ in one more run without faults."""
+        """Run the job once more without faults, and judge ``run`` again, ignoring fields that differ without faults."""
         stage.add_evidence(run)  # evidence exists only for the stage's last run
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
@@ -241,7 +241,7 @@ class Certifier:
         return run, findings
 
     def _patience_s(self, plan: Plan) -> float | None:
-        """Time in seconds after which the job counts as stuck if it has sent no request that changes anything.
+        """How long the job may send no request that changes anything before it counts as stuck, in seconds.
 
         None if the plan makes a client wait for its own request timeout.
         """
@@ -300,7 +300,7 @@ class Certifier:
         return all(cause(each) != cause(failure) for each in self.certificate.failures)
 
     def _shrunk(self, stage: Stage, plan: Plan) -> tuple[Plan, Run, list[Finding]] | None:
-        """A smaller plan that still fails, with its run; None if all injections are necessary."""
+        """(a smaller plan that still fails, its run, its findings); None if each fault of the plan is necessary."""
         for left_out in range(len(plan)) if len(plan) > 1 else ():
             fewer = Plan(plan.injections[:left_out] + plan.injections[left_out + 1 :])
             run, findings = self._tried(stage, fewer)
@@ -321,7 +321,7 @@ def tried_again(tries: Iterator[tuple[Run, list[Finding]]]) -> outcome.Again:
 
 
 def _coverage(run: Run, findings: list[Finding]) -> Coverage:
-    """The state that this run gives to the cell of the matrix that its plan tries."""
+    """The result of the run, as the state of the cell (class of requests, fault) that its plan tries."""
     if not run.is_reached:
         return Coverage.NOT_REACHED
     if any(each.kind.is_failure for each in findings):
@@ -332,7 +332,7 @@ def _coverage(run: Run, findings: list[Finding]) -> Coverage:
 
 
 def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
-    """Yield the plans, each only once."""
+    """Yield the plans, but skip a plan with the id of an earlier one."""
     tried: set[str] = set()
     for plan in plans:
         if plan.id not in tried:

@@ -30,7 +30,7 @@ _FIELDS: Final = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Exchange:
-    """A request of the job's clients with its response: the fields that moments and lints use."""
+    """A request of the job's clients with its response: the fields that are used to place faults and to find lints."""
 
     api: str
     version: int
@@ -148,7 +148,7 @@ def _errors(answer: object) -> Iterator[str]:
 
 
 def time_outs_s(found: Iterable[Exchange]) -> float:
-    """Upper bound in seconds of the wait after an instance dies: its session timeout plus its transaction timeout.
+    """How long a dead instance may block the others, in seconds: the longest session plus transaction timeout.
 
     ConsumerGroupHeartbeat (KIP-848) contains no session timeout, so Kafka's default is used for it.
     """

@@ -15,13 +15,13 @@ class Observer(Protocol):
         """Print a line about a run without faults: start, first lines of output, end, what the run waits for."""
 
     def begins(self, certificate: Certificate, budget_s: float) -> None:
-        """Two runs without faults had equal outputs; runs with faults follow from now on."""
+        """Called after the runs without faults if the job can be judged; runs with faults follow."""
 
     def progress(self, certificate: Certificate, text: str) -> None:
-        """A run has ended; ``text`` is its plan."""
+        """Called after each run with faults; ``text`` is its plan."""
 
     def found(self, certificate: Certificate, failure: Failure) -> None:
-        """A failure was found, or a plan under which the job is unfinished."""
+        """Called for a new failure, and for a plan under which the job ended before the input was processed."""
 
 
 class Quiet(Observer):

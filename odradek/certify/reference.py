@@ -117,7 +117,10 @@ _EMPTY: Final = "compared: nothing; the outputs are empty without faults, so onl
 
 
 def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Reference | None, Fields]:
-    """(the expected outputs, the fields that are not compared). If two runs differ, only the check decides."""
+    """(the expected outputs, the fields that are not compared). The outputs are None if only the check decides.
+
+    Raises `NotJudged` if the two runs differ and there is no check, or if the first one does not match ``--expect``.
+    """
     workload = certificate.workload
     how, also = workload.compare, workload.compare_also
     ignored, lines = agreed(one.committed, two.committed, how, workload.ignored, also)

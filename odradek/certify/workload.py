@@ -43,7 +43,7 @@ class Workload:
     restarts: Restart | None = None
     """Restart policy; None for the default of `until`."""
     grace_s: float | None = None
-    """Time from SIGTERM to SIGKILL at the end of a run. None: half a second, if the job reacts to SIGTERM."""
+    """Time from SIGTERM to SIGKILL at the end of a run. None: half a second, but 0 once the job has taken longer."""
     until: Until = field(default_factory=Until)
     compare: Compare = Compare.ROWS
     compare_also: frozenset[str] = frozenset()
@@ -60,7 +60,7 @@ class Workload:
     left_out: frozenset[str] = frozenset()
     """Faults that are not tried."""
     patience_s: float | None = None
-    """A run is stuck if the job sends no request that changes something for this time plus that of a reference run.
+    """A run is stuck if the job requests no change for this time plus the duration of a reference run, in seconds.
 
     None for `PATIENCE_S`, plus the timeouts of the job's clients if the cluster's clock cannot be advanced.
     """

@@ -21,7 +21,7 @@ _NAMED_MAX: Final = 10
 
 
 class _Unusable(click.ClickException):
-    """The audit could not run: exit code 2. Exit code 1 means that a rule is violated."""
+    """The error for an audit that could not run: exit code 2. Exit code 1 means that a rule is violated."""
 
     exit_code = 2
 

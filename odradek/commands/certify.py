@@ -160,7 +160,7 @@ def certify(
     The exit code is the verdict:
       0    exactly once: no fault that a certificate needs caused a failure
       1    failed: records were lost, duplicated, changed, or a run was stuck
-      2    not judged: without faults it does not finish, or differs
+      2    not judged: without faults the job does not finish, or its outputs differ
       3    incomplete: no failure, but fewer faults tried than needed
       4    no promise: no mechanism was seen that could make it exactly once
       130  interrupted
@@ -268,9 +268,9 @@ def again(
 
     \b
     The exit code is
-      0    it did not come back in any try
-      1    it came back: the job is wrong under this plan
-      2    not judged: without faults it does not finish, or differs
+      0    the failure did not come back in any try
+      1    the failure came back: the job is wrong under this plan
+      2    not judged: without faults the job does not finish, or its outputs differ
       3    not reached: no try injected all faults of the plan with an effect
     """
     from odradek.certify import reports
@@ -303,7 +303,7 @@ def again(
 
 
 def _hold(held: object) -> None:
-    """Wait for Enter, or for the end of standard input if it is not a terminal (a program may wait at its other end)."""
+    """Wait for Enter at a terminal; otherwise, until the program at the other end closes standard input."""
     click.echo(printable_lines(str(held)), err=True)
     if sys.stdin.isatty():
         click.echo("press Enter to inject the fault", err=True)
@@ -315,7 +315,7 @@ def _hold(held: object) -> None:
 
 @dataclass(frozen=True)
 class _GivenOptions:
-    """The options of the command line and the file."""
+    """The merged options of certify.toml and the command line, and the certifier that they describe."""
 
     options: dict[str, Any]
     certifier: Any
@@ -376,7 +376,7 @@ def _judging() -> Iterator[None]:
 
 
 def _options(path: Path | None, said: dict[str, Any]) -> dict[str, Any]:
-    """The options of the file, overridden by those of the command line."""
+    """The options of certify.toml (or of ``path``), overridden by those of the command line."""
     from odradek.certify import settings
 
     said["set"] = said.pop("settings")

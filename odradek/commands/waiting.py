@@ -175,12 +175,12 @@ def _addresses(node: Mapping[str, Any]) -> set[str]:
 
 
 def same_port(one: str, other: str) -> bool:
-    """Whether two addresses have the same port and may both be this machine."""
+    """Whether two addresses have the same port and may both belong to this machine."""
     hosts = [each.rpartition(":")[0].strip("[]") for each in (one, other)]
     ports = [each.rpartition(":")[2] for each in (one, other)]
     return ports[0] == ports[1] and (hosts[0] == hosts[1] or all(host in _LOCAL for host in hosts))
 
 
 def _that_hold(rules: Iterable[Mapping[str, Any]]) -> str:
-    """The rules that hold something, as a sentence, for a call of the control port that may wait for them."""
+    """The rules that hold requests or steps, as a sentence, for a call of the control port that may wait for them."""
     return "; ".join(f"{_text(each)} holds {len(each['held'])}" for each in rules if each["held"])

@@ -95,7 +95,7 @@ def test_lost_duplicated_and_unexpected_are_listed_with_the_timeline(broker: odr
 @pytest.mark.parametrize("expected", ["paid", b"paid", 1, None, [1], [("paid",)]])
 def test_what_is_no_list_of_values_is_refused(broker: odradek.Broker, topic: str, expected: Any):
     with pytest.raises(
-        TypeError, match=r"^(expected is a list of values, |a record's value is a str, bytes or None)"
+        TypeError, match=r"^(expected must be a list of values, |a record's value is a str, bytes or None)"
     ):
         broker.assert_exactly_once(topic, expected)
 

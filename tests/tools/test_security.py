@@ -119,7 +119,7 @@ def test_kafkas_own_tools_take_a_file_or_properties(secured: package.Broker, wri
             "sasl.jaas.config needs a username and a password for PLAIN",
         ),
         ({"ssl.truststore.location": "/nothing.pem"}, 2, "/nothing.pem: "),
-        ({"ssl.truststore.type": "JKS"}, 2, "it is neither JKS nor PKCS12; is its type PEM?"),
+        ({"ssl.truststore.type": "JKS"}, 2, "not a JKS or PKCS12 file; for a PEM file, set "),
         ({"security.protocol": "SASL_PLAINTEXT"}, 3, "closed the connection"),
         ({"security.protocol": "TLS"}, 2, "security.protocol must be one of PLAINTEXT, SSL"),
     ],
@@ -175,7 +175,9 @@ def test_a_key_store_is_read_where_clients_need_a_certificate(write: Write) -> N
             assert CliRunner().invoke(main, arguments).exit_code == 0
         with pytest.raises(BadClientSettings, match="with `keytool -importkeystore`"):
             key_store_pem(broker.authority.client_keystore_jks, broker.authority.password)
-        with pytest.raises(BadClientSettings, match="it contains a private key, so it is not a trust store"):
+        with pytest.raises(
+            BadClientSettings, match="the file contains a private key, so it is not a trust store"
+        ):
             trust_store_pem(broker.authority.client_keystore_jks, None)
         for password, state in (("wrong", "wrong"), (None, "missing")):
             with pytest.raises(BadClientSettings, match=f"its password is {state}"):
@@ -184,7 +186,7 @@ def test_a_key_store_is_read_where_clients_need_a_certificate(write: Write) -> N
         content = damaged.read_bytes()
         for size in (7, 60):
             damaged.write_bytes(content[:size])
-            with pytest.raises(BadClientSettings, match="it is damaged"):
+            with pytest.raises(BadClientSettings, match="the JKS file is damaged"):
                 trust_store_pem(damaged, None)
 
 

@@ -25,7 +25,9 @@ def command(function: Callable[..., object]) -> list[str]:
         )
     unknown = [each for each in inspect.signature(function).parameters if each not in NAMES]
     if unknown:
-        raise ValueError(f"{name} has a parameter {unknown[0]}; a job may have {', '.join(NAMES)}")
+        raise ValueError(
+            f"{name} has a parameter {unknown[0]}; a job may have the parameters {', '.join(NAMES)}"
+        )
     file = Path(inspect.getfile(function)).resolve()
     return [sys.executable, "-m", __name__, str(file), name, *(f"{each}={{{each}}}" for each in NAMES)]
 

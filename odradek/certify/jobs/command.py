@@ -140,7 +140,7 @@ class Command:
             self._check_program(name)
 
     def _check_program(self, name: str) -> None:
-        """Check a program: a script in the job's directory, or a program on the PATH that the job gets."""
+        """Raise ``ValueError`` unless ``name`` is an executable file (with a slash) or a program on the job's PATH."""
         if _PLACEHOLDER.search(name):
             return
         folder = self.directory or Path()
@@ -248,14 +248,14 @@ def _quoted(value: str, quote: str) -> str:
 
 
 def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces in the words, and whether it can only be a placeholder, because the word consists of it."""
+    """Yield each name in braces, and whether it is certainly a placeholder, as the braces are the whole word."""
     for word in words:
         for found in _PLACEHOLDER.finditer(word):
             yield found[1], found[0] == word
 
 
 def _in_text(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces in the text, and whether it can only be a placeholder, because it is outside quotes.
+    """Yield each name in braces, and whether it is certainly a placeholder, as the braces are outside quotes.
 
     Inside quotes, the braces may belong to awk or JSON.
     """
@@ -265,7 +265,7 @@ def _in_text(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
-    """Raise ``ValueError`` for an unknown placeholder, with the most similar known one."""
+    """Raise ``ValueError`` for an unknown name that resembles a placeholder or is certainly meant as one."""
     for name, is_meant in found:
         if name in PLACEHOLDERS:
             continue

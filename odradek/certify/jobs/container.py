@@ -1,7 +1,7 @@
 """Instances in containers, through the command ``docker``; any engine with Docker's API works.
 
-A container uses the host's network, so ``{bootstrap}`` is the same inside and outside. ``{data}`` is mounted at its path on
-the host.
+A container uses the host's network, so ``{bootstrap}`` is the same inside and outside. The directory ``{data}`` of a
+run has the same path in the container as on the host.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def parse(text: str) -> tuple[str, ...]:
 
 
 class ContainerInstance:
-    """An instance in a container. A process ``docker start --attach`` returns its output and its exit code."""
+    """An instance in a container. ``docker start --attach`` passes on the output and exit code of the container."""
 
     def __init__(self, number: int, name: str, attached: subprocess.Popen[bytes]) -> None:
         self.number, self.name = number, name

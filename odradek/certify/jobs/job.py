@@ -87,7 +87,7 @@ class Job:
         self._lock = threading.RLock()
         self._instances: list[Instance] = []
         self._due: list[tuple[float, int]] = []
-        """The restarts that are not due yet: (time, instance number)."""
+        """The scheduled restarts: (monotonic time at which the restart is due, instance number)."""
         self._again: dict[int, int] = {}
         """Number of restarts of each instance number."""
         self._back_off: dict[int, BackOff] = {}
@@ -117,7 +117,7 @@ class Job:
             return instance
 
     def supervise(self) -> None:
-        """Restart the instances that are due. The caller polls this."""
+        """Record the exits of instances, and start the instances whose restart is due. The caller polls this."""
         with self._lock:
             for instance in [each for each in self._instances if not each.is_alive]:
                 self._instances.remove(instance)
@@ -182,7 +182,7 @@ class Job:
                 self._replaced -= 1
 
     def owner(self, peer: str) -> Instance | None:
-        """The running instance whose end of a connection is ``peer`` (host:port); None if no instance has it."""
+        """The running instance that opened the connection from ``peer`` (host:port); None if no instance has it."""
         port = int(peer.rpartition(":")[2])
         return next((each for each in self.alive if each.has_connection(port)), None)
 

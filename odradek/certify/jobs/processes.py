@@ -26,7 +26,7 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 MARK: Final = "ODRADEK_PROCESS"
-"""Name of the environment variable that contains the mark."""
+"""Environment variable whose value (the mark) shows to which tree of processes a process belongs."""
 KILLED_S: Final = stretched(10.0)
 """How long processes may take to end after SIGKILL, in seconds."""
 _PROC: Final = Path("/proc")
@@ -55,10 +55,10 @@ class Process:
 
 
 class Tree:
-    """A tree of processes: those with a mark in their environment, and the descendants of its roots."""
+    """A tree of processes: those with its mark (`MARK`) in their environment, its roots, and all their descendants."""
 
     def __init__(self, mark: str, roots: Iterable[int] = ()) -> None:
-        """``mark`` is a prefix of the value of `MARK`: a shorter prefix makes a tree that contains several smaller ones."""
+        """``mark`` is a prefix of the mark: a tree with a shorter prefix contains the trees with longer ones."""
         self._mark = f"{MARK}={mark}".encode()
         self._roots = frozenset(roots)
         self._groups = set(roots)
@@ -114,7 +114,7 @@ class Tree:
 def _send(groups: Iterable[int], number: signal.Signals) -> None:
     """Send a signal to process groups, each of which belongs to one tree only.
 
-    While the kernel signals a group, it forks no process of the group.
+    The kernel forks no process of a group while it signals the group, so no child is missed.
     """
     for group in groups:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -252,9 +252,9 @@ def _has_ended(pid: int) -> bool:
 
 
 def _is_adopted(process: Process) -> bool:
-    """Whether the certifier adopted the process.
+    """Whether a child process of the certifier was adopted, not started by it.
 
-    Children that the certifier started itself are in its session or in sessions of their own.
+    The children that the certifier starts are in its session, or lead sessions of their own.
     """
     return process.session not in (os.getsid(0), process.pid)
 

@@ -20,7 +20,7 @@ def agreed(
     ignored: Fields = frozenset(),
     also: Iterable[str] = frozenset(),
 ) -> tuple[Fields, list[str]]:
-    """Return the fields to ignore, as they differ between the two runs, and lines about records that differ otherwise.
+    """Return (``ignored`` plus the fields that differ between the two runs, lines about all other differences).
 
     There are no lines if the runs agree.
     """

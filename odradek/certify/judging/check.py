@@ -51,7 +51,7 @@ _NO_VALUES: Final[Mapping[str, str]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """The command and its working directory."""
+    """The user's check: its command and its working directory."""
 
     command: str
     directory: Path | None = None
@@ -137,8 +137,8 @@ def run_check(
     also gets the records as a Parquet file. ``values`` are the other placeholders by their names without braces:
     ``bootstrap``, ``data``, ``run`` and ``instance``. They are also environment variables: ``ODRADEK_DATA`` and so on.
 
-    ``again`` is called if the exit code is `NOT_YET`. It waits for a moment and returns the current records, or None if
-    there is no time left.
+    ``again`` is called if the exit code is `NOT_YET`. This function waits for a moment and returns the current records,
+    or None if there is no time left.
     """
     check = Check(command, directory)
     while True:

@@ -40,7 +40,7 @@ class Change(NamedTuple):
         return self.words("without faults")
 
     def words(self, where: str) -> str:
-        """Description of the difference. ``where`` introduces the expected row."""
+        """Description of the difference. ``where``, such as "without faults", introduces the expected row."""
         return f"{self.found}: {'; '.join(self._parts(where))}"
 
     def _parts(self, where: str) -> Iterable[str]:
@@ -83,7 +83,7 @@ class Order(NamedTuple):
         return self.words("without faults")
 
     def words(self, where: str) -> str:
-        """Description of the difference. ``where`` introduces the expected order."""
+        """Description of the difference. ``where``, such as "without faults", introduces the expected order."""
         whose = (
             f"{self.topic}: key {shown(self.key)}"
             if self.key is not None

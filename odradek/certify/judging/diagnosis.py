@@ -43,7 +43,7 @@ def bad(
 
 
 class _Places:
-    """The partition and offset of each record of a row, for committed records and for others (aborted or open)."""
+    """The partition and offset of each record with a row's content; `of` selects committed records, or all others."""
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

@@ -221,7 +221,7 @@ def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[
 
 
 def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
-    """Lost rows for whose key no row is lost in some other output topic: the records of one input are incomplete."""
+    """Lost rows whose key has lost no row in another output topic: only a part of an input's outputs is missing."""
     topics: defaultdict[object, set[str]] = defaultdict(set)
     incomplete = {(each.topic, each.key) for each in lost}
     for each in reference.rows:
@@ -238,7 +238,7 @@ def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
 class _Places:
     """The places of each row's records: partition, offset, producer, epoch, outcome of their transaction.
 
-    ``ignored`` are the fields that rows do not contain.
+    ``ignored`` are the fields of records that are left out of rows.
     """
 
     def __init__(self, records: Iterable[Record], ignored: Fields) -> None:

@@ -72,7 +72,10 @@ _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {
 
 
 def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: bool) -> list[Mechanism]:
-    """The mechanisms that two runs without faults show, the strongest first. Empty means the verdict "no promise"."""
+    """The mechanisms for exactly-once that two runs without faults show, the strongest first.
+
+    Without any mechanism, the verdict is "no promise".
+    """
     found = {
         FENCED: next(_fenced(one), None),
         STABLE: next(_stable(one, two), None),
@@ -89,13 +92,13 @@ def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: boo
 
 
 def caps(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """The lints of a run without faults that defeat the mechanisms found."""
+    """The lints of a run without faults that defeat the mechanisms for exactly-once in ``found``."""
     seen = {each.name for each in found}
     return [each for each in lints if each.name in LIFTED_BY and not LIFTED_BY[each.name] & seen]
 
 
 def warnings(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """The lints of a run without faults, except those that one of the mechanisms found makes harmless."""
+    """The lints of a run without faults, except those that a mechanism in ``found`` makes harmless."""
     seen = {each.name for each in found}
     return [each for each in lints if not _HARMLESS_WITH.get(each.name, frozenset()) & seen]
 

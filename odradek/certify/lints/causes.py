@@ -43,7 +43,7 @@ def diagnosed(evidence: Evidence, bad: Bad) -> list[Lint]:
 
 
 def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
-    """Yield the lints in ``found`` whose exchange is in the transaction that wrote a record again.
+    """Yield the lints in ``found`` whose exchange is in a transaction that wrote a duplicate after the first copy.
 
     If the only finding is a refusal by the user's check, yield all lints.
     """
@@ -56,7 +56,7 @@ def _of_second(case: Case, found: Iterable[Lint]) -> Iterator[Lint]:
 
 
 def _is_refused_only(case: Case) -> bool:
-    """Whether the only finding is that the user's check refused the outputs, without naming a kind."""
+    """Whether the only finding is that the user's check refused the outputs, without a kind such as "lost"."""
     return case.bad.kinds == {Kind.REFUSED}
 
 
@@ -172,7 +172,7 @@ def _outside(case: Case) -> Iterator[Lint]:
 def _is_at_fault(case: Case) -> bool:
     """Whether a producer without transactions explains the duplicates, and not a job that read its input again.
 
-    The producer does if the job has transactional producers too, or if the client sent a batch twice.
+    The producer explains them if the job has transactional producers too, or if the client sent a batch twice.
     """
     return bool(case.evidence.transactional_ids) or any(_is_resent(*pair) for pair in case.pairs)
 
@@ -270,7 +270,7 @@ def _not_aborted(case: Case) -> Iterator[Lint]:
 
 
 def _is_first(case: Case, lint: Lint) -> bool:
-    """Whether the first copy of a duplicate is in the transaction that the job should have aborted after the error."""
+    """Whether the transaction whose rejected request ``lint`` shows wrote the first copy of a duplicated record."""
     refused = [each for each in case.transactions if any(one is lint.shown for one in each.refused)]
     return any(one.transaction is each for one, _ in case.pairs for each in refused)
 

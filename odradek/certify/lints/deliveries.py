@@ -139,7 +139,7 @@ def delivery_ignored(evidence: Evidence, *, is_lost: bool = False) -> Iterator[L
         if sum(begin < commit and end > number for begin, end in lives) > 1:
             continue
         if not _is_sent_again(evidence, number, 0 if is_lost else commit, key, batch):
-            said = ", ".join(dict.fromkeys(exchange.errors)) or "no answer"
+            said = ", ".join(dict.fromkeys(exchange.errors)) or "no response"
             yield seen_at(
                 exchange,
                 "delivery-ignored",
@@ -168,7 +168,7 @@ def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartitio
 
 
 def _next_commit(evidence: Evidence, number: int) -> int | None:
-    """Index of the next OffsetCommit on a connection that is older than this exchange; None if there is none."""
+    """Index of the next OffsetCommit on a connection used before exchange ``number``; None if there is none."""
     before = {each.peer for each in evidence.exchanges[:number]}
     for place in range(number + 1, len(evidence.exchanges)):
         each = evidence.exchanges[place]

@@ -45,7 +45,7 @@ class Lint:
     example: str = ""
     """The exchange that shows the lint, as a line of the trace."""
     shown: Exchange | None = field(default=None, compare=False, repr=False)
-    """The exchange that shows the lint."""
+    """The exchange that shows the lint; None if no single exchange does."""
 
     @property
     def link(self) -> str:

@@ -32,8 +32,8 @@ def no_rewind(evidence: Evidence) -> Iterator[Lint]:
 class _Positions:
     """Committed offsets, and the aborts after which the job continued without seeking back.
 
-    The job continued if it only fetched from higher offsets, or if it committed an offset above that of the aborted
-    transaction. A job that retries records it still has in memory commits the same offset.
+    The job continued if it only fetched from above the committed offset, or if it committed an offset above that of the
+    aborted transaction. A job that retries records it still has in memory commits the same offset.
     """
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class _Positions:
         self._offered: dict[str, dict[TopicPartition, int]] = {}
         self._initialised: set[str] = set()
         self._open: set[str] = set()
-        """Transactional ids that have sent something since their last EndTxn or InitProducerId."""
+        """Transactional ids with a request in a transaction since their last EndTxn or InitProducerId."""
         self.owner: dict[TopicPartition, str] = {}
         """The transactional id that commits the offsets of each partition.
 
-        A partition without an id has its offsets elsewhere (Spark's checkpoint).
+        The offsets of a partition without such an id are stored elsewhere, for instance in Spark's checkpoint.
         """
         self._fetched: dict[TopicPartition, int] = {}
         self._reader: dict[TopicPartition, str] = {}
         """The connection that last fetched each partition."""
         self._reader_of: dict[tuple[str, TopicPartition], str] = {}
-        """By (transactional id, partition): `_reader` of the partition when the id last sent an offset for it.
+        """(transactional id, partition) -> the connection that read the partition when the id last sent its offset.
 
         If `_reader` now differs, another instance reads the partition.
         """
@@ -141,7 +141,7 @@ def _fetches(exchange: Exchange) -> Iterable[tuple[TopicPartition, int]]:
 
 
 def reported_early(evidence: Evidence) -> Iterator[Lint]:
-    """Yield the first Fetch after a start that reads from above the committed offset.
+    """Yield a lint for each first Fetch of a partition by a new process that begins above the committed offset.
 
     Such a job stores offsets outside Kafka, and stored them too early. A new process differs from a new
     producer in the old process by its new connections.
@@ -169,7 +169,10 @@ class _Starts:
         self._fetching: set[str] = set()
         """Connections that have fetched."""
         self._before: set[str] | None = None
-        """Connections that fetched before the latest start."""
+        """Connections that fetched before the latest start of a process (InitProducerId on a new connection).
+
+        None before the first such start.
+        """
         self._begun: set[TopicPartition] = set()
         self._asked: dict[TopicPartition, int] = {}
         """Offset of the latest Fetch of each partition."""

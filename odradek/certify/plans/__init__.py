@@ -1,1 +1,1 @@
-"""Moments, faults, plans, and the requirements of a certificate: what the certifier tries."""
+"""What the certifier tries: faults at moments (requests or broker steps), plans, and what a certificate requires."""

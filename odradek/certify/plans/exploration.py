@@ -70,7 +70,7 @@ class Exploration:
     cells: dict[Cell, Coverage] = field(default_factory=dict)
     needed: list[Requirement] = field(default_factory=list)
     reasons: dict[Requirement, str] = field(default_factory=dict)
-    """Why the latest run for a requirement did not meet it."""
+    """Why the latest run that tried a requirement (API, fault) did not meet it."""
     _tries: defaultdict[Cell, int] = field(default_factory=lambda: defaultdict(int))
     _members: Mapping[MomentClass, list[Moment]] = field(default_factory=dict)
 
@@ -86,7 +86,7 @@ class Exploration:
         )
 
     def learned(self, plan: Plan, state: Coverage, reason: str = "") -> None:
-        """Record the result of a run in the cell of its plan. A plan with several faults changes no cell."""
+        """Record a run's result in the cell (class of requests, fault) of its plan, if the plan has only one fault."""
         cell = plan.injections[0].cell if len(plan) == 1 else None
         if cell is not None and state is not Coverage.CLEAN:
             self.reasons[Requirement(cell[0].on, cell[1])] = (
@@ -152,14 +152,14 @@ class Exploration:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:
-        """The least tried of the cells that can meet the requirement; None if one of them failed or was unfinished."""
+        """The least tried cell (class of requests, fault) for a requirement; None if one failed or is unfinished."""
         cells = list(requirements.cells_of(requirement, self.cells))
         if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
             return None
         return min(cells, key=lambda each: (self._tries[each], -len(self._members[each[0]])), default=None)
 
     def _rest(self, *, is_slow: bool) -> Iterator[Plan]:
-        """Yield plans for untried cells, fault by fault, first at requests where records can be lost or duplicated."""
+        """Yield plans for untried cells (class of requests, fault): decisive requests first, then fault by fault."""
         for is_decisive in (True, False):
             for fault in FAULTS:
                 for kind in self._members if fault.is_slow is is_slow else ():
@@ -168,7 +168,7 @@ class Exploration:
                         yield self._at((kind, fault.name))
 
     def _again(self) -> Iterator[Plan]:
-        """Yield plans for cells that were not reached or had no effect, each at another moment of the cell's class."""
+        """Try a fault that was not reached or had no effect again, at another request of the same class."""
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
                 is_open = state in (Coverage.NOT_REACHED, Coverage.NO_EFFECT)
@@ -176,7 +176,7 @@ class Exploration:
                     yield self._at(cell)
 
     def _at(self, cell: Cell) -> Plan:
-        """A plan with the fault of this cell at one moment of its class.
+        """A plan with the fault of the cell at one moment (request or broker step) of the cell's class.
 
         The first plan uses the second moment of the class, as the job has work before and after it. A fault that starts
         or replaces an instance uses the first moment, where the new instance has most to take over.

@@ -18,7 +18,7 @@ Cell = tuple[MomentClass, str]
 
 @dataclass(frozen=True, slots=True)
 class Injection:
-    """One fault at one moment."""
+    """One fault at one moment: a request of the job, or a step of the broker."""
 
     moment: Moment
     fault: Fault
@@ -59,7 +59,7 @@ class Injection:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The injections of one run; none for a reference run."""
+    """The injections (a fault and its moment) of one run; none for a run without faults."""
 
     injections: tuple[Injection, ...] = ()
 

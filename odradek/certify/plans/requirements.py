@@ -109,12 +109,12 @@ _FAULT_ORDER: Final = (
 
 
 def cells_of(requirement: Requirement, cells: Iterable[Cell]) -> Iterator[Cell]:
-    """The cells of the matrix that can meet the requirement."""
+    """The cells (class of requests, fault) with the API and the fault of the requirement."""
     return (each for each in cells if requirement.is_met_by(each))
 
 
 def unmet(needed: Sequence[Requirement], clean: Iterable[Cell]) -> list[Requirement]:
-    """The requirements that none of the clean cells meets."""
+    """The requirements (API, fault) that no cell meets; ``clean`` are the cells whose fault did no harm."""
     said = {(kind.on, fault) for kind, fault in clean}
     return [each for each in needed if (each.on, each.fault) not in said]
 

@@ -59,7 +59,7 @@ class Scene:
     note: Callable[[str], object]
     """Function that is called with a sentence about each action."""
     ended: threading.Event = field(default_factory=threading.Event)
-    """Set at the end of the run."""
+    """Event that is set at the end of the run."""
     observation: Observation = field(init=False)
 
     def __post_init__(self) -> None:
@@ -80,7 +80,7 @@ class Scene:
 
 @dataclass(frozen=True, slots=True)
 class Strike:
-    """An injection whose rule has been hit."""
+    """A fault of the plan whose rule has been hit, with the rule."""
 
     injection: Injection
     rule: Rule
@@ -226,7 +226,7 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
     release.start()
     with scene.job.replaced():
         instance.end()
-        release.join()  # the rule ends with the run
+        release.join()  # the timer must use the rule before the run ends, and the rule with it
         scene.job.kills += 1  # the instance may not have left its group
         scene.job.start(instance.number)
     return ""
@@ -358,7 +358,10 @@ def _lead(scene: Scene, topics: Collection[str], to: int) -> str:
 
 
 def _coordinate(scene: Scene, matchers: Mapping[str, str], to: int) -> str:
-    """Move a coordinator to the node. Returns a description of the move; an empty string if there was none."""
+    """Make the node ``to`` the coordinator of the group or transactional id that the rule matches.
+
+    Returns a description of the move; an empty string if there was none.
+    """
     broker = scene.cluster.handle
     if "group" in matchers:
         broker.move_coordinator(group=matchers["group"], to=to)

@@ -18,11 +18,11 @@ class Arrivals:
         self._job, self._observation, self._instances = job, observation, instances
         self._arrived: set[Instance] = set()
         self._asked: set[str] = set()
-        """Connections whose owner was looked up already."""
+        """Connections whose instance was looked up already."""
 
     @property
     def are_complete(self) -> bool:
-        """Whether each running instance has sent a request, and none is about to be restarted."""
+        """Whether each running instance has sent a request and none awaits its restart; True if none has ever ended."""
         job = self._job
         if not job.exits and not job.kills:
             return True

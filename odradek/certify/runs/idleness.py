@@ -15,15 +15,15 @@ class Idleness:
     def __init__(self, now_s: Callable[[], float] = time.monotonic) -> None:
         self._now_s = now_s
         self.newest = 0
-        """The highest number so far; 0 before the first event."""
+        """The highest number of an event so far; 0 before the first event."""
         self._since = now_s()
         self.longest_s = 0.0
         """The longest time between two consecutive events."""
 
     def lasts_s(self, newest: int) -> float:
-        """Seconds since the highest number was first observed, or since the start before the first event.
+        """Observe the latest event, with the number ``newest`` (0 if there was none yet), and return `since_s`.
 
-        ``newest`` is the number of the latest event. The caller must poll this.
+        The caller must poll this method, because an event counts from the first call that observes it.
         """
         if newest > self.newest:
             if self.newest:
@@ -34,7 +34,7 @@ class Idleness:
 
     @property
     def since_s(self) -> float:
-        """Seconds since the last event was first observed, or since `begin_again`."""
+        """Seconds since the last new event, since `begin_again` or since the creation, whichever was latest."""
         return self._now_s() - self._since
 
     def leave_out(self, held_s: float) -> None:

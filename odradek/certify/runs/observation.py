@@ -38,12 +38,12 @@ _SESSION_MS: Final = 45_000
 
 
 def newest_number(entries: Iterable[Entry], apis: Collection[str]) -> int:
-    """Number of the latest request of one of these APIs; 0 if there is none."""
+    """Trace number of the latest request of one of these APIs; 0 if there is none."""
     return max((int(each["number"]) for each in entries if each["api"] in apis), default=0)
 
 
 def newest_of_work(entries: Iterable[Entry]) -> int:
-    """Number of the latest request that an idle client would not send; 0 if there is none.
+    """Trace number of the latest request that an idle client would not send; 0 if there is none.
 
     A Fetch that returned records counts as work.
     """
@@ -57,7 +57,7 @@ def _is_work(entry: Entry) -> bool:
 
 
 def unanswered(entries: Iterable[Entry]) -> set[int]:
-    """Numbers of the requests without a response so far."""
+    """Trace numbers of the requests without a response so far."""
     return {int(each["number"]) for each in entries if each["outcome"] == "in_progress"}
 
 
@@ -112,20 +112,20 @@ class Observation:
         self._broker = broker
 
     def newest_write(self, apis: Collection[str] = WRITES) -> int:
-        """Number of the latest request of the job that changes something; 0 if there is none."""
+        """Trace number of the latest request of the job that changes something; 0 if there is none."""
         return newest_number(self._newest(), apis)
 
     def newest_in_transaction(self) -> int:
-        """Number of the latest request within a transaction; 0 if there is none."""
+        """Trace number of the latest request within a transaction; 0 if there is none."""
         return self.newest_write(IN_TRANSACTION)
 
     def newest_writes_and_work(self) -> tuple[int, int]:
-        """`newest_number` of the APIs that change something, and `newest_of_work`."""
+        """(trace number of the latest request that changes something, that of the latest that no idle client sends)."""
         found = self._newest()
         return newest_number(found, WRITES), newest_of_work(found)
 
     def newest(self) -> int:
-        """Number of the latest request of any API; 0 if there is none."""
+        """Trace number of the latest request of any API; 0 if there is none."""
         found = self._broker.trace.entries(limit=1, bodies=False)
         return int(found[-1]["number"]) if found else 0
 
@@ -133,7 +133,7 @@ class Observation:
         return self._broker.trace.entries(limit=_NEWEST, bodies=False)
 
     def arrived(self, after: int, apis: Collection[str], *, bodies: bool = False) -> list[dict[str, Any]]:
-        """The requests of these APIs with a number above ``after``."""
+        """The requests of these APIs with a trace number above ``after``."""
         found = self._broker.trace.entries(since=after, limit=ENTRIES_MAX, bodies=bodies)
         return [each for each in found if each["api"] in apis]
 

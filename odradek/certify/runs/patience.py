@@ -28,7 +28,7 @@ class Patience:
         """Seconds that the run was held at faults, which do not count."""
 
     def asks_now(self) -> bool:
-        """Whether it is time for an expensive query. True at most once in `ASK_PAUSE_S`."""
+        """Whether the caller may make an expensive query now: True at most once in `ASK_PAUSE_S` seconds."""
         now = self._now_s()
         if now - self._asked < ASK_PAUSE_S:
             return False

@@ -144,9 +144,10 @@ class Progress:
     # -- idle times --------------------------------------------------------------------------------------------
 
     def idle_s(self) -> float:
-        """Seconds since the job's last request that changes something, or since `begin_again`; 0 before the first one.
+        """Seconds since the job's last request that changes something, or since `begin_again` if that was later.
 
-        For a job that has sent no such request, the seconds since the job last read a record or joined a group.
+        If the job has sent no such request, the seconds since its last request that an idle client would not send, such
+        as JoinGroup or a Fetch that returned records; 0 if it has sent none of these either.
         """
         self._look()
         if self._writes.newest:

@@ -62,7 +62,7 @@ class Settling:
         self._arrivals, self._patience, self._is_right, self._now_s = arrivals, patience, is_right, now_s
         self._began = now_s()
         self._arrived_s: float | None = None
-        """Time at which the last restarted instance sent its first request."""
+        """Monotonic time at which the last restarted instance sent its first request; None if none was awaited."""
 
     def wait(self, at_s: float, settle_s: float | None) -> float:
         """Wait until the outputs are unchanged. Returns the seconds from ``at_s`` to the last record.

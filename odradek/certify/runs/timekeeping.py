@@ -13,7 +13,7 @@ from odradek.certify.runs.observation import Observation
 from odradek.words import Domain
 
 LEFT_S: Final = 0.5
-"""Seconds without a request after which a transaction counts as abandoned, if something else indicates that too."""
+"""A transaction with no request for this many seconds is abandoned if, for instance, an instance has died too."""
 EXPIRES: Final = "8d"
 """A duration longer than transactional.id.expiration.ms."""
 _CHECKS_MS: Final = 11_000

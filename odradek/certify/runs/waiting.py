@@ -31,7 +31,7 @@ class End:
 
 
 class Watch:
-    """The wait for the end of one run. ``until`` is the selected condition, once there is one (``auto``)."""
+    """The wait for the end of one run. ``until`` is the condition; it replaces ``auto`` once it is selected."""
 
     def __init__(
         self,

@@ -48,7 +48,8 @@ def test_a_function_that_no_process_can_call_is_refused() -> None:
     with pytest.raises(ValueError, match="another process can import"):
         command(lambda bootstrap: None)
     with pytest.raises(
-        ValueError, match="of_no_use has a parameter broker; a job may have bootstrap, instance, run, data"
+        ValueError,
+        match="of_no_use has a parameter broker; a job may have the parameters bootstrap, instance, run, data",
     ):
         command(of_no_use)
 
