@@ -27,7 +27,7 @@ def command(program: Program, *arguments: str, options: Iterable[str] = ()) -> l
 
     The interpreter is isolated (`-I`): it ignores PYTHONPATH, the user's site-packages and the working directory. It does
     not search for site-packages either (`-S`), which can take as long as the rest of the interpreter's start: `site_folders`
-    are passed to it. It executes this directory, so the server always belongs to this `odradek`.
+    are passed to it. The command executes this directory, so the server always belongs to this `odradek`.
     """
     sites = (SITE_OPTION + folder for folder in site_folders())
     return [sys.executable, "-I", "-S", FOLDER, *sites, *options, program, *arguments]
