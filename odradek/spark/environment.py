@@ -1,10 +1,10 @@
-"""The environment of Spark: Java, the connector's jars, and a session with both data sources.
+"""The environment of Spark: Java, the connector's jars, and a session with Odradek's two data sources.
 
     spark = session()                     # embedded, on this machine's cores
     spark.readStream.format("kafka")...   # Spark's own connector, unmodified
 
 The same program runs with ``spark-submit``, and on the Spark Connect server that the environment variable SPARK_REMOTE
-names. In both cases the settings of the cluster are not changed.
+names. There ``session`` uses the settings of the cluster, not those for an embedded Spark.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _javas() -> Iterator[Path]:
 
 
 def java_version(path: str | Path) -> int:
-    """The major version of the Java at ``path``, 0 if the file is not a working Java (as the stub of macOS)."""
+    """The major version of the Java at ``path``, 0 if the file is not a working Java (such as the stub in macOS)."""
     try:
         answer = subprocess.run(
             [path, "-version"], capture_output=True, text=True, timeout=JAVA_VERSION_TIMEOUT_S, check=True
@@ -123,9 +123,9 @@ def session(
 ) -> SparkSession:
     """A session with the formats ``kafka``, ``odradek.exactly_once`` and ``odradek.segments``.
 
-    If a session is active, both data sources are registered in it, and it is returned. If the environment names the
-    cluster (spark-submit, SPARK_REMOTE), ``master`` has no effect. ``conf`` overrides the defaults. Raises
-    ``JavaMissing`` or ``JarsMissing`` with a message that names what to install.
+    If a session is active, the two formats of Odradek are registered in that session, and it is returned. If the
+    environment names the cluster (spark-submit, SPARK_REMOTE), ``master`` has no effect. ``conf`` overrides the
+    defaults. Raises ``JavaMissing`` or ``JarsMissing`` with a message that names what to install.
     """
     from pyspark.sql import SparkSession
 

@@ -138,7 +138,9 @@ def test_all_but_audit_and_pipeline_needs_only_the_extra_spark():
 
 
 def test_the_extra_brings_what_spark_s_state_api_imports():
-    """The extra has protobuf, which transformWithState imports when a batch begins. pyspark does not require the package."""
+    """The extra ``spark`` has protobuf, which transformWithState imports when a batch begins.
+
+    pyspark itself does not require protobuf."""
     installed = closure("odradek", {"spark"})
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_STATE_API, json.dumps(sorted(installed))],
@@ -149,7 +151,7 @@ def test_the_extra_brings_what_spark_s_state_api_imports():
 
 
 def test_the_extra_s_protobuf_is_not_older_than_what_spark_s_messages_were_made_with():
-    """The extra requires a protobuf that supports Spark's generated code.
+    """The extra ``spark`` requires a protobuf that supports Spark's generated code.
 
     protobuf supports code that an older version of it generated, of the same major version or the one before.
     """

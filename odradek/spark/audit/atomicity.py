@@ -44,7 +44,8 @@ def markers(transactions: DataFrame) -> DataFrame:
 def listed(decisions: DataFrame, replicas: DataFrame) -> DataFrame:
     """One row for each decision and each partition that the decision lists, with the partition's chosen replica.
 
-    Partitions without a replica in the audited directories, such as those of deleted topics, are left out.
+    The chosen replica (``speaks``) is that of the partition's last leader. Partitions without a replica in the audited
+    directories, such as those of deleted topics, are left out.
     """
     speaking = replicas.where("speaks").select("topic", "partition", "replica", "compacted", "damaged")
     return (

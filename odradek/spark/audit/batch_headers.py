@@ -1,4 +1,4 @@
-"""The table of batches in the form that the rules need: with a number for each replica, and times in milliseconds.
+"""The table of batches as the audit's rules need it: with a number for each replica, and times in milliseconds.
 
 A replica is one partition in one log directory. Its number is a hash of its name: ten million rows are sorted and shuffled
 with eight bytes instead of a name, and the name is joined only to the rows that are shown.

@@ -10,7 +10,9 @@ from odradek.spark.audit.findings import finding
 
 
 def committed(records: DataFrame, transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Records that a read_committed consumer of the chosen replicas gets, up to the first open transaction."""
+    """Records that a read_committed consumer of each partition's chosen replica (``speaks``) gets.
+
+    The chosen replica is that of the last leader. Its records end before the first open transaction."""
     speaking = replicas.where("speaks").select("replica", "log_start")
     first_open = (
         transactions.where("outcome = 'open'")

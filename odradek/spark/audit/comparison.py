@@ -19,8 +19,8 @@ from odradek.spark.audit.replicas import bucket, content
 def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
     """Buckets (ranges of offsets) in which a replica differs from the chosen replica of its partition.
 
-    Columns: ``replica``, ``speaker`` (the chosen replica), ``bucket``, and the offsets that both replicas have,
-    ``from_offset`` to ``to_offset``.
+    Columns: ``replica``, ``speaker`` (the chosen replica, which is that of the last leader), ``bucket``, and the
+    offsets that both replicas have, ``from_offset`` to ``to_offset``.
     """
     copied = replicas.where((F.col("copies") > 1) & ~F.col("compacted") & (F.col("damaged") == 0))
     speakers = copied.where("speaks").select(
@@ -57,7 +57,7 @@ def differing_buckets(parts: DataFrame, replicas: DataFrame) -> DataFrame:
 
 
 def replica_findings(rows: DataFrame, differing: DataFrame) -> DataFrame:
-    """Findings for replicas that differ from the chosen replica, each at its first differing batch."""
+    """Findings for replicas that differ from their partition's chosen replica, each at its first differing batch."""
     wanted = F.broadcast(differing)
     batches = sound(rows).select(
         F.col("replica").alias("of"),

@@ -68,7 +68,7 @@ def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
     """The records of the chosen replicas, each with the previous and the next state of its transactional id.
 
-    Times are in milliseconds.
+    A partition's chosen replica (``speaks``) is that of its last leader. Times are in milliseconds.
     """
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "first_offset", "compacted"

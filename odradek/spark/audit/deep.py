@@ -64,8 +64,9 @@ def decoded(records: DataFrame) -> DataFrame:
 def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
     """Findings for batches whose header and checksum are right, but whose records cannot be decoded.
 
-    A running broker may have been writing a batch when the records were read. So with ``looks``, which are given if a
-    broker runs, only batches that were already complete when the headers were read are checked.
+    A running broker may have been writing a batch when the records were read. If a broker runs, ``looks`` are the two
+    reads of its index files (``two_looks``), and only batches that were complete when the headers were read are
+    checked.
     """
     known = rows.where("error is not null").select("replica", "file", "position")
     wrong = decoded_ones.where(F.col("error").isNotNull() & ~F.col("error").contains(ZERO_TAIL))
@@ -80,8 +81,9 @@ def payload_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | No
 def timestamp_findings(decoded_ones: DataFrame, rows: DataFrame, looks: Looks | None = None) -> DataFrame:
     """Findings for batches whose maximum timestamp is not that of their newest record.
 
-    Batches with ``LogAppendTime`` are not checked, as the header's time is the time of all records. Neither are batches from
-    which compaction may have removed the record with the maximum timestamp.
+    Batches with ``LogAppendTime`` are not checked, as the header's time is the time of all records. Neither are batches
+    from which compaction may have removed the record with the maximum timestamp. With ``looks``, only batches in
+    segments that a running broker has not rewritten between its two reads are checked.
     """
     newest = decoded_ones.where("error is null and timestamp_type = 'CreateTime'").drop("error")
     whole = F.col("records") == F.col("last_offset") - F.col("base_offset") + 1

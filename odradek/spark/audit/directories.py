@@ -49,7 +49,7 @@ class LogDirectory:
     id: uuid.UUID | None = None
     """The directory's id (``directory.id`` in ``meta.properties``), which a broker's directories have since Kafka 3.7."""
     coordinator_partitions: frozenset[int] = frozenset()
-    """Partitions of ``__transaction_state`` that have a directory here."""
+    """Partitions of ``__transaction_state`` that have a directory in this log directory."""
 
     def indexed_below(self, topic: str, partition: int) -> int:
         """Offset below which the index files of a partition must be right.
@@ -92,7 +92,7 @@ def _offsets(path: Path) -> dict[Key, int]:
 
 
 def _identity(path: Path) -> tuple[int | None, uuid.UUID | None]:
-    """The broker's id and the directory's id from ``meta.properties``."""
+    """The broker's id and the directory's id from ``meta.properties``; each is None if it cannot be read."""
     node_id = directory_id = None
     with contextlib.suppress(OSError, ValueError):
         lines = path.read_text("utf-8").splitlines()

@@ -1,6 +1,7 @@
 """Figures of the report that no rule depends on: shares, counts, latencies, and the data of the plots.
 
-All figures use only the chosen replica of each partition (``speaks``), so the replication factor does not change them.
+All figures use only the chosen replica of each partition (``speaks``: that of its last leader), so the replication
+factor does not change them.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ POINTS_MAX: Final = 120
 
 
 def named(transactions: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Add to ``transactions`` columns of their replica: place, end offset, and whether it is chosen (``speaks``)."""
+    """Add columns of the replica to ``transactions``: place, end offset, and whether it is chosen (``speaks``)."""
     names = replicas.select("replica", "log_dir", "topic", "partition", "speaks", "end_offset")
     return transactions.join(F.broadcast(names), "replica")
 
@@ -169,7 +170,7 @@ def totals(replicas: DataFrame) -> DataFrame:
     """One row of sums over all replicas.
 
     They are the number of replicas; the number of partitions, and the batches, records and bytes of the chosen replicas; and
-    numbers that show which rules can have findings.
+    numbers that show which rules of the audit can have findings.
     """
     spoken = F.col("speaks")
 

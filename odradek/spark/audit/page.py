@@ -27,10 +27,10 @@ TABLES: Final = (
 )
 """The result tables that the page shows."""
 TABLE_ROWS_MAX: Final = 50
-"""Largest number of rows of a table on the page; a line below the table has the number of the others."""
+"""Largest number of rows of a table on the page; a line below the table shows how many rows were left out."""
 CELL_CHARS_MAX: Final = 300
 PAGE_BYTES_MAX: Final = 1_000_000
-"""Largest size of the page, in bytes. The tables are halved until the page is small enough."""
+"""Largest size of the page, in bytes. The row limit of its tables is halved until the page is small enough."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ from odradek.printable import printable
 from odradek.spark.audit.store import Rows
 
 SERIES_MAX: Final = 6
-"""Largest number of lines or bars in one plot; the table below the plot contains all."""
+"""Largest number of lines or bars in one plot; the table below the plot contains all values."""
 LABEL_COLUMNS: Final = 34
 """Largest number of characters in a line of a label. A longer name continues in the next line."""
 _WIDTH_INCHES: Final = 6.4
@@ -65,7 +65,7 @@ def label(name: object) -> str:
 
 
 def plots(tables: Mapping[str, Rows]) -> list[Plot]:
-    """The plots for which there are data."""
+    """The plots for which ``tables``, the report's result tables by name, have data."""
     drawn = (
         transactions(tables["timeline"]),
         commit_latency(tables["commit_latency"]),
@@ -106,7 +106,7 @@ def transactions(rows: Rows) -> Plot | None:
 
 
 def commit_latency(rows: Rows) -> Plot | None:
-    """Plot of the percentiles over all coordinator partitions; None without data.
+    """Plot of the percentiles of the commit latency over all coordinator partitions; None without data.
 
     A table of the page has the percentiles of each coordinator partition.
     """

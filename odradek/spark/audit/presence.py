@@ -35,11 +35,11 @@ def all_here(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> 
 def has_all_coordinators(metadata: ClusterMetadata, directories: Sequence[LogDirectory]) -> bool:
     """Whether ``directories`` contain everything that was ever written to ``__transaction_state``.
 
-    A broker creates a partition's directory at the partition's first append, or shortly after the topic, so most
-    partitions may have no directory while it runs. If ``directories`` are all log directories of all brokers, a
-    partition without a directory has no records. Brokers before Kafka 3.7 do not register their log directories, so
-    this cannot be known of them. Otherwise each partition of the topic must have a directory; if the metadata do not
-    have the number of partitions, the numbers of the directories must have no gap.
+    True if each partition of the topic has a directory; if the metadata do not have the number of partitions, the
+    numbers of the directories must have no gap. Also true if ``directories`` are all log directories of all brokers:
+    then a partition without a directory has no records, because a broker creates the directory at the partition's first
+    append, or shortly after the topic. Brokers before Kafka 3.7 do not register their log directories, so for them it
+    is not known whether ``directories`` are all.
     """
     found = set().union(*(directory.coordinator_partitions for directory in directories))
     existing = {partition for topic, partition in metadata.created_ms if topic == TRANSACTION_STATE}

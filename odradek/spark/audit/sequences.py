@@ -1,9 +1,10 @@
 """Sequences and producer epochs: duplicated sequences, gaps, lower epochs and late batches.
 
 These are the rules of the partition's leader, which has the epoch and the last sequence of each producer
-(ProducerAppendInfo.java). A batch of the same epoch begins where the last one ended, a batch of a new epoch begins at 0, and
-a batch of a lower epoch is rejected. After ``producer.id.expiration.ms`` without a batch the leader forgets the producer and
-accepts any batch, so nothing is checked there. Only producers that ``chains`` marks as suspicious are read.
+(ProducerAppendInfo.java). A batch of the same epoch begins where the last one ended, a batch of a new epoch begins at
+0, and a batch of a lower epoch is rejected. After ``producer.id.expiration.ms`` without a batch the leader forgets the
+producer and accepts any batch, so the audit accepts the producer's next batch too. Only producers that ``chains`` marks
+as suspicious are read.
 """
 
 from __future__ import annotations

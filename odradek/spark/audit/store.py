@@ -16,7 +16,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
 SMALL_ROWS: Final = 200_000
-"""Maximum number of batches for which planning and compiling a query takes as long as running it."""
+"""Number of batches up to which planning and compiling a query takes as long as running it."""
 ROWS_PER_TASK: Final = 400_000
 
 Rows = list[dict[str, Any]]

@@ -54,7 +54,7 @@ class Source:
 
     @property
     def all_coordinators(self) -> bool:
-        """Whether these directories contain every partition of ``__transaction_state`` that has ever had a record."""
+        """Whether ``directories`` contain every partition of ``__transaction_state`` that has ever had a record."""
         return presence.has_all_coordinators(self.metadata, self.directories)
 
     @property
@@ -68,7 +68,7 @@ def find(paths: str) -> Source:
     """Find the partitions that ``odradek.segments`` will read. Raises ``NoSuchDirectory`` if there are none."""
     found = partitions(roots(paths))
     if not found:
-        raise NoSuchDirectory(f"{paths} contains no partition.")
+        raise NoSuchDirectory(f"{paths} contains no partition directory (topic-number).")
     log_dirs = sorted({partition.log_dir for partition in found})
     places = tuple((partition.log_dir, partition.topic, partition.partition) for partition in found)
     metadata = cluster_metadata.read(log_dirs)

@@ -28,7 +28,9 @@ _OF_SEGMENT = ["replica", "log_file"]
 
 
 class Looks(NamedTuple):
-    """Index entries (``deep.index_entries``) of both reads. ``before`` has only entries of the ``live`` log directories."""
+    """Index entries (``deep.index_entries``) from the two reads of the index files.
+
+    ``before`` has only entries of the ``live`` log directories."""
 
     before: DataFrame
     after: DataFrame
@@ -105,7 +107,7 @@ class Looks(NamedTuple):
 
 
 def _key() -> Column:
-    """A hash of all fields of an entry."""
+    """A hash of all fields of an index entry."""
     numbers = (
         F.coalesce(name, F.lit(-1).cast("long")) for name in ("position", "first", "second", "producer_id")
     )

@@ -2,8 +2,9 @@
 
     connector_jars(java(), cache_directory() / "jars")  # for the installed version of pyspark
 
-The download needs only Java and pyspark, and no network after the first time. ``ivy.xml`` lists the jars. The connector's
-token provider was not always published with the connector: the same version is tried first, then the last published version.
+The download needs only Java and pyspark, and no network after the first time. ``ivy.xml`` lists the jars. The
+connector's token provider was not published for every version of the connector: the connector's version is tried first,
+then the last published one.
 """
 
 from __future__ import annotations

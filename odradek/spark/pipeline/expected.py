@@ -45,7 +45,7 @@ def key_of(row: Row) -> str:
 
 
 def statistics(path: Path, count: int | None = None) -> dict[str, Row]:
-    """The expected rows by ``key_of``: one per airport and scheduled hour, for the first ``count`` flights by departure."""
+    """The expected rows by ``key_of``: one per airport and hour, for the first ``count`` flights to depart."""
     with zipfile.ZipFile(path) as archive, archive.open(archive.namelist()[0]) as stream:
         return _statistics(csv.DictReader(io.TextIOWrapper(stream, "utf-8")), count)
 

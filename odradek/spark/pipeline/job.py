@@ -114,7 +114,7 @@ def is_over(checkpoint: Path) -> bool:
 
 
 class Reporter:
-    """The printer of finished micro-batches, each once: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
+    """The printer of one line per finished micro-batch: ``batch ID ROWS-IN ROWS-OUT LATE LAST-ROW MILLISECONDS``."""
 
     def __init__(self, query: StreamingQuery) -> None:
         self._query = query

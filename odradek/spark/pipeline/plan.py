@@ -69,7 +69,7 @@ class Plan:
 def draw(
     rng: random.Random, kills: Kills, batches: int, transactions: int, ahead: int, has_points: bool
 ) -> Plan:
-    """Draw a plan for a run with about this number of micro-batches and producer transactions.
+    """Draw a plan for a run of about ``batches`` micro-batches and ``transactions`` transactions of the producer.
 
     ``ahead``: number of transactions that are committed before the job begins; nothing is killed before these have ended.
     ``has_points``: whether the sink is ``odradek.exactly_once``, which has steps.

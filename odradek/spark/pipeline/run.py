@@ -44,9 +44,9 @@ class PipelineFailed(OdradekError):
 class Settings:
     """The settings of a run.
 
-    ``flights``: the number of flights to write, None for all. ``bootstrap``: the address of a Kafka cluster; None
-    starts a
-    broker. ``data_dir``: the directory of the segment files to audit; unused if the run starts a broker."""
+    ``flights``: the number of flights to write, None for all. ``bootstrap``: the address of a Kafka cluster; for
+    None, the run starts a broker. ``data_dir``: the directory of the segment files to audit; unused if the run starts a
+    broker."""
 
     directory: Path
     seed: int

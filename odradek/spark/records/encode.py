@@ -69,7 +69,7 @@ class Rows:
         rows = len(values)
         for name, column in (("keys", keys), ("headers", headers), ("timestamps", timestamps)):
             if column is not None and len(column) != rows:
-                raise ValueError(f"{len(column)} {name} for {rows} values")
+                raise ValueError(f"{len(column)} {name} for {rows} values: each row needs one")
         columns = row_columns(values, keys, headers)
         return cls(*columns, int_column(timestamps, rows, now_ms), _sizes_bytes(*columns))
 

@@ -63,7 +63,7 @@ def partition_by_key(
     partition_counts: np.ndarray[Any, np.dtype[np.int64]],
     partitions: np.ndarray[Any, np.dtype[np.int64]],
 ) -> None:
-    """Set ``partitions``, in place, where it is negative and the row has a key.
+    """Replace, in place, each negative element of ``partitions`` whose row has a key.
 
     ``partition_counts`` is the number of partitions of each row's topic. Rows without a key stay negative."""
     _assign(*keys, partition_counts, partitions)

@@ -131,7 +131,7 @@ class _Reader:
                 raise Malformed(f"{one.name} is null")
             return None
         if count > len(self._data) - self._at:
-            raise Malformed(f"{one.name} cannot have {count} elements")
+            raise Malformed(f"{one.name} cannot have {count} elements: the record is too short")
         element = one._replace(array=False, nullable=False)
         return [self._single(element, version, flexible) for _ in range(count)]
 

@@ -25,7 +25,7 @@ _FOLLOWING_BYTES = 17
 
 _DISTANCE_MAX = (1 << 31) - 1
 ZERO_TAIL = "zero bytes follow the last batch"
-"""Part of the error message for zeros: the audit recognises by it what may be preallocated space and no damage."""
+"""Part of the error message for zeros, by which the audit finds zeros that may be preallocated space, not damage."""
 
 
 class Flaw(NamedTuple):

@@ -41,7 +41,7 @@ class Task(InputPartition):
 
 
 class Segments(DataSource):
-    """Partition directories of Odradek or Apache Kafka as a table."""
+    """The data source ``format("odradek.segments")``: partition directories of Odradek or Apache Kafka as a table."""
 
     @classmethod
     def name(cls) -> str:
@@ -55,7 +55,8 @@ class Segments(DataSource):
         asked = options.read(self.options)
         if _projection(asked.table, schema.fieldNames()) != schema:
             raise options.BadOption(
-                f"The columns of table {asked.table} have these types: {TABLES[asked.table].simpleString()}."
+                f"The given schema does not fit table {asked.table}, whose columns are "
+                f"{TABLES[asked.table].simpleString()}."
             )
         return PushingReader(asked, schema) if asked.pushdown else Reader(asked, schema)
 

@@ -35,7 +35,9 @@ def conditions(table: str, text: str) -> filters.Conditions:
     """Parse ``text`` to conditions on rows of ``table``."""
     taken, returned = filters.take(table, _Parser(table, text).all())
     if returned:
-        raise BadOption(f"Option filter cannot apply {returned[0]}; leave that to Spark.")
+        raise BadOption(
+            f"Option filter cannot apply {returned[0]}; use where() of the DataFrame for this condition."
+        )
     return taken
 
 

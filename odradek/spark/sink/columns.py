@@ -1,4 +1,4 @@
-"""The columns of the sink. Names and rules are those of Spark's own Kafka sink."""
+"""The columns of the rows that the sink writes. Names and rules are those of Spark's own Kafka sink."""
 
 from __future__ import annotations
 

@@ -101,9 +101,9 @@ def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
     # A decision record that was too long without its topics has no topics.
     if plan.topics and (other := sorted(aimed_at - set(plan.topics))):
         raise DecisionMismatch(
-            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and this one is for "
-            f"{', '.join(other)}: none of its rows is written. Two writes of one batch need two names (option 'name'). "
-            f"If the query has another topic now: {answers}"
+            f"Batch {batch} of the sink {name} was decided for {', '.join(sorted(plan.topics))}, and a second write "
+            f"of this batch is for {', '.join(other)}: no row of the second write is written. Two writes of one batch "
+            f"number need two names (option 'name'). If the query has another topic now: {answers}"
         )
     summed = None not in (decided.digest, now.digest)
     # If Spark had planned the batch again, at least the time in the file would differ.
@@ -299,11 +299,12 @@ def _portions(transactions: Transactions) -> list[tuple[str, Transactions]]:
 
 
 def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
-    """Abort the transactions that losing attempts have left open. If that fails, a later plan aborts them.
+    """Abort the open transactions of attempts that lost against another attempt of their task.
 
-    A second copy of a winning attempt has an id of its own that is in no report, so open transactions are listed after
-    each batch. Pool ids get an EndTxn with this plan's epoch, because a newer driver may have handed the same ids out
-    again. An attempt's own id is never handed out again, so its producer can be fenced.
+    An attempt that lost may use an id of its own that is in no report, so open transactions are listed after each
+    batch. Pool ids get an EndTxn with this plan's epoch, because a newer driver may have handed the same ids out again.
+    An attempt's own id is never handed out again, so its producer can be fenced. If an abort fails, a later plan
+    aborts.
     """
     name = plan.settings.name
     won = {report.transactional_id for report in written}

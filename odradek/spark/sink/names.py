@@ -73,8 +73,8 @@ class TaskId(NamedTuple):
 def read_task_id(name: str, transactional_id: str) -> TaskId | None:
     """Parse a transactional id; None if it is not the id of a task of the sink ``name``.
 
-    ``a-1-2`` is not an id of the sink ``a-1``, nor the other way round: the third part of an attempt's own id contains a
-    dot.
+    Sinks with similar names share no ids: ``a-1-2`` belongs to ``a``, because an id of ``a-1`` has one more number.
+    ``a-1-2-3`` belongs to ``a-1``, because the third part after a sink's name (only in an attempt's own id) has a dot.
     """
     match = re.fullmatch(
         re.escape(name) + r"-(\d+)-(\d+)(?:-(\d+)\.\d+(?:\.\d+)?)?", transactional_id, re.ASCII

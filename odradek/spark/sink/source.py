@@ -100,9 +100,9 @@ class _Planned:
             if error.code != "INVALID_TRANSACTION_TIMEOUT":
                 raise
             raise SinkError(
-                f"The brokers allow no transaction of {self.options.protocol.transaction_timeout_ms} ms: set the option "
-                "kafka.transaction.timeout.ms to their transaction.max.timeout.ms, and after a crash start the query again "
-                "within that time."
+                f"The brokers reject a transaction timeout of {self.options.protocol.transaction_timeout_ms} ms: set "
+                "the option kafka.transaction.timeout.ms to at most their transaction.max.timeout.ms, and after a crash "
+                "start the query again within that time."
             ) from error
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:

@@ -63,7 +63,7 @@ class Driver:
         self.process.kill()
 
     def times_at_step(self) -> int:
-        """How often processes of the driver have reached the step at which one is to be killed."""
+        """How often processes of the driver have reached the step at which one of them is to be killed."""
         counters = Path(self._directory.name).glob("odradek-sink-kill-*")
         return max((each.stat().st_size for each in counters), default=0)
 
@@ -113,6 +113,10 @@ def kill_driver_after(
     with Driver(command, {**environment, VARIABLE: order}) as driver:
         code = driver.wait(timeout_s)
         if driver.times_at_step() < nth:
-            raise DriverFailed(f"the driver ended with exit code {code} before {order}:\n{driver.tail()}")
+            raise DriverFailed(
+                f"the driver ended with exit code {code} before it reached the step {order}:\n{driver.tail()}"
+            )
         if (code == 0) != (target == "worker" and step.startswith("task.")):
-            raise DriverFailed(f"the driver ended with exit code {code} after {order}:\n{driver.tail()}")
+            raise DriverFailed(
+                f"the driver ended with exit code {code} after it reached the step {order}:\n{driver.tail()}"
+            )

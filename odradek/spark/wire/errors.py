@@ -92,7 +92,7 @@ class BadSettings(WireError):
 
 
 class Fatal(WireError):
-    """Any other error of the broker, named by ``code``."""
+    """An error for which there is no other class here; ``code`` is Kafka's name of the error."""
 
 
 # Error codes after which the client tries again, grouped by what it must look up first (Kafka's RetriableException and

@@ -178,7 +178,7 @@ class Exchanges:
         return failures
 
     def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
-        """Look up the first of the keys, and return how many: all, or one with brokers before Kafka 3.0 (KIP-699)."""
+        """Look up coordinators and return for how many keys: all, or one with brokers before Kafka 3.0 (KIP-699)."""
         request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
         peer = self._network.anyone()
         answer, version = self.ask_once(peer, FIND_COORDINATOR, request)

@@ -1,4 +1,4 @@
-"""Topics with the number of their partitions, their ids, and their partitions' leaders."""
+"""A cache of topic metadata: the number of partitions and the id of each topic, and the partitions' leaders."""
 
 from __future__ import annotations
 

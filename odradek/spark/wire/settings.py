@@ -83,7 +83,8 @@ class ClientSettings:
     def __post_init__(self) -> None:
         if not self.bootstrap_servers.strip():
             raise BadSettings(
-                "INVALID_CONFIG", "kafka.bootstrap.servers is missing: host:port, several separated by commas"
+                "INVALID_CONFIG",
+                "kafka.bootstrap.servers is missing: set it to host:port, several separated by commas",
             )
 
 

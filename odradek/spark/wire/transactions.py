@@ -112,7 +112,7 @@ def fetch_offsets(group: str, partitions: Iterable[Partition] | None) -> Exchang
 
     def read(answer: Any, version: int) -> dict[Partition, tuple[int, str]]:
         if version >= 8 and not answer.groups:
-            raise Malformed("the group is missing")
+            raise Malformed("the requested group is missing")
         of_group = answer if version < 8 else answer.groups[0]
         raise_for([of_group.error_code])
         raise_for(each.error_code for topic in of_group.topics for each in topic.partitions)
@@ -208,7 +208,7 @@ def describe(transactional_id: str) -> Exchange:
             each for each in answer.transaction_states if each.transactional_id == transactional_id
         ] or [None]
         if state is None:
-            raise Malformed(f"transactional id {transactional_id!r} is missing")
+            raise Malformed(f"the requested transactional id {transactional_id!r} is missing")
         if state.error_code == TRANSACTIONAL_ID_NOT_FOUND:
             return None
         raise_for([state.error_code])

@@ -150,7 +150,7 @@ class Log:
 
 @dataclass
 class World:
-    """All rows of the three tables, and the contents of checkpoint files."""
+    """Rows of the tables ``batches``, ``transaction_state`` and ``offsets``, and the contents of checkpoint files."""
 
     batches: list[Row] = field(default_factory=list)
     states: list[Row] = field(default_factory=list)
@@ -177,7 +177,7 @@ class World:
         return Log(self, topic, partition, log_dir, start)
 
     def remove(self, log: Log) -> None:
-        """Remove the directory of the partition."""
+        """Remove the partition of ``log`` with all of its replicas."""
         self.batches[:] = [each for each in self.batches if each[1:3] != (log.topic, log.partition)]
 
     @property
@@ -195,7 +195,7 @@ class World:
         partitions: Iterable[tuple[str, int]] | None = None,
         version: int = 2,
     ) -> int:
-        """Write a record of the coordinator; return its offset."""
+        """Write a record of the coordinator to ``__transaction_state``; return its offset."""
         time = self.tick()
         log = self.coordinator
         position = log.position

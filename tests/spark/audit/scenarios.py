@@ -706,7 +706,7 @@ def ended_by_an_operator_without_new_epochs(world: World) -> None:
 def markers_right_behind_each_other(world: World) -> None:
     """Transaction version 1: markers of transactions without data directly follow each other.
 
-    They are those of an abort (sent twice), of a commit, and of an abort by timeout.
+    The markers are those of an abort (sent twice), of a commit, and of an abort by timeout.
     """
     log, producer = world.log("markers_right_behind_each_other"), world.begin("behind-each-other", 1)
     world.transaction("behind-each-other", producer, 0, [log], version=1)
@@ -750,7 +750,7 @@ def new_producer_id(world: World) -> None:
 
 @legal
 def deleted_topic(world: World) -> None:
-    """A decision lists a partition that does not exist any more, and one that was deleted and created again since."""
+    """A decision lists a partition that was deleted since, and another that was deleted and created again."""
     log, producer = world.log("deleted_topic"), world.begin("deleted")
     gone, created_again = world.log("deleted_topic", 1), world.log("deleted_topic", 2)
     world.transaction("deleted", producer, 0, [log, gone, created_again], unmarked=[gone, created_again])
@@ -781,7 +781,7 @@ def offsets_with_output(world: World) -> None:
 
 @legal
 def offsets_with_forgotten_decisions(world: World) -> None:
-    """Version 1: all transactions have one epoch, so nothing shows any more which markers belong together."""
+    """Transaction version 1: all transactions have one epoch, so nothing shows which markers belong together."""
     output, group = world.log("offsets_with_forgotten_decisions"), world.log("__consumer_offsets", 6)
     producer = world.begin("forgotten")
     for number, outcome in enumerate(("commit", "abort", "commit")):
@@ -866,7 +866,7 @@ def hole_in_a_copied_partition(world: World) -> Expected:
 
 @broken
 def unacknowledged_copies(world: World) -> Expected:
-    """The last batches of a dead leader are on no other replica: a warning, as they are truncated when it follows again."""
+    """The last batches of a dead leader are on no other replica: a warning, as its restart truncates them."""
     one, two = world.log("unacknowledged_copies"), world.log("unacknowledged_copies", log_dir="/data-2")
     for log in (one, two):
         log.plain()

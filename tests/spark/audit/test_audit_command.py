@@ -82,7 +82,7 @@ def test_a_key_that_is_none(tmp_path: Path) -> None:
 
 
 def test_a_key_of_a_topic_that_is_not_there(tmp_path: Path) -> None:
-    """A unique key for a topic that does not exist is an error: no rule would check it, and it would seem unique."""
+    """A business key for a topic that does not exist is an error: it would be checked nowhere, and seem unique."""
     segment(tmp_path / "data" / "orders-0", b"")
     with pytest.raises(BadKey, match=r"There is no topic oders in .*data"):
         audit(MagicMock(), tmp_path / "data", tmp_path / "out", unique={"oders": "key"})
@@ -97,7 +97,7 @@ def test_the_program_to_submit_is_the_command() -> None:
 def test_a_directory_where_a_broker_is_at_work(tmp_path: Path) -> None:
     """The audit notices a broker that has locked the directory, and does not take the lock itself.
 
-    The lock is another process's, because a process does not see its own.
+    Another process holds the lock, because a process does not see its own locks.
     """
     lock = tmp_path / ".lock"
     assert not is_locked(lock)

@@ -73,7 +73,7 @@ def test_each_batch_is_held_against_its_own_records(spark: Any) -> None:
 
 
 def look(*rows: tuple[Any, ...], log_dir: str = "/data") -> list[tuple[Any, ...]]:
-    """Rows of ``index_entries``: (log_file, kind, position, first, second)."""
+    """Rows of ``index_entries``, made from tuples (number of the segment, kind, position, first, second)."""
     suffixes = {"offset": "index", "transaction": "txnindex", "flaw": "timeindex", "segment": "log"}
     return [
         (log_dir, "orders", 0, f"{name}.{suffixes[kind]}", f"{name}.log", kind, *numbers, 7, None)

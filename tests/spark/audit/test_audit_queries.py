@@ -1,6 +1,6 @@
-"""The queries, on logs that the tests define: each case has its findings, and there are no others.
+"""The audit's queries, on logs that the tests define: each case has its findings, and there are no others.
 
-All cases are in one world and one audit, because planning a query takes most of its time, not the rows.
+All cases are in one ``World`` (``literal.py``) and one audit, because most of a query's time is spent on planning it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def test_a_finding_names_the_transactional_id(audited: Audited) -> None:
 
 
 def test_a_transaction_counts_once(audited: Audited) -> None:
-    """A transaction is counted once, by topic and transactional id, so that each case can be checked alone."""
+    """A transaction in several partitions is counted once. The counts are by topic, and each case has its own topic."""
     counts = {row["topic"]: row for row in audited.report.tables["outcomes"]}
     both = counts["transactions_of_both_versions"]
     # Three transactions in three partitions with epochs of their own, then four in two partitions that share an epoch.

@@ -65,7 +65,7 @@ def test_a_copy_of_the_metadata_log_that_ends_early_does_not_speak(
 ) -> None:
     """A copy of the metadata log that ends early is not trusted if another copy is longer.
 
-    A controller that was killed early does not have the later deletion of a topic.
+    The log of a controller that was killed early lacks a later deletion of a topic.
     """
     topic_id, index = bytes(range(16)), (0).to_bytes(4, "big")
     topic = b"\x01\x02\x00" + b"\x07orders" + topic_id + b"\x00"

@@ -34,7 +34,7 @@ def kafka(request: pytest.FixtureRequest) -> Iterator[Kafka]:
 
 @pytest.fixture
 def load(spark, kafka: Kafka) -> Callable[..., Any]:
-    """Function for a batch DataFrame of Spark's connector: ``load(subscribe=topic, startingOffsets="earliest")``."""
+    """Function that returns a batch DataFrame from Kafka: ``load(subscribe=topic, startingOffsets="earliest")``."""
 
     def load(isolation: str = "read_committed", **options: Any) -> Any:
         said = {

@@ -17,7 +17,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def numbered(first: int, last: int, partition: int = 0) -> list[Record]:
-    """Records with the values ``"0"``, ``"1"``, … and timestamps one minute apart."""
+    """Records with the numbers from ``first`` to before ``last`` as values, and timestamps one minute apart."""
     return [
         Record(str(each).encode(), partition=partition, timestamp_ms=T0_MS + each * MINUTE_MS)
         for each in range(first, last)

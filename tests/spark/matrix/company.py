@@ -1,8 +1,8 @@
 """Several plans that run at the same time on one broker and one driver.
 
-A driver takes ten seconds to start, so each kill of the driver serves many queries: a query whose plan kills the driver at
-some point stops there until all other such queries have stopped at theirs (``stage.py``). Then the driver is killed for all
-of them. For every other running query this is a kill at a random step.
+A driver takes ten seconds to start, so each kill of the driver serves many queries: a query whose plan kills the driver
+at a point (a step of the sink) stops there until all other such queries have stopped at their points (``stage.py``).
+Then the driver is killed for all of them. For every other running query this is a kill at a random step.
 
     with Company(plans, directory) as company:
         outcomes = company.play()
@@ -136,7 +136,9 @@ class Company:
 
     def _start(self, story: Story) -> None:
         if story.runs == RUNS_MAX:
-            raise self._failed(f"{story.name} was started {RUNS_MAX} times:\n{story.errors[-1]}")
+            raise self._failed(
+                f"{story.name} was started {RUNS_MAX} times without finishing:\n{story.errors[-1]}"
+            )
         assert self.driver is not None
         # If a kill of other queries hit this one on its way to its point, the count of its steps continues.
         if not self.stage.is_set(story.name):
@@ -210,7 +212,10 @@ class Company:
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """The stories for which the driver is killed now: all have stopped at their points, or written their share."""
+        """The stories for which the driver is killed now; none while other stories have yet to reach their points.
+
+        The stories have stopped at their points, or written the share of their output that their ``MOMENT`` names.
+        """
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
         if not there:
@@ -220,9 +225,9 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def kill_driver(self, due: Sequence[Story] = ()) -> None:
-        """Kill the driver: for the stories that are due as planned, for all others at a random step.
+        """Kill the driver: for the stories (running plans) in ``due`` as planned, for all others at a random step.
 
-        The Python workers survive if a due story needs that (its victim is the driver alone, or a zombie).
+        The Python workers survive if the victim of a due story is the driver alone, or a zombie.
         """
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]

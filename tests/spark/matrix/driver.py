@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 MASTER = "local[{}, 4]"
-"""Spark's master for a number of cores: a task that stops at a point occupies one. A task has four attempts, as on a
+"""Spark's master for a number of cores: a task that stops at a point occupies a core. A task has four attempts, as on a
 cluster."""
 CONF = {
     "spark.driver.memory": "1g",

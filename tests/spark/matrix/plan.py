@@ -68,7 +68,7 @@ class Plan:
     seed: int
     kills: tuple[Kill, ...] = ()
     sink: str = "exactly_once"
-    """``stock`` is Spark's own sink."""
+    """The sink of the query: ``exactly_once``, or ``stock``, which is Spark's own Kafka sink."""
     partitions: int = 3
     records: int = 600
     batches: int = 6
@@ -136,7 +136,7 @@ def draw(seed: int, point: str, victim: str, *, calm: bool = False, **features: 
 def _before(rng: Random, plan: Plan, point: str) -> list[Kill]:
     """A kill that makes the commit of a batch fail, if the point is in an abort. For other points an empty list.
 
-    Without it Spark aborts no batch, and no process reaches such a point.
+    Without this kill Spark aborts no batch, and no process reaches a point in an abort.
     """
     if not point.startswith("abort."):
         return []
@@ -161,7 +161,7 @@ def at(kill: Kill) -> Kill:
 
 
 def column(points: Iterable[str], seed: int, victim: str, node: str = "") -> list[Plan]:
-    """The plans of one column of the matrix: one for each point, with this victim."""
+    """The plans of one column of the matrix: one for each point, with this victim and node."""
     return [draw(seed, point, victim, node=node) for point in points]
 
 
@@ -177,7 +177,9 @@ def pairwise(seed: int, points: Iterable[str], nodes: Sequence[str] = ("",)) -> 
 
 
 def sample(seed: int, points: Iterable[str]) -> list[Plan]:
-    """A smaller sample: any two values of phase, victim and features occur together. The points of a phase alternate.
+    """A smaller sample: any two values of phase, victim and features occur together. A phase's points alternate.
+
+    A phase is the first part of a point's name. The features are ``shuffle`` and ``split``.
 
     All plans are calm. In each sixth plan a node is killed too, the leader or the coordinator in turn. No kill is at a
     random moment: the kill for one query hits the processes of other queries at a random step anyway.

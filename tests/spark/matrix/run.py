@@ -1,4 +1,4 @@
-"""Run one company from beginning to end, and check its outcomes.
+"""Run a company (plans side by side on one broker and driver) from beginning to end, and check its outcomes.
 
 If a check fails, the directory of the company is kept (with ``ODRADEK_MATRIX_KEEP=1`` always): the plans, which
 ``ODRADEK_MATRIX_PLANS`` runs again, the log of events, the driver's log, the checkpoints, the broker's log and its data.
@@ -71,7 +71,7 @@ def _unseen(outcome: Outcome) -> bool:
 
 
 def kept() -> list[Plan]:
-    """The saved plans that are to be run again."""
+    """The saved plans that ``ODRADEK_MATRIX_PLANS`` names, to be run again."""
     return load(Path(os.environ[PLANS_VARIABLE]))
 
 

@@ -36,9 +36,9 @@ class Stage:
     # ---- the test's side
 
     def set(self, query: str, point: str, batch: int = 0, nth: int = 1) -> None:
-        """Make the process of ``query`` stop that reaches the point for the nth time, in ``batch`` or a later one.
+        """Make a process of ``query`` stop when it reaches the point for the nth time, in ``batch`` or a later one.
 
-        Replaces the point that was set for the query before.
+        Visits by all processes of the query are counted. The point replaces an earlier point of the query.
         """
         self.clear(query)
         written = self._directory / f"{query}.new"
@@ -78,7 +78,7 @@ class Stage:
             os.kill(os.getpid(), signal.SIGSTOP)
 
     def _count(self, query: str) -> int:
-        """The number of this call, counted over all processes of the query."""
+        """Count this visit of the query's point; return the number of visits so far by all processes of the query."""
         file = os.open(self._directory / f"{query}.count", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         try:
             os.write(file, b".")

@@ -55,7 +55,7 @@ def broker_kind(request):
 
 @pytest.fixture
 def kafka(broker_kind, request):
-    """The Kafka that all tests share."""
+    """A Kafka on the broker that all tests share: Odradek's, or Apache Kafka."""
     broker = request.getfixturevalue("kafka_broker") if broker_kind == "odradek" else None
     servers = broker.bootstrap_servers if broker else request.getfixturevalue("apache_kafka")
     with contextlib.closing(Kafka(servers, broker, prefix=request.node.name)) as mine:
@@ -83,9 +83,9 @@ def story(spark, kafka, tmp_path):
 
 
 class TestOffsets:
-    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has half of the rows that fit.
+    """Files of the checkpoint's ``offsets`` are lost. Batch 1 has 100 rows, half as many as a batch may have.
 
-    The batch is decided and committed, but Spark has not recorded this yet.
+    Batch 1 is decided and committed, but Spark has not recorded this yet.
     """
 
     @pytest.fixture
@@ -507,7 +507,7 @@ def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
         return ""
 
     if names == 1:
-        assert f"was decided for {topics[0]}, and this one is for {topics[1]}" in run()
+        assert f"was decided for {topics[0]}, and a second write of this batch is for {topics[1]}" in run()
         assert [len(kafka.read(topic)) for topic in topics] == [100, 0]
     else:
         assert run() == run() == ""

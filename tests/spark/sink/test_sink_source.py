@@ -199,7 +199,7 @@ def test_a_task_that_fails_while_it_writes_aborts_its_own_transaction(kafka, sin
 
 
 class TestZombies:
-    """A late attempt initialises the id of its successor, on a real cluster (test_protocol.py has all moments)."""
+    """A late attempt initialises the id of its successor, on a real cluster (test_protocol.py tests every step)."""
 
     @pytest.mark.parametrize("pooled", [False, True])
     @pytest.mark.parametrize("when", ["before", "after"])
@@ -352,7 +352,8 @@ class TestBatchWrites:
         other, sink["contentHash"] = {**sink, "topic": kafka.topic()}, hashed
         self.save({**sink, "batchId": "0"}, task, [["a"]], queries[-1])
         with pytest.raises(
-            DecisionMismatch, match=f"decided for {sink['topic']}, and this one is for {other['topic']}"
+            DecisionMismatch,
+            match=f"decided for {sink['topic']}, and a second write of this batch is for {other['topic']}",
         ):
             self.save({**other, "contentHash": hashed, "batchId": "0"}, task, [["a"]], queries[-1])
         assert (values(kafka, sink), values(kafka, other)) == (["a"], [])
