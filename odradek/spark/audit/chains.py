@@ -1,7 +1,8 @@
 """The batches of each producer in each replica, in the order of their offsets, aggregated to transactions.
 
-This is the only pass that sorts all batches. It leaves one row per transaction and replica, so the later rules read much
-less. Producers with a suspicious batch are marked, and ``sequences`` reads the batches of these producers again.
+Only this step of the audit sorts all batches. The result has one row per transaction and replica, so the later rules
+read much less. Producers with a suspicious batch are marked, and ``sequences`` reads the batches of these producers
+again.
 """
 
 from __future__ import annotations

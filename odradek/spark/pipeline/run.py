@@ -85,7 +85,7 @@ class Heard:
 
 @dataclass(slots=True)
 class Toll:
-    """The kills so far: for each process a number, or the points in the run at which it was killed."""
+    """The kills so far: their number for workers, and for the other processes the place of each kill in the run."""
 
     driver: list[str] = field(default_factory=list)
     broker: list[str] = field(default_factory=list)

@@ -303,8 +303,8 @@ def _tidy(cluster: Coordination, plan: Plan, written: Iterable[Report]) -> None:
 
     An attempt that lost may use an id of its own that is in no report, so open transactions are listed after each
     batch. Pool ids get an EndTxn with this plan's epoch, because a newer driver may have handed the same ids out again.
-    An attempt's own id is never handed out again, so its producer can be fenced. If an abort fails, a later plan
-    aborts.
+    An attempt's own id is never handed out again, so its producer can be fenced. If a request fails, a later plan
+    aborts the transactions.
     """
     name = plan.settings.name
     won = {report.transactional_id for report in written}

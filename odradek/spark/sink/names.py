@@ -41,7 +41,7 @@ def pool_id(name: str, run: int, task: int) -> str:
 
 
 def ticket_id(name: str, run: int, task: int) -> str:
-    """A transactional id without transactions: the attempt that gets its next epoch uses the pool id (task.py)."""
+    """The id of a task's ticket, without transactions. The attempt that gets its next epoch uses the pool id."""
     return f"{name}-{run}-{task}-ticket"
 
 

@@ -197,7 +197,7 @@ def _plan_once(cluster: Coordination, settings: Settings, now_ms: int) -> tuple[
 def _pool(
     cluster: Coordination, settings: Settings, record: SinkState
 ) -> tuple[dict[int, Place], Collection[str]]:
-    """Initialise each pool id and its ticket; return the pool, and the pool ids whose epochs are uncertain."""
+    """Initialise each task's pool id and ticket id; return the pool, and the pool ids whose epochs are uncertain."""
     ids = {task: pool_id(settings.name, record.run, task) for task in record.ages}
     tickets = {task: ticket_id(settings.name, record.run, task) for task in record.ages}
     if not ids:

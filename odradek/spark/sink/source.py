@@ -101,8 +101,8 @@ class _Planned:
                 raise
             raise SinkError(
                 f"The brokers reject a transaction timeout of {self.options.protocol.transaction_timeout_ms} ms: set "
-                "the option kafka.transaction.timeout.ms to at most their transaction.max.timeout.ms, and after a crash "
-                "start the query again within that time."
+                "the option kafka.transaction.timeout.ms to at most their transaction.max.timeout.ms, and after a "
+                "crash start the query again within that time."
             ) from error
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Message:

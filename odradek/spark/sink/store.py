@@ -125,7 +125,7 @@ class Store:
     def read(self) -> SinkState | None:
         """Read the record from the group's coordinator; None if there is no record.
 
-        Waits until open transactions have ended.
+        Waits until open transactions with offsets of the record's partitions have ended.
         """
         offsets = self.cluster.fetch_offsets(self.name, [(self.topic, place) for place in self._places])
         return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])

@@ -178,7 +178,7 @@ class Kafka:
         return sorted(found, key=lambda each: (each.partition, each.offset))
 
     def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """Read until the topic has this number of committed records, and return them."""
+        """Read until the topic has at least this number of committed records, and return them."""
         found: list[Record] = []
 
         def enough() -> bool:

@@ -23,7 +23,7 @@ _OPTION = re.compile(r"""([\w.]+)\s*=\s*("(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|[^\
 
 
 def conversation(settings: ClientSettings) -> Conversation:
-    """Return the exchange of ``kafka.sasl.mechanism``. Raises ``BadSettings`` for a mechanism that this client lacks.
+    """Return the SASL exchange for ``kafka.sasl.mechanism``. Raises ``BadSettings`` for an unknown mechanism.
 
     If credentials are missing, the exchange raises ``BadSettings`` at its first message."""
     start = _MECHANISMS.get(settings.sasl_mechanism)

@@ -141,7 +141,7 @@ class TransactionalWriter:
             self._write_partition((topic, index), rows, group)
 
     def _assign(self, topic: str, count: int, rows: Rows, select: Numbers, explicit: Numbers) -> Numbers:
-        """The partition of each selected row. Raises ``UnknownTopic`` if a row names a partition that is not there."""
+        """The partition of each selected row. Raises ``UnknownTopic`` if a row names a missing partition."""
         assigned = explicit[select]
         if assigned.max(initial=_UNASSIGNED) >= count or assigned.min(initial=0) < _UNASSIGNED:
             wrong = next(index for index in assigned.tolist() if not _UNASSIGNED <= index < count)

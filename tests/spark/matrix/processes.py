@@ -65,7 +65,7 @@ def signal_to(pid: int, number: signal.Signals) -> bool:
 
 
 class DriverProcess:
-    """One driver process. ``events`` is a queue of its events, in which None is its end."""
+    """One driver process. ``events`` is a queue of its events; None means that the driver has ended."""
 
     def __init__(self, log: Path, cores: int, environment: Mapping[str, str]) -> None:
         self._log = log.open("ab")

@@ -1,4 +1,4 @@
-"""The formats and options of the two sinks, and the environment that a driver needs for them."""
+"""The formats and options of the exactly-once sink and Spark's own sink, and the environment of a driver for them."""
 
 from __future__ import annotations
 

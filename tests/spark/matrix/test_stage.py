@@ -1,4 +1,4 @@
-"""The stage stops the first process that reaches a point, once."""
+"""A stage stops only the first process that reaches a point."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of the pipeline that need neither Spark nor a broker: the data, the plan of kills, the verdict, the end."""
+"""The parts of the pipeline that need neither Spark nor a broker: data, plan of kills, verdict, end of a run."""
 
 from __future__ import annotations
 

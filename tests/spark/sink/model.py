@@ -276,10 +276,10 @@ class Cluster:
         at = self.world.fails_at
         fails = 0 <= at <= self.world.steps < at + self.world.fails_for
         if fails and not self.world.heard:
-            raise Retriable("REQUEST_TIMED_OUT", f"step {self.world.steps}")
+            raise Retriable("REQUEST_TIMED_OUT", f"the request timed out at step {self.world.steps}")
         yield
         if fails:
-            raise Retriable("REQUEST_TIMED_OUT", f"step {self.world.steps}")
+            raise Retriable("REQUEST_TIMED_OUT", f"the request timed out at step {self.world.steps}")
 
     def partitions_of(self, topic: str) -> int:
         return self.kafka.decision_partitions
