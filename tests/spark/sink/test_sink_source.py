@@ -450,7 +450,7 @@ class TestErrors:
         assert ongoing(sink) == []
 
     def test_a_timeout_that_the_broker_does_not_allow(self, sink):
-        with pytest.raises(SinkError, match=r"set the option kafka.transaction.timeout.ms to their"):
+        with pytest.raises(SinkError, match=r"set the option kafka.transaction.timeout.ms to at most their"):
             pickle.dumps(stream({**sink, "kafka.transaction.timeout.ms": "900001"}))
 
     def test_a_group_that_a_consumer_uses(self, kafka, sink):

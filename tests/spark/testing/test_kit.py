@@ -86,7 +86,8 @@ def test_a_driver_is_killed_at_the_given_step_and_occurrence(tmp_path: Path):
 
 def test_a_driver_that_never_reaches_the_step_fails_with_its_output():
     with pytest.raises(
-        DriverFailed, match=r"exit code 0 before end\.all:nth=1=driver:\n(.*\n)*decision\.made 1$"
+        DriverFailed,
+        match=r"exit code 0 before it reached the step end\.all:nth=1=driver:\n(.*\n)*decision\.made 1$",
     ):
         kill_driver_after("end.all", [sys.executable, "-c", STEPS])
 
