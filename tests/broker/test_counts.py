@@ -86,8 +86,8 @@ def test_a_large_request_is_in_memory_once(kind, pure):
 
 
 def test_a_request_is_no_deeper_in_calls_than_before_when_it_writes_last():
-    """No request has more stack frames at its last write than recorded. A coroutine of the coordinator awaits its steps
-    one after the other, so its stack is only as deep as its deepest step needs."""
+    """No request has more stack frames at its last write to a log than recorded in ``DEPTHS``. A coroutine of the
+    coordinator awaits its steps one after the other, so its stack is only as deep as its deepest step needs."""
     found = said_by("benchmarks.depth", pure=True)
     assert {name: depth for name, depth in found.items() if depth > DEPTHS[name]} == {}
     to_be_moved_down = {name: found[name] for name in DEPTHS if found[name] < DEPTHS[name] - DEPTH_SLACK}

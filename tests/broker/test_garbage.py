@@ -49,7 +49,7 @@ class OfBroker:
 
 @contextmanager
 def garbage() -> Iterator[Counter[str]]:
-    """Count the objects of our packages that only the garbage collector can free, by their names."""
+    """Count the objects of our packages that only the garbage collector can free, by class or function name."""
     found: Counter[str] = Counter()
     gc.collect()
     gc.disable()

@@ -105,8 +105,8 @@ def test_each_partition_has_its_own_result(world):
 
 @pytest.fixture
 def slow(world, monkeypatch):
-    """A list with the low watermark that DeleteRecords returns, as if a replica lagged. The test changes the low watermark
-    in the list."""
+    """A list with one element: the low watermark that the partition reports, as if a replica lagged. The test replaces
+    the element."""
     partition = world.partitions["t", 0]
     lagging = [2]
 

@@ -557,8 +557,8 @@ async def test_what_was_written_before_an_advance_of_another_domain_ages_by_real
 
 
 async def test_the_first_advance_ages_what_was_written_before_it_while_it_is_under_way(bench):
-    """Earlier timestamps age during the first advance of a domain, not only at its end: a transaction that times out during
-    the advance must not have started in the future."""
+    """Timestamps from before the first advance of a domain age during that advance, not only at its end: a transaction
+    that times out during the advance must not have started in the future."""
     start_ms = bench.clock.now_ms()
     seen = []
     for domain in (TRANSACTIONS, RETENTION):

@@ -60,8 +60,8 @@ class Cluster:
         return answer["producer_id"], answer["producer_epoch"]
 
     def send(self, who: tuple[int, int], transactional_id: str | None = None, *, once: bool = False) -> int:
-        """Send a producer's first batch to the leader and return the error. Retries while the last transaction is not
-        complete, unless ``once``."""
+        """Send the first batch of the producer ``who`` (producer id, epoch) to the leader and return the error. Retries
+        while the last transaction is not complete, unless ``once``."""
         data = batch([b"v"], ts=now_ms(), pid=who[0], epoch=who[1], seq=0, txn=transactional_id is not None)
         row = {"name": TOPIC, "partition_data": [{"index": 0, "records": data}]}
         leader = self.at(self.leader())

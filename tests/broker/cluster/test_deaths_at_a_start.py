@@ -277,7 +277,7 @@ async def test_the_end_of_the_process_waits_for_a_node_that_stops(
     ending = asyncio.create_task(cluster.stop())
     for _ in range(10):
         await asyncio.sleep(0)
-    assert cluster.nodes[1].state is NodeState.RUNNING  # it writes the metadata of the node that stops
+    assert cluster.nodes[1].state is NodeState.RUNNING  # the cluster's stop waits for that of node 2
     disk.set()
     await ending
     assert stopping.done()

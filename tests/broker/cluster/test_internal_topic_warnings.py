@@ -29,14 +29,14 @@ def shape(broker: InProcess, name: str) -> tuple[int, dict[str, str]]:
 
 
 def commits(broker: InProcess) -> tuple[int, int]:
-    """The partition of the group ``g`` and the partition of the transactional id ``g``, according to their coordinators."""
+    """The index of the internal topic's partition for the group ``g``, and for the transactional id ``g``."""
     [node] = broker.cluster.running_nodes()
     return node.groups.partition_for("g"), node.transactions.partition_for("g")
 
 
 def test_an_internal_topic_of_the_command_line_is_the_coordinators(tmp_path: Path):
-    """Coordinators use internal topics that --topic creates, also after a reset: it starts the nodes, then creates
-    topics."""
+    """Coordinators use internal topics that --topic creates, also after a reset, which starts the nodes before it
+    creates the topics."""
     topics = ("--topic", f"{CONSUMER_OFFSETS}:3:segment.bytes=1048576", "--topic", f"{TRANSACTION_STATE}:1")
     with capture_logs() as lines, InProcess(tmp_path, *topics) as broker:
         for _ in range(2):

@@ -17,7 +17,7 @@ class Topic:
 
 
 class Metadata:
-    """A stand-in for ClusterMetadata that has only listeners and, if ``exists`` is true, the coordinator's topic."""
+    """A stand-in for ClusterMetadata: it has metadata listeners and, if ``exists`` is true, the coordinator's topic."""
 
     def __init__(self) -> None:
         self.listeners: list[Any] = []
@@ -34,7 +34,7 @@ class Metadata:
 
 
 class Made(MetadataListener):
-    """A coordinator that records the events of the metadata."""
+    """A fake coordinator that records its creation and its calls by name, among them those for metadata changes."""
 
     def __init__(self, world: World) -> None:
         world.metadata.subscribe(self)

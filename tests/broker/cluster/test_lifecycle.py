@@ -41,13 +41,13 @@ OLD, NEW = b"before the snapshot", b"after the snapshot"
 
 
 class Pair:
-    """Two calls on a cluster that has a snapshot, a record written before the snapshot and a record written after it."""
+    """Two control calls on a cluster with a snapshot, a record from before the snapshot and one from after it."""
 
     def __init__(self, world: Controlled) -> None:
         self._world = world
         self.contents = [[OLD, NEW]]
-        """The lists of records that each partition may have after the calls so far. There is more than one such list if
-        the broker ended during a call."""
+        """The possible contents of each partition after the calls so far, each a list of records. More than one content
+        is possible after a call that failed because the broker was ending."""
 
     async def begin(self) -> None:
         world = self._world
@@ -133,7 +133,7 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
 
 
 KILLS_S: Final = 0.001
-"""Each repetition of the call kills the node this many virtual seconds later than the repetition before."""
+"""Virtual seconds: repetition n of a call kills the node n times this long after the beginning of the call."""
 
 
 @pytest.mark.parametrize(

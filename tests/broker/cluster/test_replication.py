@@ -262,7 +262,7 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
 
 
 def _fetch(port: int) -> dict[str, object]:
-    """The response to a consumer's Fetch of the node that listens on this port."""
+    """Send a consumer's Fetch to the node that listens on this port. Returns the partition's part of the response."""
     asked = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     with Asked("127.0.0.1", port) as ask:
         answer = ask.once(

@@ -17,7 +17,7 @@ def stretch(content: bytes) -> Damaged:
 
 
 def test_the_known_names_are_asked_for_once() -> None:
-    """The names are listed once for all damaged batches: there may be 100,000 names and as many batches."""
+    """The known group ids are listed once for all damaged batches: there may be 100,000 ids and as many batches."""
     asked: list[int] = []
 
     def known() -> list[str]:

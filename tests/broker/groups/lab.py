@@ -1,5 +1,5 @@
-"""A classic group without a coordinator: ``Lab`` carries out the group's effects, and has the group's timers and a
-manual clock."""
+"""A classic group without a coordinator: ``Lab`` carries out the effects of the group's requests (appends, responses,
+timers), and has a manual clock."""
 
 from __future__ import annotations
 

@@ -171,7 +171,7 @@ def test_a_record_of_a_later_version_is_an_error(directory):
 
 
 def append(directory: Path, *commits) -> None:
-    """Append commits to the log's file as one of Kafka's controllers might write them."""
+    """Append batches (lists of records) to the log's file, as one of Kafka's controllers might write them."""
     opened = Opened(directory)
     offset = opened.log.next_offset
     opened.log.abandon()

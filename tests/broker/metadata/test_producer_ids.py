@@ -65,7 +65,7 @@ async def test_the_next_block_is_asked_for_at_nine_tenths_and_once():
 
 
 def later(allocated: int | Awaitable[int]) -> Awaitable[int]:
-    """An awaitable for the result of an allocation that waits for a block."""
+    """The awaitable of an allocation that waits for a block of ids. Fails if the allocation returned an id at once."""
     assert not isinstance(allocated, int)
     return allocated
 

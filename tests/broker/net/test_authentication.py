@@ -64,7 +64,7 @@ class Server:
 
 
 class Delay(Waiter[None]):
-    """A delay that lasts until the test ends it."""
+    """The delay after a failed authentication, which lasts until ``cut`` is called."""
 
     def cut(self) -> None:
         self.wake(None)

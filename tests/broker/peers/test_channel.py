@@ -133,7 +133,7 @@ async def until(holds: Any) -> None:
         if holds():
             return
         await asyncio.sleep(0)
-    raise AssertionError("the condition did not become true")
+    raise AssertionError("the awaited condition is still false after 100,000 turns of the event loop")
 
 
 async def turns() -> None:

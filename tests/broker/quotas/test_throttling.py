@@ -48,7 +48,7 @@ class Client:
         return self.receive(self.send(api, version, **body))
 
     def produce(self, value: bytes = b"x") -> int:
-        """Write one record and return the throttle time of the response."""
+        """Write one record and return the throttle time of the response, in ms."""
         rows = [{"index": 0, "records": batch([value], ts=now_ms())}]
         data = [{"name": TOPIC, "partition_data": rows}]
         answer = self.ask("produce", 9, transactional_id=None, acks=-1, timeout=1000, topic_data=data)
@@ -56,7 +56,7 @@ class Client:
         return int(answer["throttle_time"])
 
     def fetch(self) -> tuple[int, bool]:
-        """Send a Fetch. Returns the throttle time, and whether the response has records."""
+        """Send a Fetch. Returns the throttle time in ms, and whether the response contains any topic."""
         row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
         body = {"replica_id": -1, "max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0}
         topics = [{"topic": TOPIC, "partitions": [row]}]

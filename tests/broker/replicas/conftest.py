@@ -13,8 +13,8 @@ def bounds_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def fail(partition: Partition) -> NoReturn:
         raise AssertionError(
-            f"log start, high watermark, log end are {partition.log_start_offset}, "
-            f"{partition.high_watermark}, {partition.log_end_offset}"
+            f"log start {partition.log_start_offset} <= high watermark {partition.high_watermark} "
+            f"<= log end {partition.log_end_offset} does not hold"
         )
 
     monkeypatch.setattr(bounds, "report", fail)

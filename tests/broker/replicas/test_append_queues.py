@@ -191,7 +191,7 @@ async def test_a_hundred_megabytes_in_ten_kilobytes(world):
 
 
 class SlicesByHand(Slices):
-    """Slices whose steps end when the test ends them."""
+    """A `Slices` that runs no work: each ``run`` waits until the test wakes its element of ``ends`` with a result."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -168,7 +168,7 @@ def secured(home: Path) -> Iterator[Secured]:
 
 
 def _add_user(port: int) -> None:
-    """Create the SCRAM-SHA-256 credentials of the user."""
+    """Create SCRAM-SHA-256 credentials for ``tokens.USER``, as whom the clients log in."""
     number, salted = next(tokens.salted_passwords())
     upsertion = {"name": tokens.USER, "mechanism": number, "iterations": 4096, "salt": b"salt"}
     body = {"deletions": [], "upsertions": [{**upsertion, "salted_password": salted}]}

@@ -54,7 +54,7 @@ class Asking(Echo):
 
 
 class Delay(Waiter[None]):
-    """A delay that lasts until the test ends it."""
+    """The delay after a failed authentication, which lasts until ``cut`` is called."""
 
     def cut(self) -> None:
         self.wake(None)
@@ -86,7 +86,7 @@ class World:
 
 
 async def _at_once() -> None:
-    """Replace the wait for a turn in which a large token is evaluated: return at once."""
+    """The authenticator's ``turn`` in these tests: return at once instead of waiting for a turn of the event loop."""
 
 
 NewWorld = Callable[..., World]

@@ -10,8 +10,8 @@ from tests.support import raw
 from tests.support.listeners import listening
 
 RATE: Final = 0.01
-"""Quota in partitions a second. The first partition takes the token bucket below zero for minutes, in which the client is
-muted."""
+"""Quota of created partitions a second (``controller_mutation_rate``). After the first partition the token bucket is
+below zero, so another creation is refused."""
 THROTTLING_QUOTA_EXCEEDED: Final = 89
 
 

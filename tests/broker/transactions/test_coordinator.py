@@ -78,7 +78,7 @@ def fail_appends(world: World, *errors: ErrorCode) -> None:
 
 
 def hold_high_watermark(world: World, topic: str, index: int):
-    """Stop the high watermark of a partition, until the returned function is called."""
+    """Keep the high watermark of a partition from advancing until the returned function is called."""
     partition = world.partition(topic, index)
     advance = partition.advance_high_watermark
     partition.advance_high_watermark = lambda: None
@@ -421,7 +421,7 @@ def test_a_fence_that_could_not_be_written_holds_in_memory_and_is_not_repeated(t
 
 
 def wear_out(world: World, epoch: int = 32766) -> int:
-    """Set the epoch of the producer id of "tx" in the log, and load it in a new coordinator. Returns the producer id."""
+    """Write a record of "tx" with this producer epoch, for a new coordinator to load. Returns the producer id."""
     producer_id, _ = world.init()
     shard = world.node.transactions.partition_for("tx")
     assert shard is not None

@@ -219,10 +219,10 @@ STRIDES = pytest.mark.parametrize(
 def stories_that_die_at_a_call(
     path: Path, order: str, version: int, *, stride: int, rolls: bool, committed: bool
 ) -> Iterator[Story]:
-    """Yield a story for each system call that the end of a transaction makes, crashed before that call.
+    """Yield, for each system call at the end of a transaction, a `Story` whose broker has crashed before that call.
 
-    The last story has no crash. A ``stride`` selects only each ``stride``-th call, with a different first call for each kind
-    of story.
+    The last story has no crash. Only each ``stride``-th call is used. The first of these calls depends on the other
+    arguments.
     """
     died, passage = True, (version + 2 * len(order) + 3 * committed) % stride - stride + 1
     while died:

@@ -35,7 +35,7 @@ def world(tmp_path):
 
 
 def wear_out(world: World, epoch: int = LAST_USABLE_EPOCH) -> int:
-    """Set the epoch of the producer id of "tx" in the log, and load it in a new coordinator. Returns the producer id."""
+    """Write a record of "tx" with this producer epoch, for a new coordinator to load. Returns the producer id."""
     producer_id, _ = world.init()
     index = world.node.transactions.partition_for("tx")
     value = world.states("tx")[-1].value

@@ -44,7 +44,7 @@ def world(tmp_path, peers):
 
 
 def hold(world: World, topic: str, index: int) -> Wake:
-    """Stop the high watermark of the partition, until the returned function is called."""
+    """Keep the high watermark of the partition from advancing, except when the returned function is called."""
     partition = world.partition(topic, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
     return advance

@@ -337,8 +337,8 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """A lost decision is found even if the coordinator has the id in a Complete state, because the decision of a later
-    transaction was lost. Only markers of transaction version 2 have an epoch that shows the later transaction."""
+    """A lost decision is found even if the coordinator still has the Complete state of the transaction before. Only
+    markers of transaction version 2 have an epoch that shows that they belong to a later transaction."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

@@ -1,4 +1,4 @@
-"""When logs are compacted, what a pass leaves on disk, and what a failed pass affects."""
+"""When logs are compacted, what a compaction pass leaves on disk, and what a failed pass affects."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Compacting(World):
         self.compaction.start()
 
     async def work(self) -> None:
-        """Wait for running passes, and for the work that they have handed to threads."""
+        """Wait for a running compaction pass, and for the work of the replicas in threads."""
         while (task := self.compaction._task) is not None or self.node.replicas._background:
             await asyncio.wait({*self.node.replicas._background, *([task] if task else [])})
 
@@ -312,7 +312,7 @@ async def test_a_stop_ends_a_pass_and_leaves_the_log_whole(tmp_path: Path) -> No
 
 
 class Held:
-    """A hold that blocks a pass before it rewrites a group of segments."""
+    """A replacement for ``Pass.rewrite`` that blocks a compaction pass until ``go_on`` is set."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached = threading.Event()
@@ -405,7 +405,7 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
 
 
 class Failing(files.System):
-    """A ``System`` in which ``call`` ("open" or "rename") raises ENOSPC for files whose paths end with ``ending``."""
+    """File system calls, of which ``call`` ("open" or "rename") raises ENOSPC for paths that end with ``ending``."""
 
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending

@@ -49,7 +49,7 @@ class Bench:
         )
 
     def hold(self, _: Partition) -> None:
-        """Flush function of a partition with `flush.messages`: the high watermark waits for the disk."""
+        """Flush function that only counts its calls: with `flush.messages` the high watermark waits for the flush."""
         self.flushes += 1
 
     def reopen(self, *, clean: bool = False) -> None:

@@ -13,11 +13,11 @@ from tests.broker.security.refusals.sides import Body
 from tests.broker.security.refusals.world import World
 
 Told = list[list[Any]]
-"""(request, response) pairs in their order."""
+"""(description of a request, its normalised response) pairs, in the order of the requests."""
 
 
 class Story:
-    """A run of one story, which has topics and a user of its own."""
+    """One run of a story (a sequence of requests). Each story has topics and a user of its own."""
 
     def __init__(self, world: World, name: str, number: int) -> None:
         self.world, self.side = world, world.side

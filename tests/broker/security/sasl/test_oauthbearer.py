@@ -102,7 +102,7 @@ async def test_a_refusal_is_told_twice(validate: Validate, json: str) -> None:
 
 async def test_a_client_that_does_not_hear_a_refusal_is_logged_with_it() -> None:
     """If the client's next message ignores the refusal of its token, the logged reason contains the refusal. kafkajs and
-    aiokafka continue as if the token were accepted. sarama sends the four characters \\x01."""
+    aiokafka continue as if the token were accepted. sarama sends a backslash and x01 instead of the byte 1."""
     server = OAuthBearerServer(refuse)
     assert server.refused == ""
     await answer(server, bearer("abc.def"))

@@ -24,7 +24,7 @@ OAUTH_PACKAGE = "org.apache.kafka.common.security.oauthbearer"
 
 
 def listener(**of_listener: str) -> ListenerConfigs:
-    """Settings of the listener SASL: an underscore is a dot of the name, two are a dash (`scram__sha__256_sasl...`)."""
+    """Settings of the listener SASL. In argument names `_` is a dot and `__` a dash (`scram__sha__256_sasl...`)."""
     names = {name.replace("__", "-").replace("_", "."): value for name, value in of_listener.items()}
     return configs_of({f"listener.name.sasl.{name}": value for name, value in names.items()})
 
