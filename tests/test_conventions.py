@@ -34,8 +34,8 @@ CLOCKS = {
     "broker/cluster/cluster.py": "measures the duration of the start",
     "broker/logging/configuration.py": "writes the time of log lines",
 }
-# The only module of the tests that may read the time, and the modules that may sleep, each with its reason: it retries after
-# the sleep, runs in virtual time, or the pause is part of the test's plan.
+# The only module of the tests that may read the time, and the modules that may sleep, each with its reason: the module
+# retries after the sleep, runs in virtual time, or the pause is part of the test's plan.
 TEST_CLOCK = "tests/support/deadlines.py"
 TESTS_THAT_SLEEP = {
     "tests/chaos/": "a run lasts for some time, and its actors pause",
@@ -212,7 +212,7 @@ def test_no_test_decides_by_wall_clock():
 
 
 def is_seconds(node: ast.expr) -> bool:
-    """Whether a number is a duration in seconds. Larger numbers are milliseconds in a request's field."""
+    """Whether an expression is a number below 1000, taken as seconds. Larger ones are milliseconds of requests."""
     if not isinstance(node, ast.Constant) or isinstance(node.value, bool):
         return False
     return isinstance(node.value, int | float) and 0 < node.value < 1000
@@ -496,7 +496,7 @@ def test_the_navigation_of_the_site_has_every_page():
 
 
 def test_the_settings_page_is_current():
-    """The page is up to date. To update it, run `python -m broker.config.docs > docs/configuration.md`."""
+    """docs/configuration.md is up to date. To update it, run `python -m broker.config.docs > docs/configuration.md`."""
     from broker.config.docs import document
 
     assert (ROOT / "docs" / "configuration.md").read_text("utf-8") == document()

@@ -193,8 +193,8 @@ def test_the_steps_are_so_plain_that_they_can_be_run_anywhere():
 
 
 def test_the_broker_runs_as_an_unprivileged_user_and_any_user_can_write_its_data():
-    """The image's user is unprivileged, and any user can write the data directory. OpenShift assigns a user id to each
-    project, with the group 0. Other users run it with `--user`, or a tmpfs without options."""
+    """The image's user is unprivileged, and any user can write the data directory. OpenShift runs the image with
+    the user id of a project and the group 0. Others run it with `--user`, or mount a tmpfs as the data directory."""
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", LAST.one("USER"))
     user = int(LAST.one("USER").partition(":")[0])
     copies = {copy.destination: copy for copy in map(Copy.parse, LAST.those("COPY"))}
@@ -319,7 +319,7 @@ def test_the_entry_point_knows_every_command_of_odradek():
 
 
 def said(script: str, *arguments: str, **environ: str) -> str:
-    """The output of a script of the tree, with programs of the image that print how they are called."""
+    """The output of a script of the image's tree. Stand-ins for the image's programs print how they are called."""
     path = f"{ROOT / 'tests/support/echo'}:{TREE}/usr/local/bin:{TREE}/usr/bin:{os.environ['PATH']}"
     command = ["sh", str(TREE / script), *arguments]
     done = subprocess.run(command, env={**environ, "PATH": path}, capture_output=True, text=True, check=True)

@@ -312,7 +312,8 @@ def wait_until_it_answers(bootstrap: str, process: subprocess.Popen[bytes], log:
 
 
 def test_the_folder_has_its_own_python_and_no_other_is_needed(users_environment: Path, tmp_path: Path):
-    """The directory for machines without Python works after a move, and needs only the C library of the machine."""
+    """The directory that `release/folder.py` makes contains a Python. It works after a move, and needs only the
+    machine's C library."""
     python = users_environment / "bin" / "python"
     run(python, ROOT / "release" / "folder.py", tmp_path / "made")
     moved = (tmp_path / "made").rename(tmp_path / "moved")

@@ -1,7 +1,7 @@
 """Concurrent control calls: resets, snapshots and restores during starts, stops, kills and a shutdown.
 
 After each run of the simulation the calls are run once (``python -m tests.simulation.run --seconds 0`` runs nothing else).
-They have their own cluster and ledger, because a reset and a restore change which records are expected.
+The calls have their own cluster, and their own ledger (expected records), which resets and restores change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tests.simulation.loop import SimLoop
 
 CALLERS: Final = 4
 CALLS: Final = 20
-"""Number of calls of each caller."""
+"""Number of calls that each of the ``CALLERS`` concurrent tasks makes."""
 WRITERS: Final = 2
 WEIGHTS: Final = {
     "start": 6,
@@ -46,7 +46,7 @@ WEIGHTS: Final = {
 }
 ON_A_NODE: Final = frozenset({"start", "stop", "kill", "pause", "resume", "skew"})
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.05, 2.0)
-"""Upper bounds of the seconds that a caller waits between two calls. A start takes a few hundredths of a second."""
+"""Upper bounds, one drawn for each pause, of the seconds between two calls of a task. A start takes some 0.03 s."""
 KILLS_AT_STARTS: Final = 0.15
 """Probability that a rule kills a starting node, at most ``KILL_S_MAX`` seconds after the beginning of the start."""
 KILL_S_MAX: Final = 0.03
@@ -107,7 +107,7 @@ class ControlLedger:
         return self.records.copy(), self.topics.copy()
 
     def on_capture(self) -> None:
-        """Called when a snapshot is taken, in the turn of the event loop that links the snapshot's files."""
+        """Called when the files of a snapshot are linked, in the same turn of the event loop."""
         current.get().taken = self._now()
 
     def on_all_killed(self) -> None:

@@ -49,7 +49,7 @@ TO_THE_END: Final = 0.25
 
 
 class Deletions(Reach):
-    """The `Reach` that deletes records, for the run of one seed."""
+    """The `Reach` (optional part of the workload) that deletes records, for the run of one seed."""
 
     clients = ("trimmer", "trimmed-new", "trimmed-numbered", "trimmed-committed", "trimmed-uncommitted")
 
@@ -57,15 +57,15 @@ class Deletions(Reach):
         super().__init__(random, nodes)
         self._ledger = Ledger()
         self._acknowledged = 0
-        """The low watermark in the last response."""
+        """The low watermark in the last DeleteRecords response without an error."""
         self._in_memory: dict[NodeLife, int] = {}
-        """The highest low watermark that was acknowledged while a node ran. The death of the node may undo it."""
+        """By life of a node: the highest low watermark acknowledged in that life. A death of the node may undo it."""
         self._settled = 0
         """The log start that all in-sync replicas have in their checkpoint files. No crash undoes it."""
         self._asked = 0
-        """The highest offset that was requested."""
+        """The highest offset up to which a client has requested to delete records, except ``BEYOND``."""
         self._to_the_end_until_ms = 0
-        """Time in ms until which a request to delete up to the high watermark may arrive."""
+        """Time in ms until which the last request may arrive if it deletes up to the high watermark, else 0."""
         self._log_starts: dict[Partition, int] = {}
 
     def arguments(self, topic_settings: str) -> list[str]:
@@ -148,7 +148,7 @@ class Deletions(Reach):
             self._in_memory[life] = max(self._in_memory.get(life, 0), low_watermark)
 
     def floor(self, node_id: int) -> int:
-        """The lowest offset at which a leader's log may start."""
+        """The lowest offset at which the log may start while this node leads the partition."""
         return max(self._settled, self._in_memory.get(self.stage.cluster.nodes[node_id].life, 0))
 
     # ---- consumers

@@ -133,7 +133,7 @@ class Chaos:
             self._say(f"fault: dies before {where}, {runtime.state.value}")
             is_stopping = runtime.state is NodeState.STOPPING
             self._cluster.kill_node(at.node_id)
-            if not is_stopping:  # otherwise its stop fails, and `_stop` starts it again
+            if not is_stopping:  # otherwise the node's stop fails, and `_stop` starts the node again
                 self._tasks.append(asyncio.ensure_future(self._bring_back(at.node_id)))
         elif runtime.state is not NodeState.RUNNING:
             go_on()
@@ -333,7 +333,7 @@ class Chaos:
         self._network.slow_down(port, 0)
 
     async def _elect(self) -> None:
-        """Elect the preferred leaders of partitions in which they are in sync."""
+        """Run a preferred leader election of all partitions. It elects each preferred leader that is in the ISR."""
         metadata = self._cluster.metadata
         keys = [(topic.name, state.index) for topic in metadata.topics.values() for state in topic.partitions]
         self._say("fault: preferred leaders are elected")

@@ -152,7 +152,7 @@ class Ledger:
         everything: dict[Spot, list[tuple[int, bytes]]],
         starts: Mapping[Spot, int] = NOTHING_DELETED,
     ) -> None:
-        """Check that consumers saw the records of the log, from the beginning, without a gap."""
+        """Check that each consumer saw exactly the records of the log up to its position, deleted ones excepted."""
         for (reader, spot), view in self.views.items():
             there = (committed if view.isolation == "read_committed" else everything)[spot]
             # An unreplicated log start may be lost with its leader, after the consumer has skipped the records below it.
@@ -181,9 +181,10 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at offset {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """Whether a batch may be visible twice: it was deleted, and its copy arrived at a leader without its sequence.
+        """Whether a retry may have appended a batch again at offset ``seen``, after it was deleted at offset ``written``.
 
-        That leader built its producer state from the new log start, as in Kafka. ``written`` is -1 if the offset is unknown.
+        The leader then built its producer state from the new log start, so it did not know the batch's sequence, as in
+        Kafka. ``written`` is -1 if the offset is unknown.
         """
         return written < 0 or any(written < cut <= seen for cut in self.cuts.get(spot, ()))
 

@@ -92,7 +92,7 @@ def known_nonces(seed: int) -> Iterator[None]:
 
 
 class Logins(Reach):
-    """The `Reach` that logs in, for the run of one seed."""
+    """The `Reach` (optional part of the workload) that logs in, for the run of one seed."""
 
     clients = ("registrar", "login-1", "login-2")
     listeners = (f"SASL_PLAINTEXT://127.0.0.1:{PORT}",)

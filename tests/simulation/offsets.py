@@ -48,7 +48,8 @@ class OffsetsLedger:
     """Highest acknowledged commit of the members, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """Offsets that a group may have: from the last committed transaction, or a later one with unknown outcome.
+        """Offsets that a group may have: that of the last committed transaction (-1 without one), and those of later
+        transactions with unknown outcome. ``key`` is the group and the partition.
 
         A transaction takes effect as a whole or not at all, which ``check`` verifies.
         """
@@ -63,7 +64,7 @@ class OffsetsLedger:
         return found
 
     def check_seen(self, group: str, seen: dict[Spot, int]) -> None:
-        """Check offsets that a client fetched while no transaction was open."""
+        """Check that offsets that a client fetched while no transaction was open are possible ones."""
         for spot, offset in seen.items():
             possible = self.possible((group, spot))
             if offset not in possible:

@@ -34,7 +34,7 @@ from tests.simulation.wire import (
 
 PRODUCE, INIT, ADD_PARTITIONS, ADD_OFFSETS, END, OFFSETS = 0, 22, 24, 25, 26, 28
 DELIVERY_S: Final = 60.0
-"""Seconds for which one step is retried before the transaction is aborted."""
+"""Seconds for which a producer retries one call, such as ``send`` or ``end``, before it aborts the transaction."""
 TRANSACTION_TIMEOUT_MS: Final = 40_000
 WITHOUT_THE_FIRST: Final = 0.2
 """Probability that an idempotent producer's batches arrive without the first batch."""
@@ -101,13 +101,13 @@ class Producer:
         self._epoch = -1
         self._sequences: dict[Spot, int] = {}
         self._begun_in: dict[Spot, UUID | None] = {}
-        """Topic id for which the sequences of a partition were started."""
+        """By partition: the topic id at the time when its sequences were started at 0."""
         self._written_ms: dict[Spot, int] = {}
-        """Time at which the last batch of a partition was acknowledged."""
+        """By partition: the time in ms at which its last batch was acknowledged."""
         self._written_at: dict[Spot, int] = {}
-        """Base offset of the last acknowledged batch, -1 if the response had none."""
+        """By partition: the base offset of its last acknowledged batch, -1 if the response had none."""
         self._known_ms: dict[tuple[int, Spot], int] = {}
-        """Acknowledgement time by producer id and partition, in the domain in which producer ids expire."""
+        """By producer id and partition: the time of the last acknowledgement, in the clock domain of producer ids."""
         self._added: set[Spot] = set()
         self._begun = False
         self._in_doubt = False
@@ -118,9 +118,9 @@ class Producer:
     # ---- requests
 
     async def init(self, *, bump: bool = False) -> None:
-        """Send InitProducerId, for a new epoch that fences the old one, or with ``bump`` to raise its own epoch.
+        """Send InitProducerId, which fences all earlier instances. With ``bump`` raise the epoch of this instance.
 
-        A bump (KIP-360) sends the current producer id and epoch.
+        A bump (KIP-360) sends the current producer id and epoch, so it fails if another instance has a newer epoch.
         """
         request = InitProducerIdRequest(
             transactional_id=self._id,

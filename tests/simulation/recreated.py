@@ -57,7 +57,7 @@ GONE_ALREADY: Final = frozenset({NONE, ErrorCode.unknown_topic_or_partition, Err
 
 
 class Recreated(Reach, MetadataListener):
-    """The `Reach` that recreates topics, for the run of one seed."""
+    """The `Reach` (optional part of the workload) that recreates topics, for the run of one seed."""
 
     clients = ("phoenix-admin", BY_ID, "phoenix-new", "phoenix-committed", "phoenix-uncommitted")
 

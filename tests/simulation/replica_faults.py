@@ -52,7 +52,7 @@ class ReplicaFaults:
         self._kill = kill
         self._topic = topic
         self._wanted: list[asyncio.Future[Held]] = []
-        """Faults that wait for a write of a follower."""
+        """Futures of ``hold_write`` calls that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
         """Kill the last in-sync replica while the other replicas have records that it lacks. Perhaps elect another

@@ -123,7 +123,7 @@ class History:
 
 
 class DynamicSettings(Reach):
-    """The `Reach` that changes dynamic settings, for the run of one seed."""
+    """The `Reach` (optional part of the workload) that changes dynamic settings, for the run of one seed."""
 
     clients = ("tuner", "tuned-probe")
 

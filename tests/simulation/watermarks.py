@@ -128,7 +128,10 @@ class Watermarks:
     # ---- consumers
 
     def shown(self, key: Key, records: bytes, leader: Partition | None) -> None:
-        """Check batches that a consumer got from any replica. ``leader`` is the current leader."""
+        """Check that leaders have committed the batches that a consumer got from any replica, and note the last one.
+
+        ``leader`` is the partition's current leader, if any.
+        """
         last = next(iter(deque(whole_batches(records), maxlen=1)), None)
         if last is None:
             return

@@ -116,7 +116,7 @@ class Facts:
         self._watermarks = watermarks
 
     def shown(self, topic: str, index: int, records: bytes) -> None:
-        """Check batches that a consumer got."""
+        """Check that the batches that a consumer got were committed by a leader."""
         known = self._cluster.metadata.topics.get(topic)
         if known is not None:
             node = self._cluster.running(known.partitions[index].leader)

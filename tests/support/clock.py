@@ -38,7 +38,7 @@ class FakeClock(Unmoved):
         self._timers: list[tuple[float, int, FakeTimer]] = []
         self._arrivals = count()
         self.in_threads: list[asyncio.Future[Any]] = []
-        """Work that threads may still be doing."""
+        """Work passed to ``wait_for`` that may not have ended yet, such as work in threads."""
 
     def wait_for(self, work: Awaitable[object]) -> None:
         self.in_threads = [

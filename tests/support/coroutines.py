@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class Misuse:
-    """Context manager that collects the misuses of coroutines in its block in ``found``."""
+    """Context manager that collects in ``found`` the misuses of coroutines that `broker.loop.coroutines` reports."""
 
     def __init__(self) -> None:
         self.found: list[str] = []

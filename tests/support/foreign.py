@@ -276,7 +276,7 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait for an event with this name whose value equals ``value``, or for which the predicate ``value`` is true.
+        """Wait for an event with this name and value, and return its value. ``value`` may be a predicate on the value.
 
         Skips other events.
         """

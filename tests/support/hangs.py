@@ -65,7 +65,7 @@ def _text(written: bytes | str) -> str:
 
 
 def _written_by_children() -> Iterator[tuple[str, str]]:
-    """Yield the last lines of the files that are standard output or error of this test's processes."""
+    """Yield (title, last lines) of each file that is standard output or error of one of this test's processes."""
     children = list(_descendants(os.getpid()))
     asked = [pid for pid in children if _catches_sigquit(pid)]
     for pid in asked:

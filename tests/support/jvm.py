@@ -43,7 +43,7 @@ def jvm_archive(framework: str) -> Path:
 
 
 def jvm_program(framework: str, main: str, *, heap_mib: int = 256, options: Sequence[str] = ()) -> Program:
-    """Program of a framework's folder, or of the framework itself.
+    """Program that runs the class ``main`` of a framework's folder, or of the framework itself.
 
     The test is skipped if there is no Java, or the jars cannot be downloaded.
     """

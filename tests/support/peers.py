@@ -30,7 +30,7 @@ class Sent:
 
 @dataclass
 class FakePeers:
-    """`broker.peers.Peers` of node 1. Nodes in `dead` are not alive."""
+    """A fake `broker.peers.Peers` of node 1. Nodes in `dead` are not alive."""
 
     node_id: int = 1
     sent: list[Sent] = field(default_factory=list)

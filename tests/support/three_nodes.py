@@ -113,7 +113,7 @@ class ThreeNodes(Broker):
             self.nodes[node].start()
 
     def lead(self, node: int, topic: str, partition: int = 0) -> None:
-        """Make a node the leader of a partition: reassign it to be the preferred leader, and elect it."""
+        """Make a node the leader of a partition: make it the first replica, and elect the preferred leader."""
         others = [each for each in NODES if each != node]
         assigned = {"partition_index": partition, "replicas": [node, *others]}
         with self.ask(next(self.running())) as ask:

@@ -124,9 +124,9 @@ class Suspect(NamedTuple):
 
 
 def _partitions(cluster: Cluster) -> Iterator[Suspect | None]:
-    """Yield a `Suspect` for each partition that may have a problem.
+    """Yield a `Suspect` for each partition that may have a problem, and None for each healthy one.
 
-    Each healthy partition yields None, so that `in_turns` counts it too.
+    `in_turns` counts the elements, also None, to limit how many partitions are checked in one turn of the event loop.
     """
     for topic in tuple(cluster.metadata.topics.values()):
         for state in tuple(topic.partitions):
@@ -155,9 +155,9 @@ def _suspect(partition: Partition) -> Suspect | None:
 
 
 def _groups(cluster: Cluster) -> Iterator[str | None]:
-    """Yield the id of each group that rebalances, or has a member without heartbeats.
+    """Yield the id of each group that rebalances, or has a member without heartbeats, and None for each other group.
 
-    Each other group yields None, so that `in_turns` counts it too.
+    `in_turns` counts the elements, also None, to limit how many groups are checked in one turn of the event loop.
     """
     for node in cluster.running_nodes():
         for group, _ in node.groups.known():

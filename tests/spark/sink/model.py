@@ -432,7 +432,8 @@ class Checkpoint:
 
 
 class World:
-    """Drivers, workers and a cluster; ``run`` steps the processes, chosen by a rule, until all have ended."""
+    """Drivers, workers and a cluster. ``run`` runs one step of one process after the other, until no process can run.
+    Its argument ``choose`` selects the process."""
 
     def __init__(self, batches: Sequence[Sequence[str]], settings: Settings = SETTINGS) -> None:
         self.batches = [tuple(rows) for rows in batches]
