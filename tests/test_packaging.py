@@ -132,7 +132,7 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 @contextmanager
 def container(image: Image, environ: Mapping[str, str], *arguments: str) -> Iterator[subprocess.Popen[str]]:
-    """Run the entry point with the variables of the image and these variables, and no others."""
+    """Run the image's entry point with only the image's environment variables and those in ``environ``."""
     process = subprocess.Popen(
         [*image.command("ENTRYPOINT"), *arguments],
         env={**image.environ, **environ},

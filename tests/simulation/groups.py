@@ -188,7 +188,10 @@ class ConsumerMember:
     # ---- offsets
 
     async def committed(self, spot: Spot) -> int:
-        """Stable offset of the group, from an OffsetFetch with the member's epoch."""
+        """Stable offset of the group in a partition, 0 without one, from an OffsetFetch with the member's epoch.
+
+        Raises ``Unsettled`` or ``Gone`` if the response has an error.
+        """
         request = OffsetFetchRequest(
             groups=[
                 OffsetFetchRequestGroup(

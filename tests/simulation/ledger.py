@@ -78,13 +78,13 @@ class View:
 
 
 class Ledger:
-    """All work and views of one run."""
+    """Everything that clients have sent (`Work`) and that consumers have seen (`View`) in one run."""
 
     def __init__(self) -> None:
         self.works: list[Work] = []
         self.views: dict[tuple[str, Spot], View] = {}
         self.cuts: dict[Spot, list[int]] = {}
-        """Log starts after DeleteRecords, from its responses."""
+        """By partition: the log starts in the responses of DeleteRecords."""
         self.offsets: dict[bytes, int] = {}
         """Offset of each value, from the Produce responses."""
 
@@ -181,7 +181,7 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at offset {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """Whether a retry may have appended a batch again at offset ``seen``, after it was deleted at offset ``written``.
+        """Whether a retry may have appended a batch again at ``seen``, after it was deleted at ``written``.
 
         The leader then built its producer state from the new log start, so it did not know the batch's sequence, as in
         Kafka. ``written`` is -1 if the offset is unknown.

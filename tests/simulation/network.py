@@ -28,7 +28,7 @@ CLIENT_ID_AT: Final = 14
 """Position of the client id in a request: after size, API key, API version, correlation id and the client id's length."""
 
 Line = tuple[str, int]
-"""(client name, port)."""
+"""The connections of one client to one node, which can be cut together: (client name, port of the node)."""
 
 
 class SimSocket:
@@ -218,9 +218,10 @@ class SimNetwork:
         self.late_frames = LATE_FRAMES
         self._at_accept: dict[int, Callable[[], object]] = {}
         self._holding: dict[int, Held] = {}
-        """Delays of requests by API key."""
+        """By API key: the `Held` that delays a request of this API."""
         self.on_piece: Callable[[Line, str, bytes], None] = lambda line, what, piece: None
-        """Called for all arrivals with line, ``>`` (to the node) or ``<`` (from it), and bytes; also for FIN and RST."""
+        """Called for each piece, FIN and RST that arrives, with the line, ``>`` (to a node) or ``<`` (to a client), and
+        a piece's bytes."""
 
     # ---- listen and connect
 

@@ -16,7 +16,7 @@ from tests.simulation.wire import Wire
 
 
 class Stage(NamedTuple):
-    """The run that a reach is part of."""
+    """The run of the simulation that a `Reach` is part of."""
 
     cluster: Cluster
     stop: Stop
@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 
 
 class Reach:
-    """Base class of a reach. Its methods do nothing."""
+    """Base class of a reach (an optional part of the workload), which adds nothing to the workload itself."""
 
     clients: Sequence[str] = ()
     """Names of the reach's clients, whose connections the faults may cut."""

@@ -80,7 +80,7 @@ class Watermarks:
         """Commits by partition. An unclean election, which may revoke commits, begins a new element."""
         self._shown: dict[Key, Shown] = {}
         self._unclean: dict[Key, int] = {}
-        """Leader epoch of the last unclean election."""
+        """By partition: the leader epoch of its last unclean election."""
 
     def check(self) -> None:
         """Raise ``Broken`` if there was a violation."""

@@ -124,7 +124,7 @@ class Facts:
             self._watermarks.shown((known.topic_id, index), records, leader)
 
     def leader_epoch(self, topic: str, index: int) -> int:
-        """Leader epoch of a partition at the controller."""
+        """Leader epoch of a partition at the controller, -1 if the topic does not exist."""
         known = self._cluster.metadata.topics.get(topic)
         return known.partitions[index].leader_epoch if known is not None else -1
 
@@ -292,7 +292,7 @@ class Wire:
     # ---- leaders and coordinators
 
     async def leader(self, topic: str, index: int) -> tuple[int, int]:
-        """(node id, leader epoch). Raises ``Gone`` if there is no leader, or no response."""
+        """(node id, leader epoch) of the partition's leader. Raises ``Gone`` without a leader or a response."""
         known = self._leaders.get((topic, index))
         if known is not None:
             return known

@@ -536,7 +536,7 @@ class Record:
 def read(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[Record]:
-    """All records of a topic, partition by partition, up to its end or until ``expected`` records were read."""
+    """All records of a topic, partition by partition, up to each partition's end or until ``expected`` were read."""
     records = [
         Record(m.partition(), m.offset(), _text(m.key()), _text(m.value()))
         for m in read_messages(bootstrap, topic, isolation_level, expected=expected)

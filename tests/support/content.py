@@ -210,7 +210,7 @@ class Filled:
     """The last batch of an idempotent producer to ``idempotent-0``, in base64; ``last_batch_offset`` is its base offset."""
     last_batch_offset: int
     gone: str
-    """Name of the topic that was deleted."""
+    """Name of a topic that `fill` has created and deleted."""
     now_ms: int = field(default_factory=lambda: int(time.time() * 1000))
 
     def text(self) -> str:

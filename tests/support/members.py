@@ -22,7 +22,7 @@ with warnings.catch_warnings():
 
 POLL_MS = 100
 Record = tuple[int, int, str]
-"""(partition, offset, value)."""
+"""(partition, offset, value) of a consumed record."""
 
 
 class Library(Protocol):

@@ -293,7 +293,7 @@ class Nodes:
         return self.leader.append_marker(producer_id, epoch, EndTxnMarker(committed, 0), 0)
 
     def outcome(self, result: AppendResult, on: int | None = None) -> Outcome:
-        """The response of an append with acks=all, which may come later."""
+        """The response of an append with acks=all: an `Outcome` whose ``error`` is set once the append is committed."""
         outcome = Outcome()
         if result.error is not ErrorCode.none:
             outcome.error = result.error
@@ -315,13 +315,13 @@ class Nodes:
     # -- state --------------------------------------------------------------------------------------------------
 
     def content(self, node_id: int, end_offset: int | None = None) -> bytes:
-        """Bytes of a replica's complete batches below an offset."""
+        """Bytes of a replica's complete batches below ``end_offset``, by default below its log end."""
         log = self.on(node_id).log
         end = log.log_end_offset if end_offset is None else end_offset
         return b"".join(bytes(batch.data) for batch in log.batches() if batch.last_offset < end)
 
     def values(self, node_id: int | None = None) -> list[bytes]:
-        """Values that a read_uncommitted consumer of a node reads."""
+        """Values that a read_uncommitted consumer reads from a node, by default from the leader."""
         partition = self.leader if node_id is None else self.on(node_id)
         values: list[bytes] = []
         for batch in partition.log.batches():

@@ -67,7 +67,7 @@ class Upstream:
         self.ports: dict[int, int] = {}
         self.connections: dict[int, list[asyncio.StreamWriter]] = {node: [] for node in nodes}
         self.named = set(nodes)
-        """The nodes in Metadata responses."""
+        """Ids of the nodes that a Metadata response contains."""
         self._servers: dict[int, asyncio.Server] = {}
 
     async def __aenter__(self) -> Upstream:

@@ -105,7 +105,7 @@ class Relay:
 
     @property
     def advertised(self) -> dict[str, str]:
-        """Settings of the broker behind the relay."""
+        """Settings with which the broker behind the relay advertises the relay's address."""
         return {"advertised.listeners": f"PLAINTEXT://{self.bootstrap}"}
 
     def forward_to(self, host: str, port: int) -> None:
@@ -158,7 +158,7 @@ class Relay:
         return [each for each in self.seen(*apis) if each.response is not None]
 
     def errors(self, *apis: str) -> set[int]:
-        """Error codes in the responses so far."""
+        """Error codes other than 0 in the responses so far; only those of ``apis`` if any are given."""
         return {code for each in self.answered(*apis) for code in error_codes(each.answer)} - {0}
 
     def repeat(self, exchange: Exchange) -> dict[str, Any]:

@@ -136,7 +136,7 @@ class FakeMetadata:
         self.listeners.append(listener)
 
     def grow(self, name: str, partitions: int) -> None:
-        """Create a topic, or add partitions to it."""
+        """Create a topic with this number of partitions; if the topic exists, add partitions up to this number."""
         topic = self.topics.get(name)
         self.image.offset += 1
         if topic is None:
@@ -241,7 +241,7 @@ class World:
         self.groups.start()
 
     def kill(self) -> None:
-        """Kill the node."""
+        """End the node's life without a clean shutdown: no coroutine of its coordinator is resumed any more."""
         self.life.end()
         self.groups.abandon()
 

@@ -50,7 +50,7 @@ def state_of(world: World, transactional_id: str = "tx") -> int:
 
 
 def asked(sent: Sent) -> dict[int, set[Key]]:
-    """The partitions to be marked, by producer id."""
+    """By producer id: the partitions in which this WriteTxnMarkers request asks for a marker."""
     return {
         marker.producer_id: {
             (topic.name, index) for topic in marker.topics for index in topic.partition_indexes

@@ -129,7 +129,7 @@ class Recorded:
         yield from (row for row in rows() if row.version == row.case.versions[-1])
 
     def one_each(self) -> Iterator[Row]:
-        """Yield one row for each different response."""
+        """For each case and version yield one row for each different response."""
         for case in CASES:
             for version in case.versions:
                 yield from (Row(case, version, user) for user in self._one_each(case, version))
