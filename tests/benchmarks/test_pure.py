@@ -1,4 +1,7 @@
-"""Every limit for the pure Python form belongs to a measured figure, and applies to that form only."""
+"""Benchmark limits for installations without the compiled core.
+
+Every limit belongs to a measured figure, and applies only if the core is pure Python.
+"""
 
 from __future__ import annotations
 

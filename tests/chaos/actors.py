@@ -1,4 +1,4 @@
-"""The parts that all actors of a run use: topics, groups, the stage, random transactions."""
+"""What all actors (clients that run at the same time) of a chaos run share: topics, groups, random transactions."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CALL_S = stretched(10.0)
 
 @dataclass
 class Stage:
-    """The run, as actors see it. Once ``ending`` is set, actors begin no new transaction."""
+    """The state of a run that its actors (clients) share. Once ``ending`` is set, actors begin no new transaction."""
 
     bootstrap: str
     history: History

@@ -124,7 +124,7 @@ def _steady(view: View, place: Place, seen: Sequence[Seen], at_the_end: Sequence
 
 
 def moved(end: End, jobs: Iterable[Moved]) -> Iterator[str]:
-    """The output of a job consists of the records below its committed offset, each once, in order."""
+    """The output of a job has one result for each input record below its committed offset, in order."""
     for job in jobs:
         sources = {place for place in end.committed if place.topic == job.source}
         for place in sorted(sources):

@@ -21,11 +21,11 @@ COUNTER = "* p=0 -> delay 0ms"
 """A rule that matches every request and never acts, to count requests."""
 POLL_S = 0.02
 PATIENCE_S = stretched(4.0)
-"""Seconds after which a fault ends even if its requests have not come, as blocked clients send none."""
+"""Seconds after which a fault ends even if its number of requests has not arrived: blocked clients send none."""
 
 STEPS_MIN = 8
 STARTS_MAX = 20
-"""Maximum starts of one node, which a rule may kill while it starts."""
+"""Maximum attempts to start one node: a fault rule may kill the node during its start."""
 GUST_S = 0.1
 """Seconds for which clients connect before a node is killed."""
 
@@ -36,7 +36,7 @@ class Director:
         self._stage = stage
         self._steps = list(plan.steps)
         self._behind = 0
-        """Requests that arrived while steps were carried out. Later steps are delayed by this number."""
+        """Requests that arrived while steps of the plan were carried out. Later steps are delayed by this number."""
         self._rules: defaultdict[str, list[Rule]] = defaultdict(list)
         self._counter = broker.faults.add(COUNTER)
         self._moved: set[Place] = set()

@@ -150,7 +150,7 @@ def _late(rng: Random, at: int, end: int) -> list[Step]:
 
     Only a Produce request is delivered late, as it has sequence numbers. In the transaction protocol of librdkafka and
     aiokafka (before KIP-890's second part) a late EndTxn or marker ends the transaction that is open then, in Kafka too
-    (D4).
+    (scenario D4 of tests/scenarios/README.md).
     """
     return _ruled(f"Produce nth={rng.randint(1, 4)} -> detach", at, end)
 

@@ -1,8 +1,8 @@
 """One run: a broker of three nodes, its clients, a plan of faults, and the checks.
 
-A failed run leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does): the plan, which
-``ODRADEK_CHAOS_PLAN`` repeats, the records of the clients, the trace of the last requests, the broker's log, and the
-data of every node.
+A failed run leaves its directory behind (with ``ODRADEK_CHAOS_KEEP=1`` every run does). The directory contains the
+plan, the records of the clients, the trace of the last requests, the broker's log, and the data of every node. To
+repeat the plan, set ``ODRADEK_CHAOS_PLAN`` to its path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs of a minute each with consecutive seeds, whose results are stored.
+"""Chaos runs of one minute each with consecutive seeds, and the stored results of earlier runs.
 
     python -m tests.chaos.soak --minutes 60                 # continue after the last seed in the results
     python -m tests.chaos.soak --minutes 0                  # show the results so far

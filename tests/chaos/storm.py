@@ -54,7 +54,7 @@ class Storm:
 
     @contextlib.contextmanager
     def gust(self, node_id: int) -> Iterator[None]:
-        """Context manager: connect to a node as often as possible, while it dies in the block."""
+        """Context manager: connect to a node as often as possible during the block, which kills the node."""
         self._gust_at = node_id
         try:
             yield

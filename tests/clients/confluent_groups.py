@@ -80,7 +80,10 @@ def group_member(bootstrap: str, protocol: str, group: str, subscription: str, i
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """Return a function for each step to call. At the step ``fatal``, such as ``send:2``, it waits for the kill."""
+    """Return a function that the loop calls with the name of each step that it reaches.
+
+    At the step ``fatal``, such as ``send:2`` (the second "send"), the function prints the step and waits to be killed.
+    """
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 
@@ -153,7 +156,7 @@ class Loop:
         self._go_back()
 
     def _go_back(self) -> None:
-        """Seek to the group's committed offsets: another member may have had a partition in between."""
+        """Seek to the group's committed offsets after an abort: another member may have committed in the meantime."""
         mine = self._consumer.assignment()
         if not mine:
             return

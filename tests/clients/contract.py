@@ -66,7 +66,7 @@ QUICK: Final = {
     "group.min.session.timeout.ms": 500,
     "group.initial.rebalance.delay.ms": 0,
 }
-"""Settings with which groups of both protocols rebalance at once."""
+"""Broker settings with which groups of both protocols rebalance without a delay."""
 SOME_DEATHS: Final = ("txn.prepare.after:2", "group.append.after:3", "txn.complete.before:2")
 """Crash points at which the broker dies. With ``:2`` it dies when it reaches the point for the second time."""
 SOME_STEPS: Final = ("send:2", "commit:1", "poll:2")
@@ -260,7 +260,7 @@ class Contract:
 def in_both_protocols(classic: str, consumer: str) -> pytest.MarkDecorator:
     """A mark that runs a test with both group protocols.
 
-    ``classic`` and ``consumer`` are the features that the test shows with this protocol.
+    ``classic`` and ``consumer`` are the features that the test shows with the protocol of that name.
     """
     return pytest.mark.parametrize(
         "protocol",
@@ -335,7 +335,7 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """The coordinator resolves the regex again after ten seconds, by which the test advances the clock."""
+        """The coordinator resolves the regex again after ten seconds. The test advances the clock by this time."""
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},

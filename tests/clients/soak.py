@@ -1,4 +1,4 @@
-"""Long runs of the loops of clients and frameworks, with consecutive seeds, whose results are stored.
+"""Long runs of consume-process-produce loops of clients and frameworks, with consecutive seeds and stored results.
 
     python -m tests.clients.soak --minutes 20                 # each client in turn, from the seed after its last one
     python -m tests.clients.soak --minutes 5 --only streams

@@ -28,16 +28,16 @@ from tests.support.javaprog import program_command
 KILLS: Final = 8
 """Number of kills, of members or of the broker, in one run."""
 DEATHS: Final = (*TRANSACTION_DEATHS, "txn.offset.commit.after", *GROUP_DEATHS)
-"""Crash points that a loop reaches."""
+"""Crash points of the broker that a consume-process-produce loop reaches."""
 STEPS: Final = ("poll", "send", "commit")
 NUMBER_MAX: Final = 6
-"""Highest number of the hit at which a crash point kills."""
+"""The broker dies when it reaches a crash point for the n-th time, with a random n from 1 to this number."""
 
 
 class Job(NamedTuple):
     name: str
     run: Callable[[int, Path], None]
-    """A function (seed, folder) that runs the loop once, and raises an error if the results are wrong."""
+    """Function (seed, folder) that runs the client's loop with the kills of this seed. Wrong results raise an error."""
 
 
 @contextmanager
@@ -63,7 +63,7 @@ def crew_run(
     seed: int,
     folder: Path,
 ) -> None:
-    """Run a group's loop. With an odd seed members are killed, with an even one the broker."""
+    """Run the loop of a group's members. With an odd seed members are killed, with an even seed the broker."""
     random = Random(seed)
     with brokers(folder) as start_broker, kind(program(), start_broker, protocol) as crew:
         if seed % 2:

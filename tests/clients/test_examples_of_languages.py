@@ -1,4 +1,4 @@
-"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: each loses a response by a fault rule.
+"""The examples for Go and Node, and the recipes for Go, Node and JUnit 5: in each a fault rule drops a response.
 
 A recipe is run as documented: its commands in an empty folder, with the files that the page shows.
 """

@@ -365,7 +365,10 @@ def test_kafka_reads_its_directory_after_our_broker_used_it(
 async def test_a_kafka_whose_voters_are_in_its_log_finds_them_in_our_snapshot(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Kafka starts on the directory itself, with the settings with which it was created."""
+    """Kafka starts on its directory after our controller has written a snapshot of the metadata there.
+
+    Kafka gets the settings with which it created the directory.
+    """
     written = Written(tmp_path, "killed")
     monkeypatch.setattr(log_module, "SNAPSHOT_FROM_BYTES", 0)
     monkeypatch.setattr(log_module, "SNAPSHOT_RATIO", 0)

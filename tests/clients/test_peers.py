@@ -1,4 +1,4 @@
-"""The benchmark against other brokers runs: every measure that needs no JVM, with every broker that needs none."""
+"""The benchmark against other brokers runs, as far as it needs no JVM: its measures and its brokers without one."""
 
 from __future__ import annotations
 

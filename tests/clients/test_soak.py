@@ -1,4 +1,4 @@
-"""Tests of the soak runs: their plans, and the choice of the next run."""
+"""Tests of the soak runs of clients: their plans of kills, and the choice of the next run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counts the exchanges of the recorded stories that equal Kafka's, for each API and version.
+"""Counts the exchanges that equal Kafka's in the recorded stories (scripted requests), for each API and version.
 
 All functions are pure.
 """
@@ -41,7 +41,10 @@ ByVersion = dict[tuple[str, int], Exchanges]
 def exchanges_of(
     kafka: Transcript, differences: Iterable[Difference], table: Iterable[Row] = ()
 ) -> ByVersion:
-    """Exchanges of one story. From the first missing or different request on, all exchanges count as different."""
+    """Exchanges of one story (scripted requests).
+
+    From the first missing or different request on, all exchanges count as different.
+    """
     differ: dict[int, set[str]] = {}
     differ_in_error: set[int] = set()
     first_missing = len(kafka)

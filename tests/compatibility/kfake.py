@@ -1,4 +1,6 @@
-"""Runs the recorded stories on kfake, the most complete lightweight broker: python -m tests.compatibility.kfake
+"""Runs the recorded stories (scripted requests) on kfake, the most complete lightweight broker.
+
+    python -m tests.compatibility.kfake
 
 Needs Go. The results for the page are stored in ``tests/compatibility/results/kfake.json``, beside ours.
 ``ODRADEK_DEADLINE_FACTOR=0.03`` ends a story after four seconds without a response.
@@ -25,11 +27,11 @@ SOURCES = HERE / "kfake"
 RESULTS = HERE / "results" / "kfake.json"
 MODULE = "github.com/twmb/franz-go/pkg/kfake"
 PROFILES = ("main", "consumer-groups")
-"""The profiles whose settings kfake supports. The others set feature levels, or need a real broker."""
+"""The profiles (sets of broker settings) that kfake supports. Others set feature levels, or need a real broker."""
 
 
 def version() -> str:
-    """The version in go.mod."""
+    """The version of kfake in go.mod."""
     found = re.search(rf"^\s*(?:require )?{re.escape(MODULE)} (\S+)", (SOURCES / "go.mod").read_text(), re.M)
     assert found is not None
     return found[1]

@@ -52,7 +52,7 @@ def kept() -> Shown:
 
 
 def lines_of_tests() -> list[Line]:
-    """The last result of each test and subject."""
+    """The last result of each test for each of its subjects (a feature of a client, or a tool of Kafka)."""
     last: dict[tuple[Any, ...], Line] = {}
     for file in sorted(FOLDER.glob("*.jsonl"), key=lambda file: file.stat().st_mtime):
         for text in file.read_text().splitlines():

@@ -99,7 +99,10 @@ def pytest_runtest_makereport(
 
 
 def keep(line: Mapping[str, object]) -> None:
-    """Append a line to this worker's file. If several lines have the same test and subject, the last one is used."""
+    """Append a result line to this worker's file.
+
+    If several lines have the same test and subject (a feature of a client, or a tool), the last one is used.
+    """
     FOLDER.mkdir(parents=True, exist_ok=True)
     worker = os.environ.get("PYTEST_XDIST_WORKER", "main")
     with (FOLDER / f"{worker}.jsonl").open("a") as file:

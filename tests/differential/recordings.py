@@ -11,7 +11,7 @@ from tests.differential.runner import Transcript
 
 
 class Recorded(Protocol):
-    """A story that is recorded."""
+    """A story (scripted requests or commands) whose responses from Apache Kafka are recorded."""
 
     @property
     def area(self) -> str: ...

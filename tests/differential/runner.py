@@ -111,7 +111,7 @@ def run(
 def warm_up(host: str, port: int) -> None:
     """Wait until every partition of both internal topics has a coordinator.
 
-    After that no response has the errors 14, 15 or 16.
+    After that no response has COORDINATOR_LOAD_IN_PROGRESS, COORDINATOR_NOT_AVAILABLE or NOT_COORDINATOR (14 to 16).
     """
     told = Story(Entry("warm", "up", lambda s: None, ""), host, port)
     for kind in (0, 1):

@@ -40,7 +40,7 @@ STEPS: Final = 60
 IDS: Final = 2
 """Number of transactional ids, and of groups, of one seed."""
 TRANSIENT: Final = (14, 15, 16, 51)
-"""Errors that depend on the time, not on the request: it is sent again until it gets another response."""
+"""Errors that depend on the time, not on the request. The request is sent again until it gets another response."""
 INTERNAL_PARTITIONS: Final = 50
 
 

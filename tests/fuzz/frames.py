@@ -36,9 +36,9 @@ WAIT_S: Final = 600.0
 NEIGHBOUR_WAIT_S: Final = 1.0
 FRAME_BYTES_MAX: Final = 8 << 20
 PATIENT: Final = ("join_group", "sync_group")
-"""APIs whose responses wait for other members, with random timeouts. The test does not wait for these."""
+"""APIs whose responses wait for other members, with random timeouts. The test does not wait for these responses."""
 OF_ACLS: Final = ("create_acls", "delete_acls", "describe_acls")
-"""APIs that close the connection for an unknown code, as in Kafka."""
+"""APIs whose connection is closed if a field of the request has an unknown code (such as an operation), as in Kafka."""
 
 
 class Client(asyncio.Protocol):
@@ -79,7 +79,7 @@ class Client(asyncio.Protocol):
 
 
 class Fuzz:
-    """A broker, a second connection (the neighbour) and a stream of frames from one seed."""
+    """A broker, random frames from one seed, and a second connection (the neighbour) with valid requests."""
 
     def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
         self._seed = seed
@@ -89,7 +89,7 @@ class Fuzz:
         self.answered = self.closed = 0
 
     def log(self, _: Any, name: str, event: MutableMapping[str, Any]) -> Any:
-        """A structlog processor that counts errors as failures."""
+        """A structlog processor that collects error lines of the broker: each of them fails the test."""
         if name in ("error", "critical", "exception") or "exc_info" in event:
             self._errors.append(f"{event}")
         raise structlog.DropEvent
@@ -111,7 +111,7 @@ class Fuzz:
             try:
                 answered = await self._send(client, frame)
                 if not answered and not client.is_open and not may_close:
-                    raise Failure("a valid request closed its connection")
+                    raise Failure("the broker closed the connection after a valid request")
                 await self._check_neighbour(neighbour, number)
             except Failure as failure:
                 what = f"seed {self._seed}, frame {number} ({frame.api} v{frame.version})"
@@ -159,9 +159,11 @@ class Fuzz:
         try:
             answer = await neighbour.receive(NEIGHBOUR_WAIT_S)
         except TimeoutError:
-            raise Failure("the other client gets no response") from None
+            raise Failure("the neighbour, a connection with valid requests only, gets no response") from None
         if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
-            raise Failure("the connection of the other client was closed")
+            raise Failure(
+                "the neighbour, a connection with valid requests only, was closed or got a wrong response"
+            )
         if self._errors:
             raise Failure(self._errors[0])
 

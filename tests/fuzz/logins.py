@@ -63,7 +63,7 @@ class Talk(NamedTuple):
 
 
 class Logins:
-    """A broker, a second connection (the neighbour) and clients from one seed."""
+    """A broker, random clients from one seed, and a second connection (the neighbour) with valid requests."""
 
     def __init__(self, seed: int, directory: Path, loop: SimLoop) -> None:
         self._seed = seed
@@ -271,10 +271,10 @@ class Login:
         self.secret = tokens.PASSWORD
         """The secret that must not be in the log, not even in part."""
         self.proofs: list[bytes] = []
-        """Byte strings one of which a client must have sent to be authenticated."""
+        """Byte strings, one of which a client must send to be authenticated, unless tokens are unsecured."""
 
     def token(self) -> bytes:
-        """The next token."""
+        """The token that the client sends next, of a correct login."""
         if self._due is None:
             self._due = self._make()
         return self._due
@@ -324,7 +324,7 @@ async def _ask(client: Client, api: str, version: int, body: dict[str, Any]) -> 
     client.send(raw.encode_request(api, version, body, 7))
     answer = await client.receive(ANSWER_S)
     if answer is None:
-        raise Failure(f"{api} closed its connection")
+        raise Failure(f"the broker closed the connection after a valid {api} request")
     return raw.decode_response(api, version, answer)[1]
 
 
@@ -333,9 +333,11 @@ async def _served(neighbour: Client, number: int) -> None:
     try:
         answer = await neighbour.receive(NEIGHBOUR_S)
     except TimeoutError:
-        raise Failure("the other client gets no response") from None
+        raise Failure("the neighbour, a connection with valid requests only, gets no response") from None
     if answer is None or raw.decode_response("api_versions", 0, answer)[0] != number:
-        raise Failure("the connection of the other client was closed")
+        raise Failure(
+            "the neighbour, a connection with valid requests only, was closed or got a wrong response"
+        )
 
 
 def _framed(frame: bytes) -> bytes:

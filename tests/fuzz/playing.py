@@ -1,4 +1,4 @@
-"""Runs a fuzz test of one seed on a broker in virtual time. Unhandled exceptions of the event loop fail it too."""
+"""Runs a fuzz test of one seed on a broker in virtual time. An unhandled exception in the event loop fails the test."""
 
 from __future__ import annotations
 
@@ -20,11 +20,14 @@ class Failure(AssertionError):
 
 class Work(Protocol):
     async def run(self, count: int, /) -> None:
-        """Send ``count`` frames, or start ``count`` clients."""
+        """Start a broker and send ``count`` random inputs to it.
+
+        An input is a frame in `Fuzz`, and a client with a broken login in `Logins`.
+        """
         ...
 
     def log(self, logger: Any, method: str, event: MutableMapping[str, Any], /) -> Any:
-        """A structlog processor that checks the broker's log lines."""
+        """A structlog processor that checks each log line of the broker, and drops it."""
         ...
 
 
@@ -60,7 +63,10 @@ def play_seeds(
     fuzz: Callable[[int, int], W],
     told: Callable[[W], str],
 ) -> int:
-    """Run the command line of a fuzz test, with ``--seed``, ``--seeds``, and a number of inputs (such as ``--frames``)."""
+    """Run a fuzz test from the command line, with ``--seed``, ``--seeds``, and a number of inputs such as ``--frames``.
+
+    ``what`` is the name of that last option, ``default`` its default. ``told`` returns the summary of a seed's run.
+    """
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seeds", type=int, default=1)

@@ -128,7 +128,7 @@ class Namespace:
         return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
     def warnings(self, pod: str, *words: str) -> list[str]:
-        """Events of the levels warning and error, without those about a late event loop, which a busy machine causes."""
+        """Warnings and errors in a broker's log, without those about a late event loop, which a busy machine causes."""
         return [
             f"{line['event']}: {line.get('reason', '')}"
             for line in self.logs(pod, *words)

@@ -1,4 +1,4 @@
-"""Copies of the tree with one mutant in them."""
+"""Copies of the source tree with one mutant (a planted defect) in them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ COPIED: Final = (
 
 
 class NotThere(AssertionError):
-    """A patch's text does not occur in its file, or occurs more than once: the table must be updated."""
+    """A patch's text does not occur in its file, or occurs more than once: table.py must be updated."""
 
 
 def patched(mutant: Mutant) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Applies each mutant of the table and reports which layer kills it. ``make mutants``, or
+"""Applies each mutant (a planted defect) of table.py and reports which layer of tests kills it. ``make mutants``, or
 
     python -m tests.mutants.run                      # mutants that are not in `results.json`
     python -m tests.mutants.run --only NAME --again  # run one of them again
@@ -78,7 +78,7 @@ def by_tests(root: Path, mutant: Mutant) -> str | None:
     if failed is None:
         return f"pytest ended with {run.returncode}"
     if _run(ROOT, "pytest", "-q", "-p", "no:cacheprovider", failed[1]).returncode:
-        raise SystemExit(f"fails without a mutant: {failed[1]}")
+        raise SystemExit(f"the test fails even without a mutant: {failed[1]}")
     return failed[1]
 
 
@@ -139,7 +139,7 @@ def check_the_unchanged(layers: list[str]) -> None:
         with planted(None) as root:
             failure = by_simulation(root)
         if failure is not None:
-            raise SystemExit(f"fails without a mutant: {failure}")
+            raise SystemExit(f"the simulation fails even without a mutant: {failure}")
 
 
 def main(arguments: list[str]) -> int:

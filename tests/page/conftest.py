@@ -18,8 +18,10 @@ from tests.support.deadlines import HANG_S
 
 @dataclass
 class Staged:
-    """A broker on which ``billing`` has committed, aborted and committed a transaction, and ``forgetful`` has one open in
-    orders-0."""
+    """A broker with two transactional producers, ``billing`` and ``forgetful``, which write to orders-0.
+
+    ``billing`` has committed, aborted and committed a transaction. Then both have begun one, which is open.
+    """
 
     broker: odradek.Broker
     billing: Producer

@@ -23,7 +23,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def detail(page: Page, text: str) -> Locator:
-    """The line of details below a strip. The title of the batch has the same text."""
+    """The line of details below a partition's strip of batches. The tooltip (title) of the batch has the same text."""
     return page.locator(".detail", has_text=text)
 
 

@@ -52,7 +52,10 @@ def offsets_partition(group: str) -> tuple[str, int]:
 def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A1: the first use creates the topic; the records of the transactional id are in the partition of its Java hash."""
+    """Scenario A1: the first use of a transactional id creates __transaction_state.
+
+    The id's records are in the partition of its Java hash.
+    """
     start_relayed()
     assert topics(relay.bootstrap) == {}
 
@@ -71,7 +74,7 @@ def test_the_coordinator_leads_the_partition_that_the_id_hashes_to(
 def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
     client: str, new_producer: NewProducer, broker: Broker
 ):
-    """A2: the first InitProducerId returns a producer id and epoch 0, and writes a record with state Empty."""
+    """Scenario A2: the first InitProducerId returns an id and epoch 0, and writes a record with state Empty."""
     new_producer(broker.bootstrap, "orders", transaction_timeout_ms=12_345).init()
 
     (record,) = transaction_log(broker.bootstrap, "orders")
@@ -84,7 +87,7 @@ def test_init_gives_an_id_and_an_epoch_and_writes_an_empty_state(
 def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A2: the second InitProducerId returns the same producer id and a higher epoch, and aborts the open transaction."""
+    """Scenario A2: the second InitProducerId keeps the id, raises the epoch, and aborts the open transaction."""
     broker = start_broker(topics=["orders:1"])
     first = new_producer(broker.bootstrap, "orders")
     first.init()
@@ -116,7 +119,10 @@ def test_a_second_instance_aborts_what_the_first_left_open_and_shuts_it_out(
 def test_begin_asks_nothing_of_the_broker(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A3: begin sends no request. The relay records the requests that follow, so it would have recorded one."""
+    """Scenario A3: begin_transaction sends no request.
+
+    The relay records the requests that follow, so it would have recorded one.
+    """
     start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -133,7 +139,10 @@ def test_begin_asks_nothing_of_the_broker(
 def test_each_further_partition_is_one_record_with_all_so_far(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A4: each added partition writes an Ongoing record with all partitions so far, and the start time of the first."""
+    """Scenario A4: each added partition writes an Ongoing record.
+
+    The record has all partitions so far, and the start time of the first one.
+    """
     broker = start_broker(topics=["orders:3"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -155,7 +164,10 @@ def test_each_further_partition_is_one_record_with_all_so_far(
 def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A5: batches have producer id, epoch, sequence and the transactional bit; only read_uncommitted consumers see them."""
+    """Scenario A5: batches in an open transaction are in the log, and only read_uncommitted consumers see them.
+
+    They have the producer id, the epoch, a sequence and the transactional bit.
+    """
     broker = start_broker(topics=["orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -181,7 +193,10 @@ def test_batches_lie_in_the_log_with_their_producer_and_no_marker_yet(
 def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A6, A7: the group's partition of __consumer_offsets joins the transaction. Only a commit makes the offsets visible."""
+    """Scenarios A6, A7: the group's partition of __consumer_offsets joins the transaction.
+
+    Only a commit makes the offsets visible.
+    """
     broker = start_broker(topics=["input:1", "orders:1"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -211,7 +226,7 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """A7: each marker occupies one offset; aborted records stay in the log and are not delivered."""
+    """Scenario A7: each marker occupies one offset; aborted records stay in the log and are not delivered."""
     broker = start_broker(topics=["orders:2"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -248,7 +263,10 @@ def test_the_end_is_prepared_marked_in_every_partition_and_completed(
 def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """A9: EndTxn v5 returns the producer id and the next epoch, which Java's producer uses; up to v4 the epoch stays."""
+    """Scenario A9: EndTxn v5 returns the producer id and the next epoch, which Java's producer uses.
+
+    Up to v4 the epoch does not change.
+    """
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
     producer.init()
@@ -274,7 +292,10 @@ def test_the_end_of_a_transaction_names_the_next_epoch_from_version_5_on(
 
 @pytest.mark.java
 def test_after_the_last_epoch_comes_a_new_producer_id(start_relayed: Callable[..., Broker], relay: Relay):
-    """A9: the response to the commit at epoch 32766 has a new producer id and epoch 0, with which the producer continues."""
+    """Scenario A9: the commit at epoch 32766 returns a new producer id and epoch 0.
+
+    The producer continues with them.
+    """
     broker = start_relayed(topics=["orders:1"])
     raise_epoch(broker, "orders", LAST_EPOCH - 3)
     producer = JavaProducer(relay.bootstrap, transactional_id="orders")

@@ -1,4 +1,7 @@
-"""A8. The consume-process-produce loop is killed at each step and restarted: each result is in the output exactly once."""
+"""Scenario A8: the consume-process-produce loop is killed at each step and restarted.
+
+Each result is in the output exactly once.
+"""
 
 from __future__ import annotations
 
@@ -137,7 +140,7 @@ def assert_each_result_is_there_once(broker: Broker, count: int) -> None:
 def test_a_worker_killed_at_any_step_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: workers are killed with SIGKILL at each step in turn, and a last worker finishes.
+    """Scenario A8: workers are killed with SIGKILL at each step in turn, and a last worker finishes.
 
     Each result is in the output once.
     """
@@ -162,7 +165,7 @@ def test_a_worker_killed_at_any_step_leaves_each_result_once(
 def test_a_broker_killed_at_any_point_leaves_each_result_once(
     client: str, start_broker: StartBroker, workers: Callable[[Broker], Workers]
 ):
-    """A8: the broker dies at each crash point in turn, and a worker that ends with an error is started again.
+    """Scenario A8: the broker dies at each crash point in turn, and a worker that ends with an error is started again.
 
     Each result is in the output once.
     """

@@ -46,7 +46,10 @@ def transact(producer: TransactionalProducer, value: str) -> None:
 def test_an_idle_transactional_id_expires_with_a_tombstone(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """B1: after the tombstone the old instance gets INVALID_PRODUCER_ID_MAPPING (49), a new instance a new producer id."""
+    """Scenario B1: after the tombstone the old instance gets INVALID_PRODUCER_ID_MAPPING (49).
+
+    A new instance gets a new producer id.
+    """
     control = free_port()
     start_relayed(
         "--control-port",
@@ -89,7 +92,7 @@ def test_a_longer_timeout_than_allowed_is_refused(
     start_relayed: Callable[..., Broker],
     relay: Relay,
 ):
-    """B2: InitProducerId gets INVALID_TRANSACTION_TIMEOUT for a timeout of one millisecond above the maximum."""
+    """Scenario B2: a timeout of 1 ms above the maximum gets INVALID_TRANSACTION_TIMEOUT from InitProducerId."""
     start_relayed(settings=settings)
     new_producer(relay.bootstrap, "just right", transaction_timeout_ms=allowed_ms).init()
     assert relay.errors("init_producer_id") == set()
@@ -106,7 +109,7 @@ def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
-    """B3: partitions and segment size follow the settings.
+    """Scenario B3: partitions and segment size follow the settings.
 
     Replication factor and min.isr are lowered to 1, the number of nodes.
     """
@@ -128,7 +131,7 @@ def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBrok
 
 
 def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: StartBroker):
-    """B3: __transaction_state has 50 partitions of one replica, with segments of 100 MiB."""
+    """Scenario B3: __transaction_state has 50 partitions of one replica, with segments of 100 MiB."""
     broker = start_broker()
     ConfluentProducer(broker.bootstrap, transactional_id="orders").init()
     assert topics(broker.bootstrap)[STATE_TOPIC] == 50
@@ -137,7 +140,7 @@ def test_the_defaults_are_those_of_kafka_s_single_node_image(start_broker: Start
 
 
 def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
-    """B3: with Kafka's own default of three replicas a single node has no coordinator, as in Kafka."""
+    """Scenario B3: with Kafka's own default of three replicas a single node has no coordinator, as in Kafka."""
     broker = start_broker(settings={"odradek.defaults": "kafka"})
     producer = ConfluentProducer(broker.bootstrap, transactional_id="orders", call_timeout_s=1)
     with pytest.raises(Refused) as refused:
@@ -149,7 +152,7 @@ def test_one_setting_restores_kafka_s_own_defaults(start_broker: StartBroker):
 def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """B4: after the transaction timeout the coordinator aborts the transaction, and its producer is fenced."""
+    """Scenario B4: the coordinator aborts the transaction after its timeout, and its producer is fenced."""
     broker = start_broker(topics=["orders:1"], settings=TIMED_OUT)
     producer = new_producer(broker.bootstrap, "orders", transaction_timeout_ms=1000)
     producer.init()
@@ -170,7 +173,10 @@ def test_a_transaction_left_open_too_long_is_aborted_and_its_producer_fenced(
 
 @pytest.mark.feature("read_committed")
 def test_the_isolation_level_decides_what_a_consumer_sees(client: str, start_broker: StartBroker):
-    """B5: read_committed consumers get committed and plain records in offset order, up to the last stable offset."""
+    """Scenario B5: read_committed consumers get committed and plain records up to the last stable offset.
+
+    The records come in the order of their offsets.
+    """
     broker = start_broker(topics=["orders:1"])
     plain = ConfluentProducer(broker.bootstrap)
     writer = ConfluentProducer(broker.bootstrap, transactional_id="writer")

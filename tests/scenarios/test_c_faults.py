@@ -1,4 +1,7 @@
-"""C1 to C4 with fault rules: the guarantees of each producer setting when a request or its response is lost."""
+"""Scenarios C1 to C4 with fault rules that drop, delay or duplicate requests, or drop responses.
+
+They show the guarantee of each producer setting.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +68,7 @@ def written(broker: InProcess) -> list[str]:
 def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
     loss: str, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1, C4: the producer sends the batch again, and the broker recognises a batch that it has already written."""
+    """Scenarios C1, C4: the producer sends the batch again, and the broker recognises a batch that it already has."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -78,7 +81,7 @@ def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
 def test_a_response_that_never_comes_has_the_effect_of_a_lost_one(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: if no response comes on an open connection, the client sends the batch again after its request timeout."""
+    """Scenario C1: no response comes on an open connection. The client resends the batch after its request timeout."""
     producer = new_producer(broker.bootstrap, more=IN_A_SECOND[client])
     producer.send("orders", ["one"])
     rule = broker.stage("Produce topic=orders nth=1 -> lose-answer silent")
@@ -90,7 +93,7 @@ def test_a_response_that_never_comes_has_the_effect_of_a_lost_one(
 def test_an_answer_lost_in_a_transaction_commits_it_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C1: the responses to Produce and to EndTxn are lost, and the transaction is committed once."""
+    """Scenario C1: the responses to Produce and to EndTxn are lost, and the transaction is committed once."""
     producer = new_producer(broker.bootstrap, "payments", more=PATIENT[client])
     producer.init()
     rules = [
@@ -109,7 +112,7 @@ def test_an_answer_lost_in_a_transaction_commits_it_once(
 def test_a_batch_that_the_network_duplicates_is_written_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C2: each request is handled twice in sequence; only the first handling writes."""
+    """Scenario C2: each request is handled twice in sequence; only the first handling writes."""
     rule = broker.stage("Produce topic=orders -> duplicate")
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     for number in range(6):
@@ -121,7 +124,10 @@ def test_a_batch_that_the_network_duplicates_is_written_once(
 def test_a_batch_that_lingers_in_the_network_is_written_once(
     client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """C2: the client sends the request again. The first request arrives late, and the broker recognises the duplicate."""
+    """Scenario C2: the client sends the request again, and the first request arrives late.
+
+    The broker recognises the duplicate.
+    """
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     rule = broker.stage("Produce topic=orders nth=1 -> detach")
     assert producer.send("orders", ["one"]) == [(0, 0)]

@@ -37,7 +37,7 @@ def place(answer: dict) -> tuple[int, int]:
 def test_a_batch_whose_answer_is_lost_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1: the client sends the batch again, and gets the offset of the batch that was written first."""
+    """Scenario C1: the client sends the batch again, and gets the offset of the batch that was written first."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=RETRIES[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
@@ -56,7 +56,7 @@ def test_a_batch_whose_answer_is_lost_is_written_once(
 def test_a_batch_whose_answer_is_lost_in_a_transaction_is_written_once(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C1: the responses to a batch and to EndTxn are lost, and the transaction is committed once."""
+    """Scenario C1: the responses to a batch and to EndTxn are lost, and the transaction is committed once."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders", more=RETRIES[client])
     producer.init()
@@ -83,7 +83,10 @@ def seven_batches(client: str, new_producer: NewProducer, relay: Relay) -> list[
 def test_the_last_five_batches_are_recognised_and_no_older_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C2: of requests that are sent again byte for byte, the last five get their old offsets, older ones an error."""
+    """Scenario C2: a producer's requests are sent again byte for byte.
+
+    The last five get their old offsets, older ones an error.
+    """
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for number in (6, 2, 5, 3, 4):
@@ -97,9 +100,10 @@ def test_the_last_five_batches_are_recognised_and_no_older_one(
 def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C3: one of several requests in flight is lost and the next ones are refused. Retries write each batch once, in order.
+    """Scenario C3: one of several requests in flight is lost, and the broker refuses the next ones.
 
-    The Python clients have only one request in flight and cannot skip a sequence.
+    Retries write each batch once, in order. The Python clients have only one request in flight and cannot skip a
+    sequence.
     """
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=ONE_RECORD_A_BATCH[client])
@@ -119,7 +123,7 @@ def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
 def test_after_kill_9_the_last_five_batches_are_recognised_and_after_a_clean_end_the_last_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C6: producer state is rebuilt from the log, or loaded from the snapshot of a clean shutdown, as in Kafka."""
+    """Scenario C6: producer state is rebuilt from the log, or loaded from the snapshot of a clean shutdown."""
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for end, known in ((broker.kill, (6, 2, 5, 3, 4)), (broker.terminate, (6,))):
@@ -134,7 +138,7 @@ def test_after_kill_9_the_last_five_batches_are_recognised_and_after_a_clean_end
 def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """C6: the response was lost when the broker died; the client sends the batch again to the restarted broker."""
+    """Scenario C6: the broker dies before its response; the client sends the batch again to the restarted broker."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, more=RETRIES[client])
     producer.send("orders", ["one"])
@@ -156,7 +160,10 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
 def test_a_new_producer_without_a_transactional_id_gets_a_new_producer_id(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """C7: a producer without a transactional id gets a new producer id each time, so repeated records are written again."""
+    """Scenario C7: a producer without a transactional id gets a new producer id each time.
+
+    So records that it sends again are written again.
+    """
     broker = start_broker(topics=["orders:1"])
     for _ in range(2):
         new_producer(broker.bootstrap).send("orders", ["again"])

@@ -1,4 +1,4 @@
-"""C5. A follower takes over from a dead leader.
+"""Scenario C5. A follower takes over from a dead leader.
 
 The follower has the producer state of the old leader, and so has the old leader when it leads again.
 """

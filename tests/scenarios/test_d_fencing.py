@@ -51,7 +51,7 @@ ZOMBIE_ACTS: dict[str, Callable[[TransactionalProducer], object]] = {
 def test_a_zombie_is_refused_whatever_it_does(
     client: str, act: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """D1: a zombie gets the error that its client turns into the exception for fenced producers."""
+    """Scenario D1: a zombie gets the error that its client turns into the exception for fenced producers."""
     start_relayed(topics=["orders:2", "input:1"])
     zombie = new_producer(relay.bootstrap, "orders")
     zombie.init()
@@ -85,7 +85,10 @@ def test_a_zombie_is_refused_whatever_it_does(
 
 
 def test_an_open_transaction_holds_back_all_that_comes_behind_it(client: str, start_broker: StartBroker):
-    """D2: read_committed consumers get nothing beyond the last stable offset until the end; then all records, in order."""
+    """Scenario D2: read_committed consumers get nothing beyond the last stable offset until the transaction ends.
+
+    Then they get all records, in order.
+    """
     broker = start_broker(topics=["orders:1"])
     slow = ConfluentProducer(broker.bootstrap, transactional_id="slow")
     quick = ConfluentProducer(broker.bootstrap, transactional_id="quick")
@@ -104,7 +107,7 @@ def test_an_open_transaction_holds_back_all_that_comes_behind_it(client: str, st
 
 
 def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, start_broker: StartBroker):
-    """D2: consumers get the records beyond an open transaction once it is aborted after the transaction timeout."""
+    """Scenario D2: consumers get the records beyond an open transaction once its timeout has aborted it."""
     broker = start_broker(
         topics=["orders:1"],
         settings={"transaction.abort.timed.out.transaction.cleanup.interval.ms": 50},
@@ -122,7 +125,10 @@ def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, s
 def test_a_coordinator_that_dies_before_any_marker_completes_the_transaction_when_it_is_back(
     client: str, order: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """D3: PrepareCommit is written before the coordinator dies. With Kafka's order, the client already has the response."""
+    """Scenario D3: the coordinator dies after it has written PrepareCommit.
+
+    With the setting odradek.commit.order=kafka the client already has the response.
+    """
     broker = start_broker(
         topics=["orders:2", "input:1"],
         settings={"odradek.commit.order": order, "odradek.commit.marker.delay.ms": 300},

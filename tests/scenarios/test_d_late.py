@@ -1,4 +1,7 @@
-"""D4 and D5. A marker or a batch arrives late: accepted with the old transaction protocol, refused with the new one."""
+"""Scenarios D4 and D5: a marker or a batch arrives late.
+
+The old transaction protocol accepts it, the new one refuses it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from tests.support.readers import reader
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
-    """D4: the coordinator sent the marker twice, and the second copy arrives in the next transaction.
+    """Scenario D4: the coordinator sent the marker twice, and the second copy arrives in the next transaction.
 
     Up to level 1 the copy commits that transaction: consumers see its first record, although the producer aborts it later.
     At level 2 each transaction has an epoch of its own, so the copy is refused.
@@ -45,7 +48,10 @@ def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
-    """D5 without verification: up to level 1 a late batch leaves a hanging transaction, and consumers wait forever."""
+    """Scenario D5 without verification: up to level 1 a late batch leaves a hanging transaction.
+
+    Consumers then wait forever.
+    """
     broker = at_level(start_broker, level, transaction__partition__verification__enable="false")
     _, error = leave_a_batch_behind(broker, level)
     ConfluentProducer(broker.bootstrap).send("orders", ["behind it"])
@@ -73,7 +79,10 @@ def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
 def test_a_batch_that_comes_late_is_refused_where_the_coordinator_is_asked(
     level: str, refusal: ErrorCode, start_broker: StartBroker
 ):
-    """D5: by default the leader verifies a transaction before its first batch (KIP-890), and refuses a late batch."""
+    """Scenario D5: by default the leader verifies a transaction before its first batch (KIP-890).
+
+    So it refuses a late batch.
+    """
     broker = at_level(start_broker, level)
     _, error = leave_a_batch_behind(broker, level)
     assert error == refusal

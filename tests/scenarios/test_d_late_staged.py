@@ -1,4 +1,4 @@
-"""D4 and D5 with real clients: fault rules delay requests of clients, and requests between nodes."""
+"""Scenarios D4 and D5 with real clients: fault rules delay requests of clients, and requests between nodes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ def coordinated_elsewhere(broker: InProcess, topic: str) -> str:
     ],
 )
 def test_a_marker_that_lingers_between_two_nodes(level: str, client: str, anomaly: bool, tmp_path: Path):
-    """D4: the coordinator gets no response and sends another marker. The first marker arrives in the next transaction."""
+    """Scenario D4: the coordinator gets no response and sends another marker.
+
+    The first marker arrives in the next transaction.
+    """
     level_of = ("--feature", f"transaction.version={level}")
     nodes = ("--nodes", "3", "--topic", "orders:1")
     with InProcess(tmp_path, *nodes, *level_of) as broker, ExitStack() as leaving:
@@ -98,7 +101,10 @@ GIVES_UP_SOON = {
 def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
     level: str, client: str, verified: bool, hangs: bool, tmp_path: Path
 ):
-    """D5: the request times out, the producer aborts, then the batch arrives. Without verification the transaction hangs."""
+    """Scenario D5: the request times out, the producer aborts, then the batch arrives.
+
+    Without verification the batch begins a hanging transaction.
+    """
     arguments = ("--topic", "orders:1", "--feature", f"transaction.version={level}")
     settings = {"transaction.partition.verification.enable": str(verified).lower()}
     with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:
@@ -123,7 +129,10 @@ def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
 
 @pytest.mark.java
 def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
-    """D6: kafka-transactions.sh finds a hanging transaction on any node, and sends the marker to the partition's leader."""
+    """Scenario D6: kafka-transactions.sh finds a hanging transaction on any node.
+
+    It sends the marker to the partition's leader.
+    """
     arguments = ("--nodes", "3", "--topic", "orders:1", "--feature", "transaction.version=1")
     settings = {"transaction.partition.verification.enable": "false"}
     with InProcess(tmp_path, *arguments, settings=settings) as broker, ExitStack() as leaving:

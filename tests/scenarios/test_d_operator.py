@@ -1,4 +1,4 @@
-"""D6. How an operator handles a hanging transaction, with the unmodified kafka-transactions.sh."""
+"""Scenario D6. How an operator handles a hanging transaction, with the unmodified kafka-transactions.sh."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG_AGO_MS = 20 * 60_000
 
 
 def test_an_operator_finds_a_hanging_transaction_and_aborts_it(start_broker: StartBroker):
-    """D6: kafka-transactions.sh finds, describes and aborts a hanging transaction, and the consumer continues."""
+    """Scenario D6: kafka-transactions.sh finds and aborts a hanging transaction, and the consumer continues."""
     broker = at_level(start_broker, "1", transaction__partition__verification__enable="false")
     long_ago_ms = now_ms() - LONG_AGO_MS
     producer, error = leave_a_batch_behind(broker, "1", at_ms=long_ago_ms)
@@ -89,7 +89,7 @@ def test_an_operator_sees_where_each_transaction_stands(start_broker: StartBroke
 
 
 def test_an_operator_filters_by_duration_and_pattern(start_broker: StartBroker):
-    """D6: kafka-transactions.sh list filters by duration (KIP-994) and by a pattern of the transactional id (KIP-1152)."""
+    """Scenario D6: kafka-transactions.sh list filters by duration (KIP-994) and by id pattern (KIP-1152)."""
     broker = at_level(start_broker, "2")
     for name in ("orders-1", "orders-2", "payments"):
         assert by_hand(broker, name, "2").send("orders", ["open"]) == NONE

@@ -1,4 +1,7 @@
-"""E4, E5 and D3 on several nodes: listeners inside and outside, markers between nodes, coordinators that die."""
+"""Scenarios E4, E5 and D3 on several nodes.
+
+Listeners inside and outside a network, markers between nodes, coordinators that die.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +102,7 @@ def relayed(path: Path) -> Iterator[tuple[InProcess, dict[int, Relay], dict[int,
 def test_markers_go_from_the_coordinator_s_node_to_the_others(
     client: str, new_producer: NewProducer, tmp_path: Path
 ):
-    """E5: EndTxn goes to the coordinator's node, WriteTxnMarkers from that node to the partition leaders."""
+    """Scenario E5: EndTxn goes to the coordinator's node, WriteTxnMarkers from that node to the partition leaders."""
     with relayed(tmp_path) as (broker, inside, outside):
         everybody = ",".join(relay.bootstrap for relay in outside.values())
         producer = new_producer(everybody, "payments")
@@ -169,7 +172,7 @@ WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aio
 def test_a_coordinator_that_dies_leaves_a_transaction_that_is_finished(
     rule: str, client: str, new_producer: NewProducer, cluster: InProcess
 ):
-    """D3: the next coordinator carries out the dead coordinator's decision once, and the producer continues."""
+    """Scenario D3: the next coordinator carries out the dead one's decision once, and the producer continues."""
     commit_while_the_coordinator_dies(rule, client, new_producer, cluster)
 
 
@@ -341,7 +344,7 @@ def coordinators(host: str, port: int) -> list[dict[str, Any]]:
 @pytest.mark.java
 @pytest.mark.parametrize("number", [0, 1], ids=["inside", "outside"])
 def test_topics_are_administered_as_on_kafka(number: int, tmp_path: Path):
-    """E4: topics are created and described with kafka-topics.sh over either listener."""
+    """Scenario E4: topics are created and described with kafka-topics.sh over either listener."""
 
     def topics(*arguments: str) -> str:
         ran = java_clients().tool(

@@ -1,4 +1,7 @@
-"""C8, E2, E3. Kafka's tools print a broker's files, and the console consumer's formatters the internal topics."""
+"""Scenarios C8, E2, E3: Kafka's tools print a broker's files.
+
+The console consumer's formatters print the internal topics.
+"""
 
 from __future__ import annotations
 
@@ -96,7 +99,10 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Left:
 
 
 def test_logs_are_printed_as_they_were_served(left: Left):
-    """E3: kafka-dump-log prints every batch that Fetch returned, and of each marker the type and coordinator epoch."""
+    """Scenario E3: kafka-dump-log prints every batch that Fetch returned.
+
+    It prints the type and coordinator epoch of each marker.
+    """
     logs = [path for path in left.files("*/*.log") if not path.parent.name.startswith("__")]
     printed = by_file(dump(logs, "--print-data-log", "--deep-iteration"))
     batches: dict[str, list[dict[str, str]]] = {}
@@ -183,7 +189,10 @@ def test_aborted_transactions_are_listed_as_readers_heard_of_them(left: Left):
 
 
 def test_snapshots_show_each_producer_s_last_batch(left: Left):
-    """C8: kafka-dump-log prints each producer's id and epoch, and the sequences and last offset of its last batch."""
+    """Scenario C8: kafka-dump-log prints each producer's id and epoch.
+
+    It also prints the sequences and the last offset of the producer's last batch.
+    """
     printed = by_file(dump(left.files("*/*.snapshot")))
     newest = {name.partition("/")[0]: lines for name, lines in sorted(printed.items())}
     for partition, served in left.seen["partitions"].items():

@@ -12,7 +12,7 @@ from tests.support.javaprog import java_clients
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
 def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
-    """E6: a program as in every tutorial commits or aborts ten records. Their topic is created automatically."""
+    """Scenario E6: a program as in every tutorial commits or aborts ten records in an auto-created topic."""
     producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "first-steps"})
     producer.init_transactions()
     producer.begin_transaction()
@@ -31,7 +31,7 @@ def test_a_transactional_producer_in_a_dozen_lines(end: str, broker: Broker):
 
 @pytest.mark.java
 def test_the_console_producer_is_idempotent(broker: Broker, tmp_path):
-    """E7: the console producer's input lines are in the log, with a producer id and sequences."""
+    """Scenario E7: the console producer's input lines are in the log, with a producer id and sequences."""
     settings = tmp_path / "producer.properties"
     settings.write_text("enable.idempotence=true\nacks=all\n")
     ran = java_clients().tool(

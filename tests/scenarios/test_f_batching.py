@@ -45,7 +45,10 @@ def murmur2_partition(key: str, partitions: int) -> int:
 def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partitions(
     start_broker: StartBroker,
 ):
-    """F1: all clients choose the same partition for a key. The choice depends on the number of partitions in Metadata."""
+    """Scenario F1: all clients choose the same partition for a key.
+
+    The choice depends on the number of partitions in Metadata.
+    """
     broker = start_broker(topics=["orders:3"])
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for count in (3, 8):
@@ -65,7 +68,7 @@ def test_all_clients_agree_on_the_partition_of_a_key_until_there_are_more_partit
 
 @pytest.mark.java
 def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker):
-    """F1: a running producer sends to new partitions after its metadata has expired."""
+    """Scenario F1: a running producer sends to new partitions after its metadata has expired."""
     broker = start_broker(topics=["orders:1"])
     producer = JavaProducer(broker.bootstrap, more={"metadata.max.age.ms": 100})
     assert {place[0] for place in producer.send("orders", KEYS, partition=None, keys=KEYS)} == {0}
@@ -82,7 +85,10 @@ def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker
 
 @pytest.mark.java
 def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broker: StartBroker):
-    """F1: without keys, a round-robin partitioner sends records to each partition in turn, a sticky one batches to one."""
+    """Scenario F1: records without keys.
+
+    A round-robin partitioner sends records to each partition in turn, a sticky one batches to one partition.
+    """
     broker = start_broker(topics=["even:4", "sticky:4"])
     even = JavaProducer(
         broker.bootstrap,
@@ -101,7 +107,7 @@ def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broke
 def test_a_thousand_records_in_one_request_are_one_append(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """F2: linger and batch size make one batch, and the broker stores it as one."""
+    """Scenario F2: linger and batch size make one batch, and the broker stores it as one."""
     broker = start_relayed(topics=["orders:1"])
     more = {
         "confluent": {"batch.size": 1_000_000, "batch.num.messages": 1000, "linger.ms": 5000},
@@ -138,7 +144,7 @@ def test_a_compressed_batch_is_kept_as_it_was_sent(
     start_relayed: Callable[..., Broker],
     relay: Relay,
 ):
-    """F2: the segment has the bytes of the request, and every consumer can decompress them."""
+    """Scenario F2: the segment has the bytes of the request, and every consumer can decompress them."""
     broker = start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, linger_ms=100, compression=codec)
     sent = [f"the same again and again {number}" for number in range(100)]

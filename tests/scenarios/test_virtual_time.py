@@ -46,7 +46,7 @@ def transact(producer: Any, value: str) -> None:
 
 
 def test_a_transactional_id_that_was_idle_for_a_week_expires(start, client: str, new_producer: NewProducer):
-    """B1: a transactional id expires after Kafka's default of seven days."""
+    """Scenario B1: a transactional id expires after Kafka's default of seven days."""
     broker = start()
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()
@@ -69,7 +69,7 @@ def test_a_transactional_id_that_was_idle_for_a_week_expires(start, client: str,
 def test_a_transaction_that_is_open_for_too_long_is_aborted(
     start, client: str, new_producer: NewProducer, moved_before: list[str]
 ):
-    """B4: a transaction is aborted after Kafka's default timeout of a minute."""
+    """Scenario B4: a transaction is aborted after Kafka's default timeout of a minute."""
     broker = start()
     if moved_before:
         broker.advance("7d", moved_before)

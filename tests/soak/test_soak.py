@@ -1,4 +1,4 @@
-"""Long tests for ``make soak``: many seeds of the main job, and memory that does not grow."""
+"""Long tests for ``make soak``: the exactly-once demo with many seeds, and the memory of a broker under load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEEDS = range(100, 110)
 TRANSACTIONS_PER_ROUND = 2_000
 ROUNDS = 5
 GROWTH_KIB_MAX = 6 * 1024
-"""Growth allowed from the second round on: the broker must remember some state, such as the index of each log's tail."""
+"""Allowed growth of the broker's memory from the second to the last round: some state grows, such as index tails."""
 
 
 @pytest.mark.parametrize("seed", SEEDS)

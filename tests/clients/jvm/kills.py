@@ -32,7 +32,7 @@ SETTINGS: Mapping[str, str] = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "500",
 }
 
-# Crash points that a loop reaches: with transactions, and with a group or plain appends.
+# Crash points of the broker that a loop reaches: with transactions, and with a group or plain appends.
 TRANSACTION_DEATHS = (
     "txn.begin.append",
     "txn.prepare.before",
@@ -59,14 +59,14 @@ class Kill:
 
 
 class Loop:
-    """Base class of a framework's loop."""
+    """Base class of the exactly-once loops, with a subclass for each framework (Kafka Streams, Flink, ...)."""
 
     name: ClassVar[str]
     topics: ClassVar[tuple[str, ...]]
     output: ClassVar[str]
     """Topic of the results."""
     deaths: ClassVar[tuple[str, ...]]
-    """Crash points that the loop reaches."""
+    """Crash points of the broker that the loop reaches."""
     members: ClassVar[int] = 1
     portion: ClassVar[int] = 200
     settings: ClassVar[Mapping[str, str]] = SETTINGS
@@ -83,11 +83,11 @@ class Loop:
         """Called after the last member has ended, also after a failure."""
 
     def member(self, number: int) -> Running:
-        """Start the member with this number."""
+        """Start a member of the loop. ``number`` counts all members that were started so far, from 0 on."""
         raise NotImplementedError
 
     def feed(self, first: int, count: int) -> None:
-        """Send these inputs to the framework."""
+        """Send the inputs with the numbers ``first`` to ``first + count - 1`` to the framework."""
         raise NotImplementedError
 
     def is_done(self, count: int) -> bool:
@@ -118,7 +118,7 @@ def written(bootstrap: str, topic: str) -> int:
 
 
 class Run:
-    """One run of a plan."""
+    """One run of a plan of kills."""
 
     def __init__(self, loop: Loop) -> None:
         self._loop = loop
@@ -128,7 +128,7 @@ class Run:
         self._fed = 0
 
     def __call__(self, plan: Sequence[Kill]) -> list[dict[str, Any]]:
-        """Run the plan; return the events of all members."""
+        """Run the plan; return the events (JSON lines) that all members have printed."""
         said: list[dict[str, Any]] = []
         try:
             self._loop.open()
@@ -212,7 +212,7 @@ class Run:
                 feeding.result(HANG_S)
 
     def _trickle(self, before: Future[None] | None, thread: ThreadPoolExecutor) -> Future[None]:
-        """Send a few more inputs in a thread, which continues while the broker is down."""
+        """Start to send ``TRICKLE`` more inputs in a thread. Raises the error of ``before``, the previous call."""
         if before is not None:
             before.result()
         first, self._fed = self._fed, self._fed + TRICKLE

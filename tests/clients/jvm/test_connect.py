@@ -39,7 +39,9 @@ class Worker(Running):
         try:
             self._process.wait(HANG_S)
         except subprocess.TimeoutExpired:
-            raise AssertionError(f"still running after {HANG_S} s\n{self.complaints}") from None
+            raise AssertionError(
+                f"the worker is still running {HANG_S} s after SIGTERM\n{self.complaints}"
+            ) from None
         return self.seen
 
 

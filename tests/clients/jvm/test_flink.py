@@ -17,7 +17,10 @@ pytestmark = [pytest.mark.foreign, pytest.mark.client("Flink KafkaSink")]
 
 
 class FlinkLoop(Loop):
-    """A job that is restored from its newest checkpoint. The sink derives the names of its open transactions."""
+    """A Flink job that is restored from its newest checkpoint.
+
+    The sink computes the transactional ids of its open transactions from a prefix and counters (INCREMENTING).
+    """
 
     name = "flink"
     topics = ("in:2", "out:2")
@@ -41,7 +44,7 @@ class FlinkLoop(Loop):
 
 
 class FlinkPoolingLoop(FlinkLoop):
-    """A job whose sink finds its open transactions by ListTransactions."""
+    """A Flink job whose sink finds its open transactions by ListTransactions (POOLING)."""
 
     name = "flink-pooling"
     naming = "POOLING"

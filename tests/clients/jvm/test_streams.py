@@ -28,7 +28,7 @@ def line(number: int) -> str:
 
 
 class StreamsLoop(Loop):
-    """A loop of two instances. Each start has a new state directory, so changelogs restore all tasks that move."""
+    """A loop of two Streams instances. Each start gets a new state directory, so changelogs restore the tasks."""
 
     name = "streams"
     topics = ("lines:2", f"counts-{EXACTLY}:2", f"counts-{AT_LEAST}:2")

@@ -30,7 +30,7 @@ DIFFERENCES = {
     ),
     "describeStreamsGroups": (NO_STREAMS_GROUPS, UNSUPPORTED),
 }
-"""Calls with a different outcome: the reason, and our outcome."""
+"""AdminClient methods whose outcome differs from Apache Kafka's: the reason, and our outcome."""
 
 
 @pytest.fixture(scope="module")

@@ -322,7 +322,7 @@ def compare() -> None:
 
 
 def reason(suite: str, name: str) -> str:
-    """The reason for the test, or for the longest prefix of its name that has one."""
+    """Why a test's outcome is no pass on both brokers: the entry of ``REASONS`` for the longest prefix of its name."""
     known = [each for each in REASONS[suite] if name.startswith(each)]
     return REASONS[suite][max(known, key=len)] if known else "not explained"
 

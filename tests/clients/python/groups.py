@@ -46,7 +46,10 @@ def word() -> threading.Event:
 
 
 def doom(fatal: str) -> Callable[[str], None]:
-    """Return a function for each step to call. At the step ``fatal``, such as ``send:2``, it waits for the kill."""
+    """Return a function that the loop calls with the name of each step that it reaches.
+
+    At the step ``fatal``, such as ``send:2`` (the second "send"), the function prints the step and waits to be killed.
+    """
     name, _, passages = fatal.partition(":")
     left = int(passages or 0)
 

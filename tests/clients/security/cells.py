@@ -60,7 +60,7 @@ class Cell(NamedTuple):
         return self.protocol or world.protocol(self.listener)
 
     def as_json(self, world: World, client: str) -> dict[str, Any]:
-        """The cell as JSON for a program."""
+        """The cell as JSON, for a client program in another language."""
         folder = world.certificates
         return {
             "name": self.name,

@@ -15,13 +15,13 @@ pytest.register_assert_rewrite("tests.clients.security.contract")
 
 @pytest.fixture(scope="class")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
-    """A broker for each client, because its log has a rate limit for lines of one kind."""
+    """The broker of one client's handshake tests. A shared one would exhaust its log's rate limit for similar lines."""
     with started_world(tmp_path_factory.mktemp("handshakes")) as found:
         yield found
 
 
 @pytest.fixture(scope="class")
 def outcomes(request: pytest.FixtureRequest, world: World) -> Outcomes:
-    """The outcomes of one run of a client, for all cells (``cells.py``) except those that stay connected."""
+    """The outcomes of one run of a client: of all cells (connections with an action) that do not stay connected."""
     found: Outcomes = request.cls.outcomes_in(world)
     return found

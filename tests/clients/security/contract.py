@@ -50,10 +50,10 @@ class Handshakes:
     title: ClassVar[str]
     """Name of the client, also used in the names of its topics."""
     says: ClassVar[Mapping[str, str]]
-    """By name of a refused cell: regular expression for the client's error, that is, for its class, and for its text if
-    the broker sent one."""
+    """By the name of a cell (a connection and an action) that must fail: regular expression for the class of the
+    client's error, and for its text if the broker sent one."""
     keeps_to_itself: ClassVar[frozenset[str]] = frozenset()
-    """Names of refused cells in which the client itself raises an error, without connecting to the broker."""
+    """Names of cells (connections with an action) in which the client raises an error before it connects."""
     authenticates_again: ClassVar[bool] = True
     """Whether the client reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
 

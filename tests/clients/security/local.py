@@ -1,4 +1,7 @@
-"""Runs the cells of `cells.py` in this process: with librdkafka, aiokafka, kafka-python, and Java's client in a JVM."""
+"""Runs cells (a connection and an action, see `cells.py`) with librdkafka, aiokafka, kafka-python and Java's client.
+
+The first three run in this process, the Java client in a JVM.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class LocalClient(ABC):
     name: ClassVar[str]
     library: ClassVar[str]
     workers: ClassVar[int] = 8
-    """Number of cells that run concurrently."""
+    """Number of cells (connections with an action) that run concurrently."""
 
     def __init__(self, world: World, title: str) -> None:
         self.world = world
@@ -55,7 +58,10 @@ class LocalClient(ABC):
         self._enough = threading.Event()
 
     def start(self, cells: Sequence[Cell]) -> dict[str, Future[dict[str, Any]]]:
-        """Start the cells, those with the action ``stay`` first; return futures of their outcomes by name."""
+        """Start the cells (connections with an action), first those that stay connected.
+
+        Returns the future of each outcome by the name of the cell.
+        """
         self._pool = ThreadPoolExecutor(self.workers)
         in_order = sorted(cells, key=lambda cell: cell.does != "stay")
         return {cell.name: self._pool.submit(self._outcome, cell) for cell in in_order}
@@ -106,7 +112,7 @@ class LocalClient(ABC):
         return CLIENTS[self.name](bootstrap, more=self.config(cell), **options)
 
     def config(self, cell: Cell) -> dict[str, Any]:
-        """Settings of a client, without a token."""
+        """The client's settings for a cell (a connection and an action), without a token."""
         folder = self.world.certificates
         protocol = cell.protocol_in(self.world)
         client = Client(
@@ -120,15 +126,15 @@ class LocalClient(ABC):
 
     @abstractmethod
     def knock(self, cell: Cell) -> None:
-        """Connect. A client error is raised as `Refused`."""
+        """Connect with the cell's settings. A client error is raised as `Refused`."""
 
     @abstractmethod
     def read(self, cell: Cell) -> list[str]:
-        """Read all committed records from the beginning."""
+        """Read all committed records of the cell's topic from the beginning; return their values."""
 
 
 class Confluent(LocalClient):
-    """The cells with librdkafka, which reports connection errors to a callback, and retries."""
+    """librdkafka by confluent-kafka. It reports connection errors to a callback, and retries."""
 
     name, library = "confluent", "librdkafka"
 

@@ -1,4 +1,4 @@
-"""Creates the ACLs of a case at a broker and sends requests as clients with several principals."""
+"""Creates the ACLs of a case (a random set of ACLs) at a broker, and sends requests with several principals."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Connection:
 
 
 class Asking:
-    """Sends the requests of a case to a broker with an authorizer, as a super user and as other clients."""
+    """Sends the requests of a case (a random set of ACLs) to a broker, as a super user and as other clients."""
 
     def __init__(self, admin: Client, askers: Mapping[str, Client]) -> None:
         """``admin`` is the client of a super user, ``askers`` are the clients whose rights are compared."""

@@ -14,9 +14,9 @@ from tests.differential.story import Entry
 from tests.support.deadlines import LONG_TEST_S
 
 SOON = 80
-"""Number of cases that run with each change."""
+"""Number of cases (random sets of ACLs) that run with each change."""
 LIVE = range(CASES, CASES + 100)
-"""Numbers of the cases that are not recorded, but compared with a running Kafka."""
+"""Numbers of the cases (random sets of ACLs) that are not recorded, but compared with a running Kafka."""
 
 
 def different(kafka: list[Answers], ours: list[Answers], first: int = 0) -> list[str]:

@@ -1,4 +1,4 @@
-"""Runs the stories of a scene on one cluster, and stores Kafka's responses as files."""
+"""Runs the stories of a scene (a list of actions on nodes) on one cluster, and stores Kafka's responses as files."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ Act = Callable[["Stage"], object]
 
 
 class Stage:
-    """The cluster of a scene. Methods that stop or start nodes wait until all running nodes have new metadata."""
+    """The cluster on which the stories of a scene (a list of actions on nodes, such as a kill) run.
+
+    Methods that stop or start nodes wait until all running nodes have the new metadata.
+    """
 
     def __init__(self, side: Side) -> None:
         self.side = side

@@ -53,7 +53,7 @@ class Shown:
     sorted: bool = False
     """Whether to sort the lines, as the tool prints them in no fixed order."""
     hidden: tuple[str, ...] = ()
-    """Patterns whose matches, or their first groups, differ between runs."""
+    """Patterns of text that differs between runs. "(hidden)" replaces the match, or its first group if there is one."""
     dropped: tuple[str, ...] = ()
     """Patterns of lines to leave out."""
     only: str | None = None

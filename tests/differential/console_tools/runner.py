@@ -69,7 +69,7 @@ def save(tool: str, transcripts: dict[str, Transcript]) -> None:
 
 
 def differences(entry: Entry, kafka: Transcript, ours: Transcript) -> list[Difference]:
-    """Lines that are different, or that only one side has."""
+    """Lines of output that differ between Kafka and our broker, or that only one of them has."""
     found = []
     for number, (theirs, mine) in enumerate(zip_longest(kafka, ours, fillvalue=None)):
         ask = theirs["ask"] if theirs else ABSENT

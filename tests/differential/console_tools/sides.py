@@ -16,9 +16,9 @@ from tests.support.in_process import InProcess
 from tests.support.kafka_oracle import add_listener, format_directory, kafka, started
 
 NODES = "nodes"
-"""The profile of three nodes."""
+"""Name of the profile (a set of broker settings) with three nodes."""
 SASL = "sasl"
-"""The profile with a second listener, `SASL`, whose users have the password `PASSWORD`."""
+"""Name of the profile with a second listener, which is called `SASL`. Its users have the password `PASSWORD`."""
 USERS = ("alice", "bob", "carol", "dave", "erin", "frank")
 PASSWORD = "the-password"
 MODULES = "org.apache.kafka.common.security"
@@ -30,7 +30,7 @@ class Side:
     port: int
     data_dir: Path
     stage: Stage | None = None
-    """The cluster, in the profile with three nodes."""
+    """The cluster of three nodes, None in the other profiles, which have one node."""
     sasl_port: int = 0
     """Port of the SASL listener, 0 without one."""
 

@@ -57,7 +57,7 @@ def short_headers(s: Story) -> None:
 
 @story("connection")
 def unknown_apis(s: Story) -> None:
-    """Requests with unknown API keys, and with keys of APIs that are not for clients."""
+    """A request with an unknown API key, or with that of an API that is not for clients, closes its connection."""
     for key in (999, -1, 32767, 4, 5, 6, 7, 52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 93, 200):
         s.raw(f"key {key} v0", raw.encode_header(key, 0, 7, "raw", False) + bytes(8), on=f"c{key}")
     s.alive()

@@ -62,7 +62,10 @@ class Rule:
 
 
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
-    """A scene and its notes. The broker's trace is empty when the certifier reads it first, and then has the entries."""
+    """A scene (the objects that the certifier's actions use), and the list of the notes that these actions write.
+
+    The broker's trace is empty when the certifier reads it for the first time; later it has the entries.
+    """
 
     def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
         is_first = since is None and api is None

@@ -214,7 +214,7 @@ def test_a_batch_that_was_refused_and_whose_positions_were_committed() -> None:
 def test_a_refused_batch_is_not_taken_for_one_of_as_many_records() -> None:
     """A rejected batch is no cause of a lost record if the next batch has as many records, but others.
 
-    The weak producer, which sent both batches, did not lose the record either.
+    Nor is "weak-producer" reported, although the producer of both batches is not idempotent: both got a response.
     """
     single: dict[str, Any] = {"producer": (-1, -1), "count": 1}
     refused = [

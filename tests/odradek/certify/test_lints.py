@@ -206,7 +206,7 @@ def test_fetching_the_offset_again_after_an_abort_is_no_mistake() -> None:
 
 
 def start(number: int, offset: int) -> Entries:
-    """The entries of a process that starts, and reads from this offset on."""
+    """Trace entries of the start of process ``number``, which reads from this offset on."""
     consumer = fetch("in", offset=offset) | {"peer": f"h:{number}1"}
     asks = [entry("ApiVersions", peer=f"h:{number}{connection}") for connection in (0, 1)]
     return [*asks, init("a", peer=f"h:{number}0"), consumer]

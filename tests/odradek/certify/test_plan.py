@@ -1,4 +1,4 @@
-"""Plans, the fault rules for them, and the order in which they are tried."""
+"""Plans (the faults of one run of a job), the fault rules for them, and the order in which they are tried."""
 
 from __future__ import annotations
 

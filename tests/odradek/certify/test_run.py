@@ -125,7 +125,7 @@ class Followed:
 def test_commits_are_followed_in_the_trace() -> None:
     trace = Followed(can=True)
     commits = Commits(cast(Any, trace), now_s=lambda: 7.0)
-    assert commits.last_s == 7.0  # before the trace is followed
+    assert commits.last_s == 7.0  # the time at which `Commits` was created
     commits.follow()
     assert trace.told.wait(HANG_S)
     assert commits.last_s == 7.0

@@ -1,4 +1,4 @@
-"""Certifying in a test: functions as jobs, and the fixture."""
+"""Certifying in a test: functions as jobs, and the fixture ``odradek_certify``."""
 
 from __future__ import annotations
 

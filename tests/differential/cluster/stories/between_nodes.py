@@ -11,7 +11,10 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 
 class Sniffed:
-    """The inter-node requests for some producers, without requests of a node to itself: one side does not show them."""
+    """The requests between nodes for some producers.
+
+    Requests of a node to itself are left out, as only one of the two brokers (Kafka, ours) shows them.
+    """
 
     def __init__(self, s: ClusterStory, *producers: Producer) -> None:
         self._s = s

@@ -71,7 +71,7 @@ def describe(s: ClusterStory, group: str, at: int, **more: Any) -> None:
 
 
 def every_request(s: ClusterStory, m: Member, at: int) -> None:
-    """Send every request of a member or an operator to a coordinator."""
+    """Send each kind of request of a member or an operator to a node, which may be the group's coordinator."""
     m.heartbeat(at)
     m.commit(8, at)
     m.commit(8, at, 9)

@@ -1,4 +1,4 @@
-"""kafka-configs for every type of entity, kafka-client-metrics."""
+"""Stories of kafka-configs, for every type of entity, and of kafka-client-metrics."""
 
 from __future__ import annotations
 
