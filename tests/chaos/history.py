@@ -36,7 +36,7 @@ class Send:
     """One record that was passed to a producer. Every value is unique in the run."""
 
     who: str
-    """A producer instance. Its records in one partition must stay in order."""
+    """Name of the producer instance, whose records in one partition must stay in order."""
     value: str
     place: Place
     offset: int | None = None

@@ -227,7 +227,7 @@ class Contract:
 
     @pytest.mark.feature("fencing")
     def test_a_zombie_is_fenced_and_its_client_says_so(self, program: Program, start_broker: StartBroker):
-        """Each request of a zombie producer is refused with an error that its client reports as fencing (D1, A2)."""
+        """Each request of a zombie producer gets an error that its client reports as fencing (scenarios D1, A2)."""
         broker = start_broker(topics=["orders:1"])
         said = program.run("zombie", broker.bootstrap, "orders", "payments")
         assert {each["late"]: each["error"] for each in said} == self.fenced

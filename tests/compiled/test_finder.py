@@ -1,4 +1,4 @@
-"""The import finder for compiled modules, and the .pxd files against the classes that they describe."""
+"""Tests of the import finder for compiled modules, and of the .pxd files, which must match their Python classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our broker with the settings of a profile."""
+"""Our broker with the settings of a profile, for stories (scripted requests)."""
 
 from __future__ import annotations
 

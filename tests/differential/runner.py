@@ -1,4 +1,4 @@
-"""Runs stories on a broker, stores Kafka's responses as files, and compares."""
+"""Runs stories (scripted requests) on a broker, stores Kafka's responses as files, and compares ours with them."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def run(
 ) -> Transcript:
     """Run one story and return its transcript.
 
-    An error that ends the story early is the last line. ``attempt`` makes the story's names unique on the same broker.
+    An error that ends the story early is its last entry. ``attempt`` makes the story's names unique on the same broker.
     """
     told = Story(entry, host, port, attempt, hold_markers, restart_broker)
     try:

@@ -47,7 +47,7 @@ class Entry:
 
 
 class Named(Protocol):
-    """An entry in the list of stories with one node, or in that of stories with three nodes."""
+    """An entry of a list of stories (functions that send requests): its area, name and id."""
 
     @property
     def area(self) -> str: ...
@@ -63,7 +63,7 @@ STORIES: dict[str, Entry] = {}
 
 
 def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]], Callable[[Story], None]]:
-    """Register a story. `profile` is the broker it runs on (see runner.PROFILES)."""
+    """Decorator: register a story, which runs on a broker with the settings of `profile` (see runner.PROFILES)."""
 
     def register(run: Callable[[Story], None]) -> Callable[[Story], None]:
         entry = Entry(area, run.__name__, run, profile)

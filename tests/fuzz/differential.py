@@ -46,7 +46,7 @@ INTERNAL_PARTITIONS: Final = 50
 
 @dataclass(slots=True)
 class Identity:
-    """A producer with the id and epoch that one side has assigned."""
+    """A producer with the id and epoch that one of the two brokers has assigned."""
 
     name: str | None
     producer_id: int = -1
@@ -55,7 +55,7 @@ class Identity:
 
 
 class Player:
-    """Sends requests to one broker. Both sides get the same requests: choices come from ``random``, not from responses."""
+    """Sends random requests to one of the two brokers. Both get the same ones: no choice depends on a response."""
 
     def __init__(self, story: Story, random: Random) -> None:
         self._story = story

@@ -1,4 +1,4 @@
-"""A. The transactional flow, step by step, with each of four client libraries.
+"""Scenarios A: the transactional flow, step by step, with each of four client libraries.
 
 The Java client uses the protocol of transaction version 2 (KIP-890), the other three that of version 1.
 """

@@ -50,7 +50,7 @@ DEATHS = (
 
 
 class Workers:
-    """Starts one worker process at a time."""
+    """Starts worker processes of the loop, one at a time."""
 
     def __init__(self, client: str, broker: Broker, directory: Path) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""B. Settings of transactions, of the broker and of its clients."""
+"""Scenarios B: settings of transactions, of the broker and of its clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""C. Idempotence: batches that arrive twice, late, or not at all."""
+"""Scenarios C, idempotence: batches that arrive twice, late, or not at all."""
 
 from __future__ import annotations
 

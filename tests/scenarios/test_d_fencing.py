@@ -1,4 +1,4 @@
-"""D. Zombie producers, consumers behind an open transaction, and a coordinator that dies before the markers."""
+"""Scenarios D: zombie producers, consumers behind open transactions, coordinators that die before the markers."""
 
 from __future__ import annotations
 

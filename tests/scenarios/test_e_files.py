@@ -228,7 +228,7 @@ def _last_batches(served: list[dict[str, Any]]) -> dict[int, tuple[int, int, int
 
 
 def test_states_of_transactions_are_decoded(left: Left):
-    """kafka-dump-log and the console consumer's formatter (E1) print the same records of __transaction_state."""
+    """kafka-dump-log and the console consumer's formatter (scenario E1) print the same __transaction_state."""
     printed = dump(left.files("__transaction_state-*/*.log"), "--transaction-log-decoder")
     records = [
         (json.loads(key), json.loads(value))
@@ -270,7 +270,7 @@ def _plain(record: tuple[Any, Any]) -> str:
 
 
 def test_offsets_and_groups_are_decoded(left: Left):
-    """kafka-dump-log and the console consumer's two formatters (E2) print the same records of __consumer_offsets."""
+    """kafka-dump-log and the console consumer's formatters (scenario E2) print the same __consumer_offsets."""
     printed = dump(left.files("__consumer_offsets-*/*.log"), "--offsets-decoder")
     records = [
         (json.loads(key), json.loads(value))

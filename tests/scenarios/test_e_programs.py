@@ -1,4 +1,4 @@
-"""E. The first programs of new users: a dozen lines of Python, a console producer."""
+"""Scenarios E: the first programs of new users: a dozen lines of Python, a console producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""F. How clients choose partitions and build batches, and how the broker stores batches."""
+"""Scenarios F: how clients choose partitions and build batches, and how the broker stores batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Timeouts of a week in no real time (B1 and B4), and clients that are not affected by the advanced clock."""
+"""Timeouts of a week in no real time (scenarios B1 and B4), and clients that are not affected by the advanced clock."""
 
 from __future__ import annotations
 

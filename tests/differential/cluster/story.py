@@ -119,7 +119,7 @@ STORIES: dict[str, Entry] = {}
 def story(
     area: str, scene: str = "calm"
 ) -> Callable[[Callable[[ClusterStory], Any]], Callable[[ClusterStory], Any]]:
-    """Register a story.
+    """Decorator: register a story, which runs with the other stories of its scene.
 
     The area gets the prefix "cluster-", to distinguish it from areas of stories with one node in docs/differences.md.
     """

@@ -1,4 +1,4 @@
-"""Runs stories of commands on a broker, stores the output with Apache Kafka as files, and compares."""
+"""Runs stories of commands on a broker, stores the output with Apache Kafka as files, and compares ours with it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def entries(profile: str | None = None) -> list[Entry]:
 def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
     """Run one story and return its transcript.
 
-    An error that ends the story early is the last line. ``attempt`` makes the story's names unique on the same broker.
+    An error that ends the story early is its last entry. ``attempt`` makes the story's names unique on the same broker.
     """
     if side.stage is None:
         told = ToolStory(

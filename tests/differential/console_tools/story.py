@@ -78,7 +78,7 @@ STORIES: dict[str, Entry] = {}
 
 
 def story(tool: str, profile: str = "main") -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Register a story of a tool. ``profile`` is the broker it runs on (see sides.PROFILES)."""
+    """Decorator: register a story of a tool, which runs on a broker of this profile (see sides.PROFILES)."""
 
     def register(run: Callable[[Any], None]) -> Callable[[Any], None]:
         entry = Entry(tool, run.__name__, run, profile)

@@ -1,4 +1,4 @@
-"""All stories, by area. The import registers them."""
+"""All stories (scripted requests) with one node, by area. The import registers them."""
 
 from tests.differential.stories import acls as acls
 from tests.differential.stories import add_partitions as add_partitions

@@ -109,7 +109,7 @@ def test_faults_on_a_foreign_cluster_affect_calls_only() -> None:
 def test_a_job_is_certified_there(upstream: Broker, tmp_path: Path) -> None:
     """A job is certified on a cluster behind a proxy.
 
-    The soak also finds the wrong jobs, on Apache Kafka (`tests.odradek.certify.soak`).
+    The soak test checks that the wrong jobs are found, too, on Apache Kafka (`tests.odradek.certify.soak`).
     """
     certificate = certified(
         python("right/copier"), tmp_path, upstream=upstream.bootstrap_servers, budget_s=3.0

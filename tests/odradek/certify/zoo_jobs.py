@@ -70,7 +70,7 @@ def spark(name: str) -> list[str]:
 
 @cache
 def _prepare_spark() -> None:
-    """Set this process's environment, which a job inherits."""
+    """Set the variables of Java and PySpark in this process's environment, which a Spark job inherits."""
     os.environ["JAVA_HOME"] = str(environment.java().resolve().parents[1])
     os.environ["JDK_JAVA_OPTIONS"] = java_options()
     os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,4 +1,4 @@
-"""All stories with several nodes, by area. The import registers them."""
+"""All stories (scripted requests) with several nodes, by area. The import registers them."""
 
 from tests.differential.cluster.stories import administration as administration
 from tests.differential.cluster.stories import below_min_isr as below_min_isr

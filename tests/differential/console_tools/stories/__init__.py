@@ -1,4 +1,4 @@
-"""The stories of each tool. The import of a module registers its stories."""
+"""The stories (scripted commands) of each of Kafka's tools. The import of a module registers its stories."""
 
 from tests.differential.console_tools.stories import (
     acls,
