@@ -1,4 +1,4 @@
-"""The two clusters that run stories (scripted requests): three brokers of Apache Kafka, and our nodes in this process."""
+"""The two clusters that run stories (scripted requests): three Apache Kafka brokers, and our nodes in this process."""
 
 from __future__ import annotations
 
