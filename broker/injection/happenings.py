@@ -15,9 +15,9 @@ TopicPartition = tuple[str, int]
 
 @slotted(frozen=True, eq=False)
 class Happening:
-    """An event for timelines, such as an election.
+    """One event of a timeline: a node's new state, a new leader, or a hit of a fault rule.
 
-    An event without ids and partitions concerns every transactional id and partition.
+    Without ids and partitions, the event concerns all transactional ids and all partitions.
     """
 
     time_ms: int

@@ -373,7 +373,7 @@ def test_garbage_is_corrupt_or_records(body: bytes, count: int) -> None:
         ("0e 00 00 00 01 01 7e 00", 1, "63 headers"),
         ("10 00 00 00 01 01 02 01 00", 1, "no key"),
         ("0c 00 00 00 7e 01 00", 1, "63 bytes"),
-        ("0e 00 00 00 01 01 00 00", 1, "its end"),
+        ("0e 00 00 00 01 01 00 00", 1, "does not end after the 7 bytes"),
         ("ff ff ff ff ff ff 01", 1, "longer than 5"),
     ],
 )

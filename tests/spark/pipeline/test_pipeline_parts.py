@@ -214,6 +214,6 @@ def test_a_run_that_did_not_kill_what_it_should_have_shows_nothing(tmp_path: Pat
 
 def test_a_program_that_gives_up_without_end_ends_the_run(tmp_path: Path):
     job = Ended(1)
-    with pytest.raises(PipelineFailed, match="again and again: no such topic"):
+    with pytest.raises(PipelineFailed, match="failed too often: no such topic"):
         pipeline(tmp_path, job, Kills(0, 0, 0, 0))._work()
     assert job.starts == GIVING_UP_MAX
