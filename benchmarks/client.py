@@ -307,7 +307,7 @@ def in_turn(client: Client, frames: Sequence[bytes]) -> list[bytes]:
 
 
 def in_flight(client: Client, frames: Sequence[bytes], count: int | None = None) -> list[bytes]:
-    """Send all frames at once and return the responses: ``count`` of them if a frame contains several requests."""
+    """Send all frames at once and return the responses: one per frame, or ``count`` if frames hold several requests."""
     client.send(b"".join(frames))
     with client.socket.makefile("rb") as stream:
         return [

@@ -77,12 +77,12 @@ class Pending:
     """Duration of the consecutive slow steps before the current one, in seconds."""
 
     def begin(self, what: str, where: str, now: float) -> None:
-        """Begin a step inside the current steps."""
+        """Begin a step (a call that may block) inside the current steps."""
         self.where = where or self.where
         self.steps.append(Step(what, where, now))
 
     def end(self, now: float, *, is_interrupted: bool) -> None:
-        """End the innermost step."""
+        """End the innermost step (a call that may block); ``is_interrupted``: whether Ctrl-C has ended the call."""
         if is_interrupted and not self.interrupted:
             self.interrupted = self.text(now)
         step = self.steps.pop()

@@ -410,7 +410,10 @@ class Trace:
         return dict(self.client.get("/v1/trace", {"limit": 1, "bodies": False})["status"])
 
     def entries(self, **filters: object) -> list[dict[str, Any]]:
-        """The recorded exchanges by arrival. Keywords: filters, ``since``, ``limit``, ``bodies`` and ``values``."""
+        """The recorded exchanges by arrival.
+
+        Keywords: the filters of `Trace`, and the query parameters ``since``, ``limit``, ``bodies`` and ``values``.
+        """
         return list(self.client.get("/v1/trace", filters)["exchanges"])
 
     def pcap(self, path: str | Path, **filters: object) -> None:

@@ -94,7 +94,7 @@ def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | 
         raise CorruptBatch(Reason.RECORDS, str(error)) from None
     if after != end:
         raise CorruptBatch(
-            Reason.COUNT, f"the only record of a batch ends {end - after} bytes before the batch"
+            Reason.COUNT, f"the only record of a batch ends {end - after} bytes before the end of the batch"
         )
     return key, value
 

@@ -169,9 +169,9 @@ def _read(
 
 
 def stamp(checked: Checked | Invalid, config: LogConfig, now_ms: int) -> Valid | Invalid:
-    """Set the timestamps in the header at the time of the append, and check the size of the result. Comes after `check`.
+    """Set the timestamps in the batch header for an append at ``now_ms``, and check the batch's size, after `check`.
 
-    `passes_as_sent` is the fast path for both (ADR 23).
+    `passes_as_sent` is the fast path that replaces both `check` and `stamp` (ADR 23).
     """
     if isinstance(checked, Invalid):
         return checked

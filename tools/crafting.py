@@ -40,7 +40,7 @@ _CRC: Final = slice(17, 21)
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of the description with its number."""
+    """A word of the description, such as ``commit 2``: its name and its count."""
 
     name: str
     count: int

@@ -111,7 +111,7 @@ def connect(port: int) -> socket.socket:
 
 
 def log_in(port: int, count: int, login: Login) -> None:
-    """Log in ``count`` clients at the same time, step by step."""
+    """Log in ``count`` clients at the same time: send each request for all clients, then read the responses."""
     first, last = login
     clients = [connect(port) for _ in range(count)]
     answers: list[bytes] = []

@@ -82,7 +82,10 @@ def theirs(codec: int, keys: pa.Array, values: pa.Array) -> None:
 
 
 def millions_per_cpu_second(work: Callable[[], None], scale: float) -> float:
-    """The speed of one thread. The first call, which compiles, is not measured."""
+    """Millions of records that one thread encodes with ``work`` in a second of its CPU time.
+
+    ``scale`` multiplies the CPU time of the measurement. The first call, which compiles functions, is not measured.
+    """
     work()
     began = time.thread_time()
     times = 0

@@ -21,7 +21,7 @@ from benchmarks.spark.copying import INPUT, copy
 TASKS: Final = 8
 BATCHES: Final = 40
 RECORDS_PER_TASK: Final = 100
-"""Number of records in each batch."""
+"""Number of records that each task writes in a batch."""
 RECORD_BYTES: Final = 100
 OUTPUT: Final = "spread"
 

@@ -134,8 +134,8 @@ class NodeRuntime:
         self._secured: SecuredListeners | None = None
         self._directory: LogDirectory | None = None
         self.synced: Mapping[str, int] = synced
-        """Name of a ``.log`` file -> number of bytes that are known to be synced: in the previous life or, once this
-        life was killed, in this life."""
+        """Name of a ``.log`` file -> number of its bytes that are known to be synced to disk. The numbers are from the
+        end of the node's previous life, until a kill ends this life and replaces them."""
         self._lost_power: list[Partition] = []
         """Partitions that lose their unsynced batches when no thread uses their logs any more."""
         self._server = Server(config.socket_listen_backlog_size, ports)

@@ -185,7 +185,7 @@ def _check_together(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_listeners(changed: Collection[str], after: BrokerConfig) -> None:
-    """Raise `ConfigError` if new ``listeners`` have no controller listener: as in Kafka, every node is a controller."""
+    """Raise `ConfigError` if new ``listeners`` have no controller listener, as Kafka does on a KRaft controller."""
     controllers = after.values["controller.listener.names"] or (DEFAULT_CONTROLLER_NAME,)
     names = {listener.partition("://")[0].upper() for listener in after.values["listeners"]}
     if "listeners" in changed and names.isdisjoint(name.upper() for name in controllers):

@@ -39,7 +39,7 @@ class Happening:
 
 
 class Happenings:
-    """The latest events for timelines, oldest first, at most ``HAPPENINGS_KEPT``."""
+    """The latest events to show in timelines, oldest first, at most ``HAPPENINGS_KEPT``."""
 
     def __init__(self) -> None:
         self._kept: deque[Happening] = deque(maxlen=HAPPENINGS_KEPT)

@@ -391,7 +391,7 @@ class Connection:
         self._lift(HELD)
 
     def answer_token(self, token: bytes) -> None:
-        """Send the response to a SASL token without a request header (SaslHandshake v0)."""
+        """Send the response to a SASL token that came without a request header (after SaslHandshake v0)."""
         if not self._holds & CLOSED:
             self._answers += [SIZE.pack(len(token)), token]
             self._answers_bytes += SIZE.size + len(token)

@@ -295,7 +295,7 @@ class Produce:
     async def _append_in_turn(
         self, item: Item, partition: Partition, checked: Checked | Invalid | Steps[Checked | Invalid]
     ) -> None:
-        """Append the item's batch after the partition's earlier queued batches, once the records are read.
+        """Append the item's batch, after its records are validated and the partition's earlier batches are appended.
 
         If this node no longer leads the partition then, set the item's error instead.
         """

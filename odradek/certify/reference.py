@@ -48,7 +48,7 @@ class Judge:
 
     workload: Workload
     expected: Reference | None
-    """The expected outputs; None if only the check decides."""
+    """The expected outputs; None if only the user's ``--check`` decides whether outputs are correct."""
     deadline_s: float
     time_outs_s: float
     """Sum of the timeouts of the job's clients, in seconds; 0 if the cluster's clock can be advanced."""

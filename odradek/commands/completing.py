@@ -157,7 +157,10 @@ class _Known(click.ParamType):  # type: ignore[type-arg]  # generic in click's s
 
 
 def attach(command: click.Command, name: str, look: Look) -> None:
-    """Add completions to the parameters of a command and of its subcommands; ``name`` is the name of the command."""
+    """Add completions to the parameters of a command and of its subcommands.
+
+    ``name`` is the name of the command. ``look`` returns the values to complete, such as the names of topics.
+    """
     if isinstance(command, click.Group):
         for below in command.commands.values():
             for each in below.params:

@@ -56,5 +56,7 @@ def decode(data: bytes) -> list[ProducerSnapshotEntry]:
         raise MalformedSnapshot("the checksum does not match")
     entries = data[_HEAD.size + _COUNT.size :]
     if len(entries) != count * _ENTRY.size:
-        raise MalformedSnapshot(f"{count} entries do not have {len(entries)} bytes")
+        raise MalformedSnapshot(
+            f"{count} entries do not fit exactly into the {len(entries)} bytes after the header"
+        )
     return [ProducerSnapshotEntry._make(entry) for entry in _ENTRY.iter_unpack(entries)]

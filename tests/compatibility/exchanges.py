@@ -78,7 +78,7 @@ def to_json(found: ByVersion) -> dict[str, list[Any]]:
 
 
 def sum_of(stories: Iterable[Mapping[str, list[Any]]]) -> ByVersion:
-    """The sum of several stories, each as `to_json` returns it."""
+    """The numbers of exchanges of several stories, added up by API and version. Each story is given as by `to_json`."""
     total: ByVersion = {}
     for each in stories:
         for asked, (compared, differ, differ_in_error, rows) in each.items():

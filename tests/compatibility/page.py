@@ -1,7 +1,7 @@
 """Generates docs/compatibility.md from the stored test results (`tests.compatibility.shown` runs it).
 
 It also reads results that are measured seldom: ``results/kfake.json`` (`tests.compatibility.kfake`),
-``results/published.json`` (`tests.clients.published`) and ``unavailable.json``.
+``results/published.json`` (`tests.clients.published`) and ``unavailable.json`` (clients that could not be installed).
 """
 
 from __future__ import annotations

@@ -100,7 +100,7 @@ def run(tmp_path: Path, others: list[float], *, failing: str = "") -> tuple[dict
     def take(cell: Cell) -> list[Sample]:
         order.append(f"{cell.round} {cell.target.name}")
         if cell.target.name == failing:
-            raise LoadFailed("it is down")
+            raise LoadFailed("the target is down")
         return [Sample(10.0, others.pop(0) if cell.round else 0.0)]
 
     measure = Measure("group", (MORE,), ("odradek", "null"), take, starts_targets=True)
@@ -122,7 +122,7 @@ def test_not_all_disturbed_rounds_are_repeated(tmp_path: Path) -> None:
 
 def test_a_broker_that_fails_costs_the_others_nothing(tmp_path: Path) -> None:
     found, order = run(tmp_path, [0.0, 0.0], failing="odradek")
-    assert found["failures"] == {"odradek": "it is down"}
+    assert found["failures"] == {"odradek": "the target is down"}
     assert list(found["figures"]) == ["null"]  # type: ignore[call-overload]
     assert order == ["0 odradek", "0 null", "1 null", "2 null"]
 

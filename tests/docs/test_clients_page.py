@@ -1,4 +1,4 @@
-"""docs/clients.md quotes the broker's log correctly, and its measurements are of the client that the tests use."""
+"""docs/clients.md quotes the broker's log correctly, and was measured with the confluent-kafka that the tests use."""
 
 from __future__ import annotations
 

@@ -304,13 +304,13 @@ class Login:
             self._began = True
             answer = await _ask(client, "sasl_handshake", talk.version, {"mechanism": talk.mechanism})
             if answer["error_code"]:
-                raise Failure(f"response to SaslHandshake: {answer}")
+                raise Failure(f"a valid SaslHandshake fails: {answer}")
             return
         token = self.token()
         if talk.version:
             answer = await _ask(client, "sasl_authenticate", 2, {"auth_bytes": token})
             if answer["error_code"]:
-                raise Failure(f"response to a valid token: {answer}")
+                raise Failure(f"SaslAuthenticate with a valid token fails: {answer}")
             challenge = bytes(answer["auth_bytes"])
         else:
             client.transport.write(_framed(token))

@@ -25,11 +25,11 @@ ROOT = Path(__file__).parents[2]
 
 MODULES_MAX = 416
 OWN_MODULES_MAX = 256
-"""Upper bound for modules of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
+"""Upper bound for imported modules of `compiled`, `server`, `lab`, `broker`, `storage` and `protocol`."""
 OF_THE_CONTROL_PORT = 8
-"""Upper bound for additional modules with a control port that has received no request."""
+"""Upper bound for modules that only a broker with a control port imports before the port's first request."""
 COMPILED_MAX = 12
-"""Upper bound for compiled functions with generated source: codecs of messages, methods of `protocol.slotted` classes."""
+"""Upper bound for functions compiled from generated source: message codecs, methods of `protocol.slotted` classes."""
 COORDINATORS = {"broker.groups.coordinator", "broker.transactions.coordinator"}
 # Modules for a control port, groups, transactions or errors, which this broker does not have.
 FORBIDDEN = {

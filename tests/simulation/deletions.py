@@ -201,7 +201,7 @@ class Deletions(Reach):
         floor = self.floor(node_id)
         if leader.log_start_offset < floor:
             raise Broken(
-                f"{TRIMMED}: log start {leader.log_start_offset} of the leader is below the acknowledged {floor}"
+                f"{TRIMMED}: the leader's log start {leader.log_start_offset} is below the acknowledged offset {floor}"
             )
 
     def _durable(self, node_id: int, replica: Partition) -> int:
@@ -226,7 +226,7 @@ class Deletions(Reach):
             raise Broken(f"{TRIMMED}: replicas have different log starts, by node: {starts}")
         if starts[leader] < self._acknowledged:
             raise Broken(
-                f"{TRIMMED}: log start {starts[leader]} is below the acknowledged {self._acknowledged}"
+                f"{TRIMMED}: log start {starts[leader]} is below {self._acknowledged}, which DeleteRecords acknowledged"
             )
         committed = content(replicas[leader], read_committed=True)
         everything = content(replicas[leader], read_committed=False)

@@ -247,7 +247,9 @@ class Logins(Reach):
         if error is not NONE and possible == {login.password}:
             raise Broken(f"a login of {login.user} with the right password fails with {error.name}")
         if error is NONE and not 0 < answer.session_lifetime_ms <= SESSION_MS:
-            raise Broken(f"the session of {login.user} has the lifetime {answer.session_lifetime_ms} ms")
+            raise Broken(
+                f"the session of {login.user} lasts {answer.session_lifetime_ms} ms: not positive, or too long"
+            )
         return error is NONE
 
     def _possible(self, user: str) -> set[str | None]:
@@ -301,7 +303,7 @@ class Logins(Reach):
                     salted = _salted(history.value, kept.salt, kept.iterations)
                     if stored_key("sha256", client_key("sha256", salted)) != kept.stored_key:
                         raise Broken(
-                            f"node {node.node_id} has the credential of another password of {user} than {history.value}"
+                            f"node {node.node_id}: the credential of {user} does not match the password {history.value}"
                         )
 
 

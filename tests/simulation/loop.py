@@ -16,7 +16,7 @@ from tests.simulation.network import NODE, SimNetwork, SimSocket
 
 START_MS = 1_800_000_000_000
 BACKGROUND_S_MAX = 0.01
-"""Maximum seconds of work in a thread: an fsync, the removal of a file."""
+"""Maximum simulated duration of the broker's work in a thread (an fsync, the removal of a file), in seconds."""
 
 
 class NothingLeft(Exception):

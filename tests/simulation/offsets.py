@@ -86,7 +86,9 @@ class OffsetsLedger:
             if each.verdict is Verdict.UNKNOWN and each.number in shown:
                 wrong = [key for key in each.spots if offsets[key] < each.number]
                 if wrong:
-                    raise Broken(f"transaction {each.number} of offsets is committed, except for {wrong}")
+                    raise Broken(
+                        f"transaction {each.number} has committed a part of its offsets, but not those of {wrong}"
+                    )
 
     def check_members(self, committed: Callable[[Spot], int]) -> None:
         for spot, highest in self.acknowledged.items():

@@ -25,7 +25,7 @@ from lab.views.led import any_running, first_open_offset, led_partitions, node_i
 from lab.views.turns import in_turns
 
 HISTORY_MAX: Final = 20
-"""Largest number of states of a transactional id that are shown, the newest ones."""
+"""Maximum number of a transactional id's newest states that are shown."""
 HISTORY_OFFSETS_MAX: Final = 20_000
 """Largest number of offsets of ``__transaction_state`` that are read to find the states of a transactional id."""
 PLACES_MAX: Final = 100

@@ -188,7 +188,7 @@ def named(pids: list[int]) -> list[tuple[int, str]]:
 
 
 def is_connected(pid: int, port: int) -> bool:
-    """Whether this process has a TCP connection from this local port."""
+    """Whether the process ``pid`` has a TCP connection from the local port ``port``."""
     with contextlib.suppress(psutil.Error):
         found = psutil.Process(pid).net_connections("tcp")
         return any(each.laddr and each.laddr.port == port for each in found)

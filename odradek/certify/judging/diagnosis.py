@@ -20,7 +20,7 @@ def bad(
     """Collect the wrong records of a run, with their partitions and offsets, as the input of its diagnosis.
 
     ``expected`` is None if only the user's check decides; then no single record is known to be wrong. ``warned`` are the
-    lints of two runs without faults.
+    lints of the job's runs without faults.
     """
     outputs = run.outputs
     difference = Difference() if expected is None else expected.difference(outputs.committed)

@@ -57,7 +57,7 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "spark-sink": frozenset({CHECK, KEYED}),
     "streams-at-least-once": frozenset({CHECK, KEYED}),
 }
-"""Lints that defeat a job's mechanisms, unless the job has one of the mechanisms listed for the lint.
+"""Names of the lints that defeat a job's mechanisms for exactly-once, each with the mechanisms that it does not defeat.
 
 Each of these lints concerns a record or an offset that is written outside the transaction. Any other lint defeats no
 mechanism, because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
@@ -92,7 +92,7 @@ def mechanisms(one: Evidence, two: Evidence, compare: Compare, *, has_check: boo
 
 
 def caps(lints: Iterable[Lint], found: Sequence[Mechanism]) -> list[Lint]:
-    """The lints of a run without faults that defeat the mechanisms for exactly-once in ``found``."""
+    """The lints of a run without faults that defeat every mechanism for exactly-once in ``found``."""
     seen = {each.name for each in found}
     return [each for each in lints if each.name in LIFTED_BY and not LIFTED_BY[each.name] & seen]
 

@@ -120,7 +120,7 @@ class Observation:
         return self.newest_write(IN_TRANSACTION)
 
     def newest_writes_and_work(self) -> tuple[int, int]:
-        """(trace number of the latest request that changes something, that of the latest that no idle client sends)."""
+        """Trace numbers of the latest request that changes something, and of the latest that no idle client sends."""
         found = self._newest()
         return newest_number(found, WRITES), newest_of_work(found)
 

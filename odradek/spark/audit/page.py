@@ -66,7 +66,7 @@ def checks(report: Report, rows_max: int = TABLE_ROWS_MAX) -> list[Check]:
 
 
 def _visible(value: object) -> object:
-    """Escape control characters and marks that change the direction of text, as on a terminal."""
+    """Escape control characters, and characters that change the direction of text, as the output for terminals does."""
     return printable_lines(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

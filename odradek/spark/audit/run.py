@@ -343,7 +343,10 @@ class Audit:
     # -- the results --------------------------------------------------------------------------------------------
 
     def _located(self, raw: DataFrame) -> tuple[list[Finding], Counts]:
-        """Write the findings with their places; return the first findings of each name, and the number of all findings."""
+        """Write the result table ``findings``, with the place of each finding.
+
+        Returns the first ``FINDINGS_MAX`` findings of each name, and the numbers of all findings by name and severity.
+        """
         everything = located(raw, self.rows, self.replicas, self.ids)
         if not self.scratch.count("raw"):
             self.out.put("findings", [], everything.schema)

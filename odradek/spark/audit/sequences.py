@@ -100,7 +100,7 @@ def epoch_findings(judged_rows: DataFrame) -> DataFrame:
 
 
 def sequence_steps(judged_rows: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Batches with sequences, and ``ahead``: how far each batch begins above the end of the highest sequence before it.
+    """Batches with sequences, and ``ahead``: how far each base sequence is above the one that would be next.
 
     0 is correct, a positive number is a gap, a negative number a repetition. A ``run`` is a series of batches in one epoch;
     within a run, sequences are counted without wrapping at 2^31. The first batch in the log may begin at any sequence,

@@ -37,7 +37,7 @@ class Looks(NamedTuple):
     live: Collection[str]
 
     def entries(self) -> DataFrame:
-        """The index entries that must agree with the log."""
+        """The entries of index files that must agree with the log; of a running broker, those that both reads found."""
         key = _key()
         seen_before = self.before.select(key.alias("key")).distinct()
         of_closed = (F.col("kind") == "transaction") | F.col("file").endswith(".txnindex") | ~F.col("last")

@@ -176,4 +176,4 @@ class _Reader:
             if byte < 0x80:
                 return found
             shift += 7
-        raise Malformed("a length has more bytes than its type allows")
+        raise Malformed("the varint of a length has more than 5 bytes")

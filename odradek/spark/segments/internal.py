@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 class InternalRows:
-    """Converter of chunks to rows of ``transaction_state`` or of ``offsets``; each table has a subclass."""
+    """Converter of an internal topic's records to rows of ``transaction_state`` or ``offsets``; each has a subclass."""
 
     topic: str
     carried: tuple[str, ...]
@@ -63,7 +63,7 @@ class InternalRows:
         self._records = RecordRows(_RAW, conditions, asked)
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The decoded records of a chunk, then the rows of its errors."""
+        """The rows of a chunk (some batches of a segment): its decoded records, then its errors."""
         common = self.place(piece)
         for raw in self._records.rows(piece, chunk):
             if raw["offset"].null_count:
@@ -108,7 +108,7 @@ class InternalRows:
 
 
 class TransactionRows(InternalRows):
-    """Rows of the table ``transaction_state``."""
+    """Converter of records of ``__transaction_state`` to rows of the table ``transaction_state``."""
 
     topic = "__transaction_state"
     carried = ("offset", "timestamp", "position")
@@ -139,7 +139,7 @@ class TransactionRows(InternalRows):
 
 
 class OffsetRows(InternalRows):
-    """Rows of the table ``offsets``."""
+    """Converter of records of ``__consumer_offsets`` to rows of the table ``offsets``."""
 
     topic = "__consumer_offsets"
     carried = (

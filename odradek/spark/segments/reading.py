@@ -65,9 +65,10 @@ def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
 
 
 def _open(piece: Piece) -> tuple[Piece, int] | None:
-    """Open the piece's file; return the piece as it can be read now, and the file descriptor.
+    """Open the piece's file; return the piece, with the file's present size, and the file descriptor.
 
-    None if no segment contains the piece's offsets now.
+    If compaction has replaced the file, the returned piece is that part of the new file which may contain the same
+    offsets. None if no segment contains these offsets any more.
     """
     segment = piece.segment
     try:

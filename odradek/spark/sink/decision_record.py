@@ -47,10 +47,10 @@ class TooManyTasks(OdradekError):
 
 
 class Phase(enum.IntEnum):
-    """The state of a sink's next batch.
+    """The state of a sink between its plans and decisions.
 
-    ``PLANNING``: a batch is planned, and ids may have been handed out. ``DECIDED``: batch ``next_batch - 1`` is decided, and
-    its transactions may still be open.
+    ``PLANNING``: batch ``next_batch`` is planned, and its tasks may already use their transactional ids. ``DECIDED``:
+    batch ``next_batch - 1`` is decided, and its transactions may still be open.
     """
 
     PLANNING = 1
@@ -437,7 +437,7 @@ def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
         raise UnreadableRecord("the decision record has a wrong checksum")
     record = unpack(packed[:-4])
     if record.next_batch != offsets[0][0]:
-        raise UnreadableRecord("the decision record and its offset name different batches")
+        raise UnreadableRecord("the next batch in the decision record differs from the offset of its commit")
     return record
 
 

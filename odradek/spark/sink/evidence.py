@@ -28,10 +28,10 @@ def doubt(
     mark: SinkPlace | None,
     known: Mapping[str, str],
 ) -> str:
-    """The reason why an earlier record of the sink may be lost, for an error message; "" if there is none.
+    """The reason why an earlier decision record of the sink may be lost, for an error message; "" if there is none.
 
-    The reason is a clause such as "it has committed transactions (…)". ``found`` is the record that the sink has now,
-    ``mark`` the sink that the checkpoint names, ``known`` the states of the sink's transactional ids.
+    The reason is a clause such as "it has committed transactions (…)". ``found`` is the decision record that the sink
+    has now, ``mark`` the sink that the query's checkpoint names, ``known`` the states of the sink's transactional ids.
     """
     if found is not None and (found.query_id or found.doubt):
         return found.doubt

@@ -44,9 +44,10 @@ class Decision:
 
 
 def progress(options: Mapping[str, str]) -> Decision | None:
-    """Read the decision record of the sink with these options (those of the query); None if no batch was ever planned.
+    """Read the decision record of the sink with these options (those of the query); None if the sink has none.
 
-    The call changes nothing and may be made while the query runs. It waits while a decision is being committed."""
+    A sink has a decision record from its first plan on, which comes before the first decision. The call changes nothing
+    and may be made while the query runs. It waits while a decision is being committed."""
     read = SinkOptions.of(options)
     with Cluster(read.client) as cluster:
         record = Store(cluster, read.protocol.name, read.protocol.topic).read()

@@ -41,7 +41,7 @@ def pool_id(name: str, run: int, task: int) -> str:
 
 
 def ticket_id(name: str, run: int, task: int) -> str:
-    """The id of a task's ticket, without transactions. The attempt that gets its next epoch uses the pool id."""
+    """The transactional id of a task's ticket: the attempt of the task that gets its next epoch may use the pool id."""
     return f"{name}-{run}-{task}-ticket"
 
 

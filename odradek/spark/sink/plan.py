@@ -47,7 +47,10 @@ class Settings:
 
 
 class Place(NamedTuple):
-    """The producer of a task's pool id. The task attempt that gets the epoch after that of ``ticket`` may use it."""
+    """The producers of a task's pool id and of its ticket.
+
+    Only the attempt of the task that gets the next epoch of ``ticket`` may use the pool id.
+    """
 
     producer: ProducerId
     ticket: ProducerId

@@ -191,16 +191,16 @@ def _answered(cluster: Coordination, plan: Plan, answer: Answer, batch: int, que
 
 
 def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[str, ProducerId, bool, Label]:
-    """Get a transactional id for the attempt.
+    """Get a transactional id for this attempt of a task.
 
     Returns the transactional id, its producer, whether it belongs to the pool, and the label for the report.
 
     The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt
     of the stage, speculation). Spark has already given up some of them, and a Python worker cannot find out whether its
-    own attempt is such a one. So each attempt sends InitProducerId for the ticket's id. Each response contains the next
-    epoch, and exactly one attempt gets the epoch after the driver's. That attempt alone uses the pool id and does not
-    initialise it. If it runs late, its producer has an old epoch and is fenced. Every other attempt initialises an id
-    of its own.
+    own attempt is such a one. So each attempt sends InitProducerId for the task's ticket, a second transactional id
+    without transactions. Each response contains the next epoch, and exactly one attempt gets the epoch after the
+    driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its producer has an old
+    epoch and is fenced. Every other attempt initialises an id of its own.
     """
     settings = plan.settings
     place = plan.pool.get(label.task)

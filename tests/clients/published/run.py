@@ -62,7 +62,7 @@ FIVE_NODES: Final = {
     "transaction.state.log.min.isr": "1",
     "transaction.state.log.replication.factor": "2",
 }
-"""Settings from sarama's docker-compose.yml and from the settings file in Kafka's distribution."""
+"""Settings of the five brokers, from sarama's docker-compose.yml and the settings file in Kafka's distribution."""
 GO: Final = {
     "GOTOOLCHAIN": "local",
     "GOMODCACHE": str(CACHE / "go" / "modules"),

@@ -29,9 +29,10 @@ def entries(profile: str | None = None) -> list[Entry]:
 
 
 def run(entry: Entry, side: Side, attempt: int = 0) -> Transcript:
-    """Run one story and return its transcript.
+    """Run one story (a recorded sequence of commands) and return its transcript.
 
-    An error that ends the story early is its last entry. ``attempt`` makes the story's names unique on the same broker.
+    If an error ends the story early, the error is the transcript's last entry. ``attempt`` makes the names that the
+    story creates unique on the same broker.
     """
     if side.stage is None:
         told = ToolStory(

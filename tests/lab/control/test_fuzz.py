@@ -24,7 +24,7 @@ OPERATIONS = list(discover().values())
 # Streams, which do not end. Fuzzing the filters of the trace covers those of follow_trace.
 ENDLESS = ("follow_trace", "watch")
 NO_JSON = {"capture_trace": b"/trace.pcap", "metrics": b"/metrics"}
-"""Operations whose response is not JSON, but ends: name -> the part of the path by which the test recognises them."""
+"""Operations whose response ends and is not JSON: name -> the part of the path by which the test recognises them."""
 
 
 @pytest.fixture(scope="module")

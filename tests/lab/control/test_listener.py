@@ -1,4 +1,4 @@
-"""The control port before its first call, while its server is being loaded, and when the server takes over."""
+"""The control port before its first call, and while the modules of its HTTP server are being loaded for that call."""
 
 from __future__ import annotations
 

@@ -233,7 +233,7 @@ def test_a_connection_is_attributed_once() -> None:
 def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
     """A kill between two requests comes after the response to the first one.
 
-    The connection of that request, seen while a rule holds the request, identifies the instance.
+    The killed instance is the one that has the connection of that request. A rule holds the request meanwhile.
     """
     job = Instances(Process(1, "h:1"), Process(2, "h:2"))
     outcomes = iter(["held", "held", "in_progress", "answered"])

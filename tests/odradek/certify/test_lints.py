@@ -377,7 +377,7 @@ def test_no_id_is_shared(entries: Entries) -> None:
 
 
 def test_another_instance_lives_on_when_one_is_fenced() -> None:
-    """An instance that has been fenced and ended is not reported if only another instance continues."""
+    """``fatal-error-swallowed`` does not report an instance that was fenced and ended, if only others continue."""
     both = [
         *of(ONE, init("a"), fetch("in"), *transaction("a", 5)),
         *of(TWO, init("b"), fetch("in", offset=5), *transaction("b", 9)),
@@ -388,7 +388,7 @@ def test_another_instance_lives_on_when_one_is_fenced() -> None:
 
 
 def test_another_instance_continues_after_an_abort() -> None:
-    """An aborted transaction is not reported if another instance continues with the partition.
+    """``no-rewind`` does not report an aborted transaction if another instance continues with the partition.
 
     The partition was assigned to that instance before the abort.
     """

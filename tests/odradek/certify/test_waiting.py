@@ -300,7 +300,7 @@ class Instance:
 
 
 class Instances(Job):
-    """A job with one instance, which died and was restarted."""
+    """A fake job with one instance, which has died once and runs again."""
 
     def __init__(self) -> None:
         super().__init__(Exit(1, 1))

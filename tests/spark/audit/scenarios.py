@@ -480,7 +480,7 @@ def commit_before_the_abort_that_was_decided(world: World) -> Expected:
 
 @broken
 def two_markers_without_data(world: World) -> Expected:
-    """The data that the first marker ended are deleted, so there was nothing that an operator could have aborted."""
+    """An abort marker follows a commit marker. It is wrong: no data are between them that it could end."""
     log, producer = world.log("two_markers_without_data", start=7), world.begin("two-markers")
     world.state("two-markers", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("two-markers", producer, 1, "PrepareCommit", [(log.topic, 0)])

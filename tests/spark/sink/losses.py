@@ -73,7 +73,10 @@ class Losses:
         return ""
 
     def asked(self, *parts: str) -> str:
-        """Check that the query writes nothing, and fails with an error of the sink that has the parts; return the error."""
+        """Check that the query writes nothing, and fails with an error that has ``parts`` and a ``firstBatch``.
+
+        Returns the error's text.
+        """
         before = self.written()
         text = self.run()
         missing = [part for part in ("firstBatch=", *parts) if part not in text]

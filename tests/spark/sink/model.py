@@ -137,7 +137,7 @@ class Kafka:
             raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
 
     def end_late(self, transactional_id: str, producer: ProducerId) -> None:
-        """Handle a copy of an EndTxn(commit) that its sender repeated long ago."""
+        """Handle an EndTxn(commit) that arrives long after its sender has repeated it."""
         with contextlib.suppress(WireError):
             self.end(transactional_id, producer, True)
 

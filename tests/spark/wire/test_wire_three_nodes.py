@@ -58,7 +58,7 @@ def connect(broker: odradek.Broker) -> Cluster:
 
 
 class Numbers:
-    """A writer of ascending numbers, each to the partition number % partitions."""
+    """A writer of ascending numbers. The number ``n`` is written to the partition ``n % PARTITIONS``."""
 
     def __init__(self, cluster: Cluster, topic: str, producer: ProducerId) -> None:
         self.writer = TransactionalWriter(cluster, topic, producer)

@@ -127,7 +127,7 @@ def changes(s: ClusterStory, known: dict[str, Member], moved: Member, p: Produce
 
 
 def something_is_uncommitted(s: ClusterStory, known: dict[str, Member], moved: Member) -> None:
-    """Responses wait for earlier uncommitted records; clients read the state that was committed before."""
+    """Responses wait until earlier records of the group are committed; OffsetFetch returns the last committed state."""
     for m in (known["commits"], moved):
         m.heartbeat(1)
         m.sync(1)
