@@ -45,7 +45,7 @@ class Depth(NamedTuple):
     request: str
     """Name and version of the request: ``EndTxn v5``."""
     frames: tuple[str, ...]
-    """Names of the open frames, outermost first."""
+    """Names of the Python functions on the stack, outermost first."""
 
 
 class _Watching(files.System):

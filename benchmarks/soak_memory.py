@@ -66,7 +66,7 @@ DELETE_TOPICS: Final[Api] = (20, 5)
 CONSUMER_GROUP_HEARTBEAT: Final[Api] = (68, 1)
 TOPIC: Final = "soak"
 SMALL: Final = 20
-"""Number of small Produce requests in each step."""
+"""Number of small Produce requests in each step of the load."""
 SAMPLE_S: Final = 30.0
 SETTLED_S: Final = 600.0
 LIMIT_MIB_PER_HOUR: Final = 10.0

@@ -81,7 +81,7 @@ class Chaos:
         yield getattr(self, f"_{kind}")(now_s + lasts_s)
 
     def end(self) -> Iterator[str]:
-        """Revert all failures."""
+        """Revert all injected failures. Yields a line of text for each."""
         yield from self._revert(None)
 
     def _revert(self, now_s: float | None) -> Iterator[str]:

@@ -36,7 +36,7 @@ class Step:
     what: str
     where: str
     since: float
-    """Monotonic time of the start, in seconds."""
+    """Monotonic time at which the step began, in seconds."""
 
     def __str__(self) -> str:
         if not self.where:
@@ -64,7 +64,7 @@ class Pending:
     """The error of the last request that was retried; ``refusals`` is the number of such errors."""
     refusals: int = 0
     notices: int = 0
-    """Number of notices printed for the current wait."""
+    """Number of notices ("no response to Fetch yet") that were printed for the current wait."""
     is_muted: bool = False
     """True while another part of the command shows its progress: no notices are printed."""
     progress: Callable[[], str | None] | None = None

@@ -23,7 +23,7 @@ _OF_CODES: Final = {
 
 
 class _NotInTheCore(Exception):
-    """A declaration that the core does not support."""
+    """A declaration of a record's fields that the compiled core does not support."""
 
 
 def record_writer(

@@ -27,7 +27,7 @@ Suspect = Callable[[int, int, bool], object]
 
 
 class Walked(NamedTuple):
-    """Result of a walk over valid records."""
+    """The result of a walk over the records of a batch, all of which are valid."""
 
     max_timestamp_delta: int
     offsets_in_a_row: bool

@@ -183,7 +183,7 @@ class VersionedRecord(Structure):
     FLEXIBLE: ClassVar[int | None] = None
 
     def encode_body(self, version: int) -> bytes:
-        """Encode the fields only."""
+        """Encode the record's fields without the version."""
         return _writer(type(self), version)(self, None)
 
     @classmethod
@@ -202,7 +202,7 @@ class VersionedRecord(Structure):
 
     @classmethod
     def plan(cls, version: int) -> Plan:
-        """The Python writer and reader of a version."""
+        """The writer and reader, in Python, of one version of the record."""
         return plan(cls, version, cls._is_flexible(version))
 
     @classmethod

@@ -27,7 +27,7 @@ Read = Callable[[Frame], Any]
 
 
 class Far(Protocol):
-    """The upstream node that a link connects to."""
+    """The upstream node that the proxy connects to for a client's connection."""
 
     @property
     def in_words(self) -> str:

@@ -10,7 +10,7 @@ from uuid import UUID
 SESSIONS_MAX: Final = 1000
 """Largest number of sessions per node: the default of max.incremental.fetch.session.cache.slots."""
 PARTITIONS_MAX: Final = 10_000
-"""Largest number of partitions per session."""
+"""Largest number of partitions of a fetch session that are remembered."""
 FULL: Final = (0, -1)
 """Session epochs of a Fetch that has all partitions. Epoch -1 also ends the session."""
 NO_SESSION: Final = 0
@@ -43,7 +43,7 @@ class PassedSessions:
             self._sessions.popitem(last=False)
 
     def partitions(self, session_id: int) -> Iterable[tuple[TopicKey, int]]:
-        """The partitions of a session; empty if the session began before sessions were tracked."""
+        """The partitions of a fetch session; empty if the session began before sessions were tracked."""
         return tuple(self._sessions.get(session_id, ()))
 
 

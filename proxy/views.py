@@ -236,7 +236,7 @@ class ProxyViews:
 
 
 class _Offsets:
-    """The offsets of the partitions of one summary."""
+    """The offsets and open transactions of the partitions that one summary shows."""
 
     __slots__ = ("high", "open", "stable", "start")
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from asyncio import AbstractEventLoop, Task
 
 DEPTH: Final = 12
-"""Largest number of calls in a line."""
+"""Largest number of calls of a stack that a line shows."""
 
 
 def stacks_writer(descriptor: int = 2) -> Callable[[int, FrameType | None], None]:

@@ -95,7 +95,7 @@ class Recent(Generic[T]):
         self.rest(len(self._held) - self.limit)
 
     def rest(self, count: int) -> None:
-        """Make ``count`` objects release their resources."""
+        """Make ``count`` of the objects release their resources, such as file descriptors."""
         while count > 0 and self._held:
             thing, _ = self._held.popitem(last=False)
             if thing.used:

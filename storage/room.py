@@ -29,7 +29,7 @@ class Room:
     ) -> None:
         self.segment = segment
         self.config = config
-        """Settings from which the bounds were computed."""
+        """The log's settings from which the bounds were computed."""
         self.bytes = bytes
         """Largest size of the segment, with the new batch."""
         self.timestamp_ms = timestamp_ms

@@ -36,14 +36,14 @@ class Damaged(NamedTuple):
     position: int
     """Position in the file; -1 if only the offset is known."""
     length: int
-    """Length of the range in bytes."""
+    """Length of the damaged range in bytes."""
     offset: int
-    """First missing offset."""
+    """First offset that is missing because of the damage."""
     next_offset: int
     """First offset after the damage."""
     reason: str
     content: bytes
-    """The bytes of the range, at most ``DAMAGED_BYTES_KEPT_MAX``."""
+    """The bytes of the damaged range, at most ``DAMAGED_BYTES_KEPT_MAX``."""
 
 
 def sound_batches(

@@ -23,14 +23,14 @@ BEFORE_S: Final = 0.5
 PROBED_S: Final = 2.0
 FIRST_CALL: Final = "/v1/cluster"
 FURTHER_CALLS: Final = ("/openapi.json", "/metrics")
-"""Paths whose first response is expensive."""
+"""Paths of the control port whose first response takes long, because it imports or builds something."""
 
 
 class Start(NamedTuple):
     """What was measured at one start of a broker, with or without a control port."""
 
     ms: float
-    """Time to the first acknowledged record."""
+    """Milliseconds from the start of the process to the first acknowledged record."""
     cpu_ms: float
     rest_mib: float
     call_ms: float

@@ -40,7 +40,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def _each(work: Callable[[], object], count: int) -> list[float]:
-    """Microseconds of each call."""
+    """Call ``work`` ``count`` times; return the microseconds that each call took."""
     taken = []
     for _ in range(count):
         began = time.perf_counter_ns()

@@ -42,7 +42,7 @@ class Plan:
 
 @dataclass
 class Result:
-    """All samples of a row."""
+    """All samples of a row of the comparison, by round and target."""
 
     row: Row
     rounds: list[dict[str, Sample]] = field(default_factory=list)

@@ -96,7 +96,7 @@ def size_bytes(directory: Path) -> int:
 
 
 def speed(read: Callable[[], int], records: int) -> float:
-    """Million records per CPU second."""
+    """Millions of records that ``read`` reads in a second of CPU time. ``read`` returns the number of its records."""
     began = time.process_time()
     assert read() == records
     return records / (time.process_time() - began) / 1e6

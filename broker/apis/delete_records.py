@@ -28,7 +28,7 @@ NO_LOW_WATERMARK: Final = -1
 
 @slotted
 class _Deletion:
-    """One partition of the request, with its result."""
+    """One partition of a DeleteRecords request, with its result."""
 
     topic: str
     index: int

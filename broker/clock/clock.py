@@ -40,7 +40,7 @@ callbacks and threads that the callback could have started."""
 
 
 class Timer(Protocol):
-    """A pending timer."""
+    """A timer that was set with a `Clock`, and can be cancelled."""
 
     def cancel(self) -> None: ...
 

@@ -17,7 +17,7 @@ consecutive Fetch requests of one consumer would stop the clock every half secon
 
 
 class Advanced(Protocol):
-    """A timer of a `VirtualClock`."""
+    """The attributes of a `VirtualTimer` that an advance of the clock uses."""
 
     due_ms: float
     arrival: int

@@ -122,7 +122,7 @@ class VirtualTimer:
             self.base = None
 
     def __call__(self) -> None:
-        """Fire when due in real time."""
+        """Call the timer's callback, because the timer is due in real time."""
         callback = self.callback
         del self._pending[self]
         self.callback, self.base = _over, None
@@ -192,7 +192,7 @@ class _Advance(NamedTuple):
 
 
 class Progress(NamedTuple):
-    """The advance in progress, for users."""
+    """The clock's advance in progress, as the control port shows it."""
 
     by_ms: int
     moved_ms: int

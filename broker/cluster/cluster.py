@@ -90,7 +90,7 @@ class Cluster:
         self.first_clients: Image
         """The client quotas, credentials, tokens and ACLs after the start, which a reset restores."""
         self.is_new = True
-        """Whether there were no topics at the start."""
+        """Whether the cluster had no topics when it was started."""
         self.startup_topics = StartupTopics(settings.topics, settings.config)
         self._ports = Ports(bind)
         self._slices = Slices()

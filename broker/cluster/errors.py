@@ -37,4 +37,4 @@ EXPECTED: Final = (
     WrongDirectory,
     WrongNodes,
 )
-"""Errors that a start reports as ``StartError``."""
+"""Exceptions that are reported as ``StartError`` when a cluster is started."""

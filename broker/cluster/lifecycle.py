@@ -34,11 +34,11 @@ class Lifecycle:
         self._no_calls.set()
         self._is_ending = False
         self.waiting = 0
-        """Number of calls that wait for their turn."""
+        """Number of calls that wait because another call is running."""
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether no call is running or waiting."""
+        """Whether no call on the cluster or on one of its nodes is running or waiting."""
         return not self._turn.locked() and not self.waiting and not self._calls
 
     def check(self) -> None:

@@ -56,7 +56,7 @@ class DamagedRecords:
         return bool(self._stretches)
 
     def note(self, damaged: Damaged) -> None:
-        """Add a damaged range."""
+        """Add the next damaged range of the partition."""
         if not self._stretches:
             self._last_seen = dict.fromkeys(self._known(), 0)
         if len(self._stretches) < LINES_MAX:

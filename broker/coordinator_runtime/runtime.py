@@ -156,7 +156,7 @@ class CoordinatorRuntime(Generic[S]):
             shard.unload(error)
 
     def unload_all(self) -> None:
-        """Remove all shards, because the topic was deleted."""
+        """Remove all shards, because their internal topic was deleted."""
         for index in tuple(self._shards):
             self.unload(index)
 

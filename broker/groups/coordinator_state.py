@@ -38,7 +38,7 @@ class GroupCoordinatorState:
         """The groups of KIP-848 by group id. A group id is in at most one of ``groups`` and ``consumer_groups``."""
         self.offsets = GroupOffsets()
         self.records = 0
-        """Number of records that were replayed."""
+        """Number of records of the partition that were replayed."""
         self.skipped = 0
         """Number of records and batches that were skipped: unknown types, newer versions, bytes that do not parse."""
 

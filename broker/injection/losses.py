@@ -32,7 +32,7 @@ class Loss:
     last_offset: int
     records: int
     producer_id: int
-    """-1 for a producer without idempotence."""
+    """Producer id in the lost batches; -1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
     """For which acks the records may have been acknowledged: `COMMITTED`, `PERHAPS_COMMITTED` or `ACKS_1`."""

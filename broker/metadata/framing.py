@@ -38,7 +38,7 @@ class Quorum:
     voters: kraft.VotersRecord | None = None
 
     def note(self, batch: RecordBatch) -> None:
-        """Store the records of a control batch."""
+        """Store the version and voters of the quorum, if the control batch contains them."""
         for record in batch.records():
             control = kraft.decode_control_record(record.key, record.value)
             if isinstance(control, kraft.KRaftVersionRecord):
@@ -58,7 +58,7 @@ class CorruptMetadata(Exception):
 
 
 def data_batch(records: Sequence[MetadataRecord], offset: int, epoch: int, now_ms: int) -> bytes:
-    """Encode the batch of one commit."""
+    """Encode the records of one metadata change as a batch."""
     values = [(now_ms, None, encode_metadata_record(record)) for record in records]
     batch = build_batch(values, base_offset=offset, leader_epoch=epoch)
     if len(batch) > BATCH_BYTES_MAX:

@@ -132,7 +132,7 @@ class Call:
         self.watchers = (*self.watchers, watcher)
 
     def note(self, event: CallEvent) -> None:
-        """Call the watchers with ``event``."""
+        """Call the functions added by `watch` with ``event``."""
         for watcher in self.watchers:
             watcher(self, event)
 
@@ -226,7 +226,7 @@ class _Chain:
 
 
 class CallInterceptors:
-    """The installed interceptors, in order."""
+    """The installed interceptors of requests, in the order in which they are called."""
 
     __slots__ = ("_all", "chain")
 

@@ -164,7 +164,7 @@ class Channel:
             self._begin_to_connect()
 
     def lost(self, wire: _Wire) -> None:
-        """Fail all requests, because the connection was closed."""
+        """Fail all requests to the other node, because the connection ``wire`` was closed."""
         if wire is self._wire:
             self._forget_wire()
             self._fail_all()

@@ -41,7 +41,7 @@ class Lane:
         self._steps.popleft()()
 
     def clear(self) -> None:
-        """Drop all steps that are waiting."""
+        """Drop all steps, such as sent frames, that the delay of the link holds back."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()

@@ -44,7 +44,7 @@ class Entry(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """One resource of a request, with its changes."""
+    """One resource of a request that alters configurations, with the changes of its settings."""
 
     resource: Resource
     entries: Sequence[Entry]

@@ -21,7 +21,7 @@ class Cause(Enum):
     NO_LEADER = "no-leader"
     OFFLINE = "offline"
     LEADER_AWAY = "leader-away"
-    """The leader is paused, or does not respond."""
+    """The leader of the partition is paused, or does not respond."""
     MARKER_HELD = "marker-held"
     MARKER_LEADER_AWAY = "marker-leader-away"
     MARKER_ON_THE_WAY = "marker-on-the-way"

@@ -47,7 +47,7 @@ class Refusal:
     """Kafka's name of the error: ``OUT_OF_ORDER_SEQUENCE_NUMBER``."""
     count: int
     last_ms: int
-    """Age of the newest refusal in milliseconds."""
+    """Milliseconds since the newest of these refusals."""
     node: int
     client_id: str | None = None
     principal: str | None = None
@@ -73,7 +73,7 @@ class Throttle:
     api: str
     count: int
     last_ms: int
-    """Age of the newest response in milliseconds."""
+    """Milliseconds since the newest of these responses."""
     throttle_ms: int
     """Throttle time in the newest response, in milliseconds."""
     transactional_id: str | None = None
@@ -97,7 +97,7 @@ class ClusterContext:
     trace_runs: bool | None = None
     """Whether refusals and throttles are recorded; None if there is no trace."""
     refusals: tuple[Refusal, ...] = ()
-    """Refusals, the newest first."""
+    """Requests that were refused, counted, the newest first."""
     throttles: tuple[Throttle, ...] = ()
     not_asked: tuple[str, ...] = ()
     """A sentence for each request that timed out: "Node 2 did not respond to DescribeProducers within 2 s." """

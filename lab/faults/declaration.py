@@ -57,7 +57,7 @@ class When(Part, frozen=True):
     nth: Number | None = None
     """Only the match with this number is a hit."""
     every: Number | None = None
-    """Every n-th match is a hit."""
+    """Every match whose number is a multiple of this number is a hit."""
     times: Number | None = None
     """Largest number of hits of the rule."""
     p: float | None = None
@@ -69,7 +69,7 @@ class When(Part, frozen=True):
 
 
 class Action(Part, frozen=True, kw_only=False):
-    """The action at a hit, with its parameters."""
+    """The action that a fault rule takes at each hit, with its parameters."""
 
     do: Name
     """Name of the action, a key of `lab.faults.rules.ACTIONS`. Each action has parameters of its own."""

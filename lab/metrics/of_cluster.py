@@ -53,7 +53,7 @@ class _Partitions:
 
 
 class ClusterMetrics:
-    """The families of the nodes of this process."""
+    """The metric families of the nodes of this process."""
 
     def __init__(self, cluster: Cluster, clock: VirtualClock, faults: Faults, views: ClusterViews) -> None:
         self._cluster = cluster

@@ -1,4 +1,4 @@
-"""Filters for exchanges."""
+"""Filters for the exchanges of the trace."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def _sent(exchanges: Iterable[Exchange]) -> Iterator[tuple[int, int, Exchange, b
 
 @slotted
 class _Side:
-    """One end of a connection."""
+    """One end of a TCP connection in the capture file."""
 
     mac: bytes
     address: Address

@@ -1,4 +1,4 @@
-"""The views of the nodes of this process."""
+"""The summaries for the web page, read from the nodes of this process."""
 
 from __future__ import annotations
 

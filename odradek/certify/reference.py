@@ -55,7 +55,7 @@ class Judge:
     settled_s: float = 0.0
     """How long the job still wrote after the end of its work in the runs without faults, in seconds."""
     warned: tuple[Lint, ...] = ()
-    """Lints of the runs without faults."""
+    """Lints of the job's runs without faults."""
     may_come_late: bool = True
     """Whether outputs are written outside the transaction of the offsets, so that they may follow the commit."""
 

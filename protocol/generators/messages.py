@@ -187,7 +187,7 @@ def _leaves_first(found: dict[str, UnionClass], name: str) -> Iterator[str]:
 
 
 def render(key: int) -> str:
-    """Source of one API's module."""
+    """Source text of the module with the messages of one API."""
     api = api_key_map[key]
     sides = {side: collect(key, side) for side in SIDES}
     clashing = sides["request"].keys() & sides["response"].keys()
@@ -279,7 +279,7 @@ def _default_struct(default: Any, union: UnionClass) -> str:
 
 
 def render_index() -> str:
-    """Source of ``protocol.messages.index``."""
+    """Source text of the module ``protocol.messages.index``."""
     rows = []
     for key, api in api_key_map.items():
         versions = kio_versions(key)

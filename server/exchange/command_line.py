@@ -1,4 +1,4 @@
-"""Runs the commands of this package."""
+"""Runs the command-line programs of the package `server.exchange`."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ class OffsetMap:
         return self._shards[hash(key) % SHARDS].get(key, -1)
 
     def clear(self, tick: Callable[[], object]) -> None:
-        """Free the memory, one table after the other."""
+        """Empty the map and free its memory. Calls ``tick`` after each of its hash tables."""
         for shard in self._shards:
             shard.clear()
             tick()

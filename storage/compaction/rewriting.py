@@ -96,7 +96,7 @@ class Cleaned:
         return [self.directory / file_name(self.base_offset, suffix) for suffix in SEGMENT_SUFFIXES]
 
     def segment(self, now_ms: int) -> Segment:
-        """The files as a sealed segment, for ``Log.replace``."""
+        """The compacted files as a sealed segment, for ``Log.replace``."""
         return Segment(
             self.directory,
             self.base_offset,

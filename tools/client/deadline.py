@@ -18,12 +18,12 @@ class Deadline:
 
     @property
     def is_set(self) -> bool:
-        """Whether there is a limit."""
+        """Whether this deadline has a time limit."""
         return self._end is not None
 
     @property
     def is_over(self) -> bool:
-        """Whether the limit has passed."""
+        """Whether the time limit has passed; False without a limit."""
         return self._end is not None and time.monotonic() >= self._end
 
     def left(self, usual_s: float, share: float = 1.0) -> float:

@@ -16,7 +16,7 @@ LOOK_S: Final = stretched(2.0)
 
 
 def names_of(cluster: Cluster, kind: Kind) -> list[str]:
-    """All names of a kind, without internal topics."""
+    """The names of all topics (except internal ones), groups or transactional ids of a cluster."""
     if kind == "topic":
         return [each.name for each in cluster.refresh(None) if each.name and not each.is_internal]
     if kind == "group":

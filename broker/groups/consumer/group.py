@@ -42,7 +42,7 @@ class ConsumerGroup:
         self.assignment_timestamp_ms = 0
         self.members: dict[str, ConsumerGroupMember] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
+        """Instance id -> member id, of each static member."""
         self.targets: dict[str, TargetAssignment] = {}
         self.resolved: dict[str, ResolvedRegex] = {}
         self.subscriptions = Subscriptions()

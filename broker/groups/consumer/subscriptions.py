@@ -60,7 +60,7 @@ class Subscriptions:
     def changed(
         self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """Return the counts after ``new`` has replaced ``old``."""
+        """Return the counts of subscribed members after the member ``new`` has replaced ``old``."""
         after = self.copy()
         after.replace_member(old, new)
         if old.regex is not None and old.regex != new.regex and self.regexes.get(old.regex) == 1:

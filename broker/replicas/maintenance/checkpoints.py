@@ -142,7 +142,7 @@ class Checkpoints:
         self._write_rows({name: checkpoint.rows() for name, checkpoint in self._files.items()})
 
     def close(self) -> None:
-        """Start no further write."""
+        """Start no further write of a checkpoint file."""
         self._closed = True
 
     def _note_high_watermarks(self) -> None:

@@ -44,6 +44,6 @@ class DelayedOperations:
         self.watchers.pop(callback, None)
 
     def notify(self) -> None:
-        """Call the watchers after a change."""
+        """Call the watchers after a change of the high watermark, the log start or the leader."""
         for callback in tuple(self.watchers):
             callback()

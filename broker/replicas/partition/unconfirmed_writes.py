@@ -160,5 +160,5 @@ class UnconfirmedWrites:
         self._purgatory.dismiss(error)
 
     def close(self) -> None:
-        """Start no further fsync."""
+        """Start no further fsync of the log."""
         self._flush = None

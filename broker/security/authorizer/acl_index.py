@@ -45,7 +45,7 @@ class AclIndex:
         self._prefixed: dict[str, Entries] = {}
         self._prefixes_of_length: Counter[int] = Counter()
         self._lengths: tuple[int, ...] = ()
-        """Lengths of all prefixes in ascending order."""
+        """Lengths of all prefixes of resource names that have ACLs, in ascending order."""
 
     @property
     def literal(self) -> Mapping[str, Entries]:

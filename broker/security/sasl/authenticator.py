@@ -82,7 +82,7 @@ class FailureDelay(Protocol):
     def __await__(self) -> Generator[object, None, None]: ...
 
     def cut(self) -> None:
-        """End the delay now."""
+        """End the delay at once: the coroutine that awaits it continues."""
         ...
 
 

@@ -113,7 +113,7 @@ class RecordsView(View):
     partitions: int
     """Number of partitions of the topic."""
     next_offset: int
-    """Offset for the next call."""
+    """Offset from which the next call of this operation reads on."""
     end_offset: int
     """Last stable offset, or high watermark for read_uncommitted. If ``next_offset`` is equal, all records are read."""
     high_watermark: int

@@ -27,11 +27,11 @@ class Content(NamedTuple):
     """The counts of records, aborted records and markers in a range of a log."""
 
     records: int
-    """Number of records that read_committed readers get."""
+    """Number of records in the range that read_committed consumers get."""
     aborted: int
     markers: int
     is_whole: bool
-    """Whether the range was read to its end."""
+    """Whether the whole range was read, so that the counts are complete."""
 
 
 def tail(log: Log, end: int) -> Tail:

@@ -30,7 +30,7 @@ class Instance(Protocol):
 
     number: int
     began: float
-    """Time of the start, by the monotonic clock."""
+    """Time of the instance's start, by the monotonic clock."""
     was_ended: bool
     """Whether the certifier ended the instance."""
 

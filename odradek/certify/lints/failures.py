@@ -51,7 +51,7 @@ class Bad:
     is_held_up: bool = False
     """Whether a transaction is still open at the end and holds back consumers."""
     warned: tuple[Lint, ...] = ()
-    """Lints of two runs without faults."""
+    """Lints of the job's two runs without faults."""
 
     def is_any(self, *kinds: Kind) -> bool:
         return bool(self.kinds & set(kinds))
@@ -72,7 +72,7 @@ class Write:
 
 
 class Case:
-    """A failure with its trace."""
+    """A failed run: its findings and its trace, in which the causes are looked for."""
 
     def __init__(self, evidence: Evidence, bad: Bad) -> None:
         self.evidence, self.bad = evidence, bad

@@ -39,9 +39,9 @@ class Reach(Enum):
     CALL = "call"
     """A rule on requests, which works in front of any cluster, through the proxy."""
     JOB = "job"
-    """Control of the job's processes."""
+    """The job's processes, which the certifier starts, ends and freezes."""
     BROKER = "broker"
-    """Control of nodes, of points inside the broker, or of its clock."""
+    """Nodes, points inside the broker, or the broker's clock."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ WRITES: Final = frozenset(
         *("EndTxn", "OffsetCommit"),
     }
 )
-"""APIs that change something."""
+"""APIs that change logs, offsets or transactions."""
 _LATE: Final = frozenset({"Produce", "EndTxn", "TxnOffsetCommit", "OffsetCommit", "AddPartitionsToTxn"})
 IN_TRANSACTION: Final = frozenset(
     {"Produce", "AddPartitionsToTxn", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn"}

@@ -18,7 +18,7 @@ class Idleness:
         """The highest number of an event so far; 0 before the first event."""
         self._since = now_s()
         self.longest_s = 0.0
-        """The longest time between two consecutive events."""
+        """The longest time between two consecutive events of the source, in seconds."""
 
     def lasts_s(self, newest: int) -> float:
         """Observe the latest event, with the number ``newest`` (0 if there was none yet), and return `since_s`.
@@ -38,7 +38,7 @@ class Idleness:
         return self._now_s() - self._since
 
     def leave_out(self, held_s: float) -> None:
-        """Exclude a period during which nothing could happen."""
+        """Do not count ``held_s`` seconds as idle, because the source was held and could have no event."""
         self._since += held_s
 
     def begin_again(self) -> None:

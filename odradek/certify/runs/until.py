@@ -45,7 +45,7 @@ class Until:
 
     @property
     def words(self) -> str:
-        """The condition as a clause of a sentence."""
+        """The condition for the end of a run, as a clause for messages."""
         return {
             "lag": "a group has committed all the input",
             "exit": "the job ends by itself",

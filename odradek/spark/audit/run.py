@@ -147,7 +147,7 @@ class Audit:
         return self.scratch.keep("index_before", deep_queries.index_entries(self.spark, places), files=None)
 
     def _read(self) -> None:
-        """Read the tables that all rules use."""
+        """Read the tables that all rules of the audit use."""
         self.say("comparing replicas")
         self.parts, self.replicas = tables.read_replicas(self.source, self.scratch, self.rows)
         self.say("following transactions")

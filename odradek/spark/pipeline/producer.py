@@ -45,7 +45,7 @@ class RowLimit:
                 self._changed.notify()
 
     def wait_for(self, row: int) -> None:
-        """Return when ``row`` may be written."""
+        """Wait until the limit that was read from stdin is above the row with the number ``row``."""
         with self._changed:
             self._changed.wait_for(lambda: self._until > row)
 
