@@ -22,9 +22,9 @@ class Exchanges:
 
     compared: int = 0
     differ: int = 0
-    """Exchanges that differ in any field."""
+    """Number of exchanges that differ from Kafka's in any field."""
     differ_in_error: int = 0
-    """Exchanges that differ in an error code, or had no response."""
+    """Number of exchanges that differ from Kafka's in an error code, or had no response."""
     rows: set[str] = field(default_factory=set)
     """Ids of the rows of docs/differences.md that explain the differences."""
 

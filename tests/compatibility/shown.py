@@ -29,13 +29,13 @@ Line = dict[str, Any]
 
 
 class Shown(NamedTuple):
-    """Our results that the page shows."""
+    """The results of our broker that the compatibility page shows."""
 
     exchanges: ByVersion
     clients: dict[str, dict[str, str]]
-    """Client, feature: "passed" or "failed"."""
+    """Client -> feature -> "passed" or "failed"."""
     tools: dict[str, dict[str, int]]
-    """Tool, "passed" or "failed": number of tests."""
+    """Tool -> "passed" or "failed" -> number of tests with this outcome."""
 
     @property
     def text(self) -> str:

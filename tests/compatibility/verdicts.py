@@ -43,7 +43,7 @@ FEATURES: Final = (
     "administration",
     "metrics of clients (KIP-714)",
 )
-"""The features on the page, in their order."""
+"""The features on the compatibility page, in their order."""
 
 
 LEFT_OUT: Final = "left out"

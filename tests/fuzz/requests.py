@@ -35,7 +35,7 @@ EXTREME: Final = 0.08
 
 
 class World:
-    """The values that requests share."""
+    """The names and ids that all random requests choose from."""
 
     def __init__(self, topics: Iterable[str], topic_ids: Iterable[UUID] = ()) -> None:
         topics = list(topics)

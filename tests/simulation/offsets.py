@@ -45,7 +45,7 @@ class OffsetsLedger:
     transactions: list[Marked] = field(default_factory=list)
     sent: dict[Spot, set[int]] = field(default_factory=dict)
     acknowledged: dict[Spot, int] = field(default_factory=dict)
-    """Highest acknowledged commit of the members, by partition."""
+    """Highest offset whose commit by a member was acknowledged, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
         """Offsets that a group may have: that of the last committed transaction (-1 without one), and those of later

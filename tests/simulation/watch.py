@@ -83,7 +83,7 @@ class Watch(MetadataListener):
         self.look()
 
     def look(self) -> None:
-        """Raise ``Broken`` for a violation."""
+        """Check all nodes. Raises ``Broken`` if an invariant of a replica or leader is violated."""
         replicas = {
             (node.node_id, (partition.topic, partition.index)): partition
             for node in self._cluster.running_nodes()

@@ -83,7 +83,7 @@ class Watermarks:
         """By partition: the leader epoch of its last unclean election."""
 
     def check(self) -> None:
-        """Raise ``Broken`` if there was a violation."""
+        """Raise ``Broken`` if a check of a high watermark or of a served record has failed."""
         if self.broken is not None:
             raise Broken(self.broken)
 

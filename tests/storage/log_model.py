@@ -36,7 +36,7 @@ class Stored(NamedTuple):
 
 @dataclass(frozen=True)
 class Written:
-    """One batch of the model."""
+    """One batch of a log, as the model predicts it."""
 
     base: int
     last: int
@@ -54,7 +54,7 @@ class Written:
 
     @classmethod
     def of(cls, batch: RecordBatch) -> Written:
-        """The model of a batch in a log."""
+        """Convert a batch of a real log for the comparison with the model."""
         marker = parse_end_txn_marker(batch) if batch.is_control and batch.record_count else None
         return cls(
             batch.base_offset,

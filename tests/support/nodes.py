@@ -240,7 +240,7 @@ class Nodes:
         )
 
     def configure(self, **configs: str) -> None:
-        """Change topic settings."""
+        """Change settings of the topic ``TOPIC``; underscores in the keywords stand for dots."""
         values = {name.replace("_", "."): value for name, value in configs.items()}
         self.controller.commit(records_for_config_change(TOPIC_RESOURCE, TOPIC, values))
 

@@ -37,7 +37,7 @@ from tests.surface import python_names
 from tools.__main__ import COMMANDS
 
 Lines = dict[str, list[str]]
-"""Names by the section of the file."""
+"""Public names, by the section of ``recorded.txt`` that lists them."""
 
 ROOT = python_names.ROOT
 RECORDED = ROOT / "tests" / "surface" / "recorded.txt"

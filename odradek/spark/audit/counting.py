@@ -41,7 +41,7 @@ def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
 
 
 def totals(transactions: DataFrame) -> DataFrame:
-    """One row with ``committed_transactions``, ``aborted_transactions``, ``open_transactions``."""
+    """One row with the numbers ``committed_transactions``, ``aborted_transactions`` and ``open_transactions``."""
     return transactions.agg(
         *(
             F.count_distinct(F.when(F.col("outcome") == outcome, F.col("transaction"))).alias(

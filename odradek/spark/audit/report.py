@@ -99,7 +99,7 @@ class Report:
 
     @property
     def exit_code(self) -> int:
-        """1 if there is a violation, else 0."""
+        """Exit code of the program: 1 if the audit found a violation, else 0."""
         return 1 if self.violations else 0
 
     def of_kind(self, kind: str) -> list[Finding]:
@@ -108,7 +108,7 @@ class Report:
 
     @property
     def verdict(self) -> str:
-        """The verdict as one sentence."""
+        """The verdict of the audit as one sentence: clean, or the number of violations."""
         figures = self.figures
         if not self.violations:
             text = (

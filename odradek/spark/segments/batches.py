@@ -69,7 +69,7 @@ class BatchRows:
         self._schema, self._conditions, self._rows_max = schema, conditions, asked.rows_max
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The rows of the chunk's batches, then those of its errors."""
+        """The rows of a chunk (some batches of a segment): one for each batch, then its errors."""
         table = chunk.sound
         if self._conditions.batch:
             table = table[judged(table, self._conditions.batch)]

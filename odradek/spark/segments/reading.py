@@ -36,7 +36,7 @@ class Flaw(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some consecutive batches of a file: the headers of the intact ones (``sound``), and errors (``flaws``).
+    """Some consecutive batches of a segment file: the headers of the intact ones (``sound``), and errors (``flaws``).
 
     Positions in ``sound`` count from the start of ``buffer``, which begins at ``position`` of the file and is reused for the
     next chunk.
@@ -51,7 +51,7 @@ class Chunk(NamedTuple):
 def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
     """Read a piece in chunks, each with the piece as it was read.
 
-    If compaction has replaced the segment since the tasks were planned, the piece's offsets are read from the segment
+    If compaction has replaced the segment since Spark planned the tasks, the piece's offsets are read from the segment
     that contains them now. Yields nothing if there is none.
     """
     opened = _open(piece)

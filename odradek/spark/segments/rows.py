@@ -43,7 +43,7 @@ class RecordRows:
         self._plain = PlainBuffer(asked.plain_bytes_max)
 
     def rows(self, piece: Piece, chunk: Chunk) -> Iterator[pa.RecordBatch]:
-        """The records of a chunk, then the rows of its errors."""
+        """The rows of a chunk (some batches of a segment): its records, then its errors."""
         flaws = list(chunk.flaws)
         for bodies in self._bodies(chunk, self._wanted(chunk.sound), flaws):
             yield from self._decoded(piece, chunk, bodies, flaws)
@@ -51,7 +51,7 @@ class RecordRows:
             yield columns.errors(self._schema, columns.place(piece), sorted(flaws))
 
     def _wanted(self, table: Heads) -> Heads:
-        """The batches that may contain rows of the result."""
+        """The headers of those batches that may contain records which satisfy the conditions."""
         keep = batches.judged(table, self._conditions.batch)
         for condition in self._conditions.row:
             if condition.column == "offset":

@@ -236,7 +236,7 @@ def _decide(
 
 
 def _read_back(store: Store, record: SinkState) -> None:
-    """Read the record again, because only a record that was read back is certain to be stored.
+    """Read the decision record again, because only a record that was read back is certain to be stored.
 
     A late copy of the plan's EndTxn may have ended the driver's transaction before the record was written in it. Raises
     ``NotDecided`` if the record was not stored.

@@ -125,8 +125,7 @@ class Decided:
 
 @dataclass(frozen=True)
 class SinkState:
-    """The state of a sink.
-
+    """The state of a sink, as its decision record stores it.
     ``plan``: the number of the plan, one more than that of the previous plan. ``run``: the number of the plan that
     named the pool's ids; a plan that finds an unfinished plan takes new names, because the processes of that plan may
     still run. ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``:
@@ -153,7 +152,7 @@ class SinkState:
     doubt: str = ""
 
     def without_partitions(self) -> SinkState:
-        """The record without the transactions' partitions, which are only for display."""
+        """The state without the transactions' partitions, which are only for display."""
         if self.decided is None:
             return self
         bare = tuple(entry._replace(partitions=()) for entry in self.decided.entries)
@@ -165,7 +164,7 @@ class SinkState:
 
 
 def aged(pool: Mapping[int, int], used: Iterable[int]) -> dict[int, int]:
-    """The pool after a batch: age 0 for the tasks in ``used``, which wrote rows; the ages of all others grow by one.
+    """The id pool after a batch: age 0 for the tasks in ``used``, which wrote rows; the ages of all others grow by one.
 
     Tasks with more than ``POOL_AGE_MAX``, and the oldest if there are more than ``POOL_MAX`` tasks, leave the pool. If
     the pool had only the last batch's tasks, a query that alternates between many and few tasks would need new ids for
@@ -234,7 +233,7 @@ def _text(text: str, out: bytearray) -> None:
 
 
 def pack(record: SinkState) -> bytes:
-    """Encode the record; ``unpack`` decodes it. A transaction takes about 8 bytes."""
+    """Encode a decision record as bytes; ``unpack`` decodes it. A transaction takes about 8 bytes."""
     out = bytearray((FORMAT, record.phase))
     numbers = (record.run, record.plan, record.next_batch, record.decision)
     for number in (*numbers, record.swept_at_ms, record.content.rows, record.decided_at_ms):
@@ -309,7 +308,7 @@ def _unpack_partitions(reader: _Reader, topics: Sequence[str]) -> tuple[Partitio
 
 
 def unpack(data: bytes) -> SinkState:
-    """Decode a record that ``pack`` encoded. Raises ``UnreadableRecord`` for other bytes."""
+    """Decode a decision record that ``pack`` encoded. Raises ``UnreadableRecord`` for other bytes."""
     if len(data) < 2 or data[0] not in (_FORMAT_1, _FORMAT_2, FORMAT):
         raise UnreadableRecord("the decision record was written by another version of this sink")
     reader = _Reader(data)
@@ -369,7 +368,7 @@ def _unpack_decided(reader: _Reader, topics: Sequence[str] | None) -> Decided | 
 
 
 def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
-    """The record, shortened if it is too long.
+    """The decision record, shortened if it is too long for offset metadata.
 
     First the partitions of its transactions are left out, which are only for display. Then its topics are left out, so
     a replay cannot notice that one was created again. Raises ``TooManyTasks`` if the record is still too long.
@@ -387,7 +386,7 @@ def fitting(record: SinkState, chunks_max: int = CHUNKS_MAX) -> SinkState:
 
 
 def to_chunks(record: SinkState, chunks_max: int = CHUNKS_MAX) -> list[str]:
-    """Encode the record as strings that fit into offset metadata. Raises ``TooManyTasks`` if there are too many strings."""
+    """Encode the decision record as strings that fit into offset metadata; ``TooManyTasks`` if there are too many."""
     packed = pack(record)
     packed += zlib.crc32(packed).to_bytes(4, "big")
     text = base64.b64encode(packed).decode()
@@ -409,8 +408,7 @@ def is_chunk(metadata: str) -> bool:
 
 
 def from_chunks(offsets: Sequence[tuple[int, str]]) -> SinkState | None:
-    """Decode the record from (offset, metadata) pairs in the order of ``to_chunks``; None if the first pair has no metadata.
-
+    """Decode the decision record from (offset, metadata) pairs, ordered as by ``to_chunks``; None without an offset.
     Raises ``UnreadableRecord`` if chunks are missing, belong to different records, or were written by another program."""
     if not offsets or offsets[0][0] < 0:
         return None

@@ -1,4 +1,4 @@
-"""The exceptions of a batch. Their messages are for the person who runs the query."""
+"""The exceptions that a batch of the sink may raise. Their messages are for the person who runs the query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Parse the options of the sink."""
+"""Parse the options of the sink ``format("odradek.exactly_once")``."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class Plan:
 
 
 def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
-    """Fence older drivers, finish the last decided batch, and hand out ids for the next one."""
+    """Fence older drivers, finish the last decided batch, and initialise transactional ids for the next batch."""
     for _ in range(PLANS_MAX):
         plan, uncertain = _plan_once(cluster, settings, now_ms)
         if not uncertain:
@@ -115,7 +115,7 @@ def plan_batch(cluster: Coordination, settings: Settings, now_ms: int) -> Plan:
 def resolve(cluster: Coordination, settings: Settings, now_ms: int) -> SinkState | None:
     """End the transactions that a query has left open: commit the decided ones, abort all others.
 
-    Returns the record afterwards, None if no batch was ever planned. A driver that still runs is fenced, and its batch
+    Returns the decision record, None if no batch was ever planned. A driver that still runs is fenced, and its batch
     is replayed. The function works like a plan, but hands out no ids. So it may run at any time, even late: it uses no
     id of a later plan.
     """
@@ -291,7 +291,10 @@ def _dead(name: str, record: SinkState, left: Iterable[str]) -> list[str]:
 
 
 def ongoing(cluster: Coordination, name: str) -> list[str]:
-    """Ids of the sink's open transactions; empty if they cannot be listed (before Kafka 3.0, or without the right)."""
+    """Transactional ids of the sink's open transactions.
+
+    Empty if they cannot be listed (before Kafka 3.0, or without the right).
+    """
     return _open(_listed(cluster, name, (OPEN,)) or {})
 
 

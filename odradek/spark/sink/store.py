@@ -123,7 +123,7 @@ class Store:
         return [index for index in range(min(self._count, CHUNKS_MAX + 1)) if index != BARRIER]
 
     def read(self) -> SinkState | None:
-        """Read the record from the group's coordinator; None if there is no record.
+        """Read the decision record from the group's coordinator; None if there is no record.
 
         Waits until open transactions with offsets of the record's partitions have ended.
         """
@@ -131,8 +131,9 @@ class Store:
         return from_chunks([offsets.get((self.topic, place), (-1, "")) for place in self._places])
 
     def read_as(self, driver: ProducerId) -> SinkState | None:
-        """Read the latest record; the driver's transaction stays open. Raises ``wire.Fenced`` if there is a newer driver.
+        """Read the latest decision record; the driver's transaction stays open.
 
+        Raises ``wire.Fenced`` if there is a newer driver.
         A broker that is no longer the group's coordinator, and has not noticed it yet, responds to OffsetFetch from
         memory. Such a broker cannot acknowledge a commit, so a commit comes first, to a partition that is never read.
         If the topic has only one partition, the commit is to the record's own partition, and is aborted before the
@@ -172,11 +173,11 @@ class Store:
             self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
 
     def fitting(self, record: SinkState) -> SinkState:
-        """The record without parts that do not fit (`decision_record.fitting`). Raises ``TooManyTasks``."""
+        """The decision record without parts that do not fit (`decision_record.fitting`). Raises ``TooManyTasks``."""
         return fitting(record, len(self._places))
 
     def chunks(self, record: SinkState) -> dict[Partition, tuple[int, str]]:
-        """The record's chunks (offset, metadata) by partition. Raises ``TooManyTasks`` if the record does not fit."""
+        """The decision record's chunks (offset, metadata) by partition. Raises ``TooManyTasks`` if it does not fit."""
         chunks = to_chunks(record, len(self._places))
         return {
             (self.topic, place): (record.next_batch, chunk)
@@ -184,7 +185,7 @@ class Store:
         }
 
     def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
-        """Write the chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` if fenced."""
+        """Write the record's chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` if fenced."""
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
 
     def end(self, driver: ProducerId, commit: bool) -> None:

@@ -52,7 +52,7 @@ PAUSE_S = 0.05
 @dataclass(frozen=True)
 class Kill:
     who: str
-    """"member" or "broker"."""
+    """The process to kill: "member" or "broker"."""
     point: str = ""
     """Crash point of a broker. Without one the kill comes after a number of results."""
     after: int = 1

@@ -55,7 +55,7 @@ class Shown:
     hidden: tuple[str, ...] = ()
     """Patterns of text that differs between runs. "(hidden)" replaces the match, or its first group if there is one."""
     dropped: tuple[str, ...] = ()
-    """Patterns of lines to leave out."""
+    """Patterns of output lines that are not compared."""
     only: str | None = None
     """Pattern of the lines to compare; None for all."""
     symbols: tuple[str, ...] = ()

@@ -40,7 +40,7 @@ class Found:
     open: Mapping[int, tuple[int, int]]
     """(last stable offset, high watermark) of each partition where they differ: it has an open transaction."""
     written: int
-    """Number of offsets: records, aborted records and markers."""
+    """Number of offsets in the output topic: records, aborted records and markers."""
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ class Losses:
         )
 
     def produce(self, count: int, partition: int = 0) -> None:
-        """Write this number of further rows."""
+        """Write ``count`` further rows to the source topic."""
         first, self.rows = self.rows, self.rows + count
         rows = (Record(b"%06d" % number, partition=partition) for number in range(first, self.rows))
         self.kafka.produce(self.job.source, rows)
@@ -100,7 +100,7 @@ class Losses:
         return Counter(str(each.text)[:6] for each in self.kafka.read(self.job.topic))
 
     def check(self) -> None:
-        """Check that each row is written once."""
+        """Check that each row of the source topic is in the output topic once."""
         assert self.written() == Counter(self._values())
 
     def _values(self) -> list[str]:

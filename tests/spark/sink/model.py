@@ -244,7 +244,7 @@ class Process:
         return not (self.ended or self.frozen) and (self.waits_for is None or self.waits_for())
 
     def step(self) -> None:
-        """Run the process until its next step."""
+        """Run the process until it is about to send its next request, or ends."""
         assert not self.ended
         self._go.release()
         self._back.acquire()
@@ -574,7 +574,7 @@ class World:
             assert self.steps < steps_max, "the processes do not end"
 
     def run_once(self, choose: Callable[[list[Process]], Process] = lambda runnable: runnable[-1]) -> None:
-        """Run one step of one process."""
+        """Run one step (a request) of one process, which ``choose`` selects."""
         runnable = [process for process in self.processes if process.runnable]
         assert runnable, "no process can run"
         choose(runnable).step()

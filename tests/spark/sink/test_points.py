@@ -1,4 +1,4 @@
-"""A process is killed at a named step."""
+"""A process is killed at a named step of the sink's protocol."""
 
 import os
 import signal

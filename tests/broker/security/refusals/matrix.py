@@ -32,7 +32,7 @@ class Row(NamedTuple):
 
 
 def rows(cases: Iterable[Case] = CASES) -> Iterator[Row]:
-    """Yield all rows of the matrix."""
+    """Yield all rows of the authorization matrix: case, version and principal."""
     for case in cases:
         for version in case.versions:
             for user in ASKERS:
