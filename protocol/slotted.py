@@ -83,7 +83,7 @@ class _Late:
         self._owner = owner
 
     def specs(self) -> list[Spec]:
-        """The specifications of all fields."""
+        """The specifications of all fields of the class."""
         found = {} if self._inherited is None else {each.name: each for each in self._inherited.specs()}
         for name in self._own:
             found[name] = Spec(name, self._defaults.get(name, MISSING), self._options["kw_only"])

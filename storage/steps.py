@@ -25,7 +25,7 @@ At the end of a step the generator yields None, or a function: the caller calls 
 
 
 def run(steps: Steps[T]) -> T:
-    """Run all steps one after the other, in this thread."""
+    """Run a generator of `Steps` to its end, with all its functions, in this thread. Returns its result."""
     try:
         work = next(steps)
         while True:

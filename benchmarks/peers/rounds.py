@@ -26,7 +26,7 @@ FAILURES: Final = (LoadFailed, TargetFailed, WrongResponse, OSError, subprocess.
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of one run of the comparison."""
+    """The options of one run of the comparison of targets."""
 
     volumes: Volumes
     warms_up: bool

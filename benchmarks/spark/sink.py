@@ -74,7 +74,7 @@ def _stream(run: SparkRun, bootstrap: str, sink: str, name: str, records: int) -
     query = copy(run, bootstrap, kind, name, name, per_batch, ("key", "value"), more)
     done = [each for each in query.recentProgress if each["numInputRows"]]
     if sum(each["numInputRows"] for each in done) != records:
-        raise RuntimeError(f"{sink} has not read everything")
+        raise RuntimeError(f"the query with the sink {sink} has not read all records of the topic")
     # Each batch takes a share of each partition, rounded down, so a small batch with the rest comes last.
     whole = [each for each in done if each["numInputRows"] > records // BATCHES // 2]
     return [float(each["durationMs"]["triggerExecution"]) for each in whole]

@@ -39,7 +39,7 @@ class CoordinatorShard:
         self._injection = injection or FaultInjection()
 
     def is_current(self) -> bool:
-        """Whether this node still leads the partition, in the same leader epoch."""
+        """Whether this node still leads the partition, in the leader epoch in which the shard was created."""
         partition = self.partition
         return (
             not self.is_closed

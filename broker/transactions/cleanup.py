@@ -31,7 +31,7 @@ log_events = get_logger()
 
 
 class Cleanup:
-    """The two periodic jobs, for all transactional ids that this node coordinates."""
+    """The two periodic jobs: abort transactions after their timeout, and remove expired transactional ids."""
 
     def __init__(
         self,

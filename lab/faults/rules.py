@@ -376,7 +376,7 @@ def _check_when(when: When) -> None:
     if when.p is not None and not 0 <= when.p <= 1:
         raise FaultError(f"p: {when.p} is not a probability (0 to 1)")
     if when.seed and when.p is None:
-        raise FaultError("seed needs p: without a probability nothing is drawn")
+        raise FaultError("seed needs p: without a probability, the rule uses no random numbers")
 
 
 def _check_when_fits(rule: Rule, place: Place) -> None:

@@ -27,7 +27,7 @@ class LastRecord(NamedTuple):
 
 @slotted(frozen=True)
 class Rules:
-    """Parameters by which a pass filters records, besides the keys and the transactions."""
+    """Parameters by which a compaction pass filters records, besides the keys and the transactions."""
 
     upper_bound: int
     """Offset at which the compactable part ends (exclusive). The batch that ends there is kept, at least its header."""
@@ -37,7 +37,7 @@ class Rules:
 
 
 class Filter:
-    """Filters the batches of one pass. The batches must be passed in the order of the log."""
+    """Filters the batches of one compaction pass. The batches must be passed in the order of the log."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The client contract with franz-go and sarama."""
+"""The tests that many client libraries must pass (`tests.clients.contract`), with franz-go and sarama."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client contract with kafkajs and @platformatic/kafka."""
+"""The tests that many client libraries must pass (`tests.clients.contract`), with kafkajs and @platformatic/kafka."""
 
 from __future__ import annotations
 

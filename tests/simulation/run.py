@@ -164,7 +164,7 @@ class Simulation:
         loop.network.on_piece = trace.piece
 
     async def run(self) -> None:
-        """Run the simulation. Raises ``Broken`` for a violation."""
+        """Run the simulation. Raises ``Broken`` if the broker violates a guarantee."""
         await self._start()
         chaos = Chaos(
             self._cluster,

@@ -35,8 +35,8 @@ TIMES = int(os.environ.get("ODRADEK_POWER_CUTS", "1"))
 STEPS = 80
 CUTS_PER_RUN = 8
 FIRST_SYNCS = (10, 11)
-"""Steps of the load after which all logs are synced, so that each has a recovery point. In a log without a recovery point,
-a gap between segments may be the result of a compaction."""
+"""Numbers of the load's steps after which all logs are synced, so that each has a recovery point. In a log without a
+recovery point, a gap between segments may be the result of a compaction."""
 
 
 class Outages:

@@ -319,7 +319,7 @@ class Running:
         return self.seen
 
     def freeze(self) -> None:
-        """Send SIGSTOP."""
+        """Stop the program with SIGSTOP until `wake`."""
         self._process.send_signal(signal.SIGSTOP)
 
     def wake(self) -> None:

@@ -59,7 +59,7 @@ class Instance(Protocol):
         """Id and name of each process of the instance, its first process first; empty if the instance has ended."""
 
     def has_connection(self, port: int) -> bool:
-        """Whether a process of the instance has a TCP connection from this local port."""
+        """Whether a process of the instance has a TCP connection from the local port ``port``."""
 
 
 class Launcher(Protocol):

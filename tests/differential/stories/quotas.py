@@ -45,7 +45,7 @@ def caught_up(s: Story) -> None:
         found = s.quiet("describe_client_quotas", 1, components=rows, strict=True)["entries"]
         if found and found[0]["values"][0]["value"] == rate["value"]:
             return
-    raise AssertionError("the broker does not read the quota")
+    raise AssertionError("DescribeClientQuotas does not return the quota that was set")
 
 
 def describe(

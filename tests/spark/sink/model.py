@@ -259,8 +259,8 @@ class Process:
 class Cluster:
     """A process's client of ``Kafka``.
 
-    ``World.lost`` has the ids for which a response to InitProducerId is lost, ``fails_at`` the step at which the cluster
-    cannot be reached.
+    ``World.lost`` has the ids for which a response to InitProducerId is lost, ``fails_at`` the number of the step
+    (a request) at which the cluster cannot be reached.
     """
 
     def __init__(self, world: World) -> None:
