@@ -53,7 +53,7 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def _spreads_ms(run: SparkRun, data: Path, batches: int) -> list[float]:
-    """The spread of each batch except the first, for which workers had to be started."""
+    """Milliseconds from the first to the last commit marker of each batch, without the first: it starts the workers."""
     markers = (
         run.spark.read.format("odradek.segments")
         .option("table", "batches")

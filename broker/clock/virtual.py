@@ -375,7 +375,7 @@ class VirtualClock:
         await self.restore(SavedTime(dict.fromkeys(Domain, 0), 0, ()))
 
     async def saved(self) -> SavedTime:
-        """Return the current offsets, after a running advance has ended."""
+        """Return how far each domain is ahead of real time, after a running advance has ended."""
         async with self._one_at_a_time:
             return SavedTime(dict(self._offsets_ms), self._written_offset_ms, tuple(self._advances))
 

@@ -117,7 +117,7 @@ class GroupCoordinator(MetadataListener):
         return GroupShard(partition, lambda: self._config, self._clock, self._life, self._injection)
 
     def _loaded(self, shard: GroupShard) -> None:
-        """Start the sessions of consumer groups' members. Delete the offsets of topics that no longer exist."""
+        """Start the session timers of consumer groups' members. Delete the offsets of topics that no longer exist."""
         self.consumer_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:

@@ -51,7 +51,7 @@ _VERIFICATION_ERRORS = {
 
 
 class Item:
-    """One partition of a request, and the result of its append."""
+    """One partition of a Produce request, and the result of its append."""
 
     __slots__ = ("batch", "check", "index", "name", "partition", "result", "topic_id")
 

@@ -1,4 +1,4 @@
-"""Our broker in this process, with the listeners that Kafka has for the matrix."""
+"""Our broker in this process, with the listeners that Kafka has for the authorization matrix (`matrix`)."""
 
 from __future__ import annotations
 
