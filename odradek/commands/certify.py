@@ -160,7 +160,7 @@ def certify(
     The exit code is the verdict:
       0    exactly once: no fault that a certificate needs caused a failure
       1    failed: records were lost, duplicated, changed, or a run was stuck
-      2    not judged: without faults the job does not finish, or its outputs differ
+      2    not judged: without faults the job does not end, or outputs differ
       3    incomplete: no failure, but fewer faults tried than needed
       4    no promise: no mechanism was seen that could make it exactly once
       130  interrupted
@@ -270,7 +270,7 @@ def again(
     The exit code is
       0    the failure did not come back in any try
       1    the failure came back: the job is wrong under this plan
-      2    not judged: without faults the job does not finish, or its outputs differ
+      2    not judged: without faults the job does not end, or outputs differ
       3    not reached: no try injected all faults of the plan with an effect
     """
     from odradek.certify import reports

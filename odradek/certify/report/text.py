@@ -38,7 +38,7 @@ def opening(certificate: Certificate, budget_s: float) -> str:
     needs_s = certificate.missing_s()
     enough = "enough" if needs_s <= budget_s else "not enough, so the certificate will be incomplete"
     return (
-        f"two runs without faults had the same outputs, in {certificate.reference_s:.1f} s; {waits}. A certificate needs "
+        f"two runs without faults passed, in {certificate.reference_s:.1f} s; {waits}. A certificate needs "
         f"{len(certificate.needed)} faults at the job's requests, about {duration(needs_s)} at this pace; the budget of "
         f"{duration(budget_s)} is {enough}"
     )

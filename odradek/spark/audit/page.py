@@ -71,7 +71,9 @@ def _visible(value: object) -> object:
 
 
 def render(report: Report) -> str:
-    """Render the page. Text from the audited files is escaped. The page has at most ``PAGE_BYTES_MAX`` bytes."""
+    """Render the page. Text from the audited files is escaped. The page has at most ``PAGE_BYTES_MAX`` bytes,
+    unless it is larger even with one row per table.
+    """
     environment = Environment(
         loader=PackageLoader("odradek.spark.audit", "templates"),
         autoescape=True,

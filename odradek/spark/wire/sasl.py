@@ -92,7 +92,7 @@ def scram(digest: str, username: str, password: str, nonce: str) -> Conversation
         raise _failed("the server responded with another nonce")
     if not _ITERATIONS_MIN <= iterations <= _ITERATIONS_MAX:
         raise _failed(
-            f"the server requests {iterations} iterations: fewer than {_ITERATIONS_MIN}, or too many to compute"
+            f"the server requests {iterations} iterations, which must be {_ITERATIONS_MIN} to {_ITERATIONS_MAX}"
         )
     # The password is used without SASLprep, as in Kafka's ScramFormatter.java.
     salted = hashlib.pbkdf2_hmac(digest, password.encode(), salt, iterations)

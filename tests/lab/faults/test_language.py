@@ -356,7 +356,7 @@ def test_any_json_is_a_rule_or_a_sentence(form: Any, action: Any, match: Any, wh
         ),
         ("cut 1 2 topic=a", "cut has no condition topic"),
         ("WriteTxnMarkers transactional_id=a -> hold", "WriteTxnMarkers has no condition transactional_id"),
-        ("Heartbeat topic=a -> hold", "it has client_id, connection, group, listener"),
+        ("Heartbeat topic=a -> hold", "its conditions: client_id, connection, group, listener"),
         ("Metadata topic=a partition=0 -> hold", "Metadata has no condition partition"),
         (
             "log.write group=g -> hold",
