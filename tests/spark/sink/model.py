@@ -1,7 +1,7 @@
 """A model of a cluster and of Spark in memory, in which every process can be stopped between any two steps.
 
-A step is one request. Processes are threads, of which exactly one runs at a time, chosen by the scheduler; so a run does not
-depend on the machine's own scheduling. A dead process takes no further step; a frozen one takes it later.
+A step is one request. Processes are greenlets, and the scheduler chooses which one runs next; so a run does not depend on
+the scheduling of the machine. A dead process takes no further step; a frozen one takes it later.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ import contextlib
 import dataclasses
 import itertools
 import pickle
-import threading
 import zlib
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import ClassVar
+
+from greenlet import getcurrent, greenlet
 
 from odradek.spark.sink.decision import abort_batch, commit_batch
 from odradek.spark.sink.decision_record import DIGEST_MODULUS, Answer, SinkState
@@ -190,9 +192,9 @@ class Kafka:
 
 
 class Process:
-    """A thread that stops before each of its steps, until the scheduler resumes it."""
+    """A greenlet that stops before each of its steps, until the scheduler resumes it."""
 
-    current = threading.local()
+    current: ClassVar[Process | None] = None
 
     def __init__(self, name: str, body: Callable[[], object]) -> None:
         self.name = name
@@ -202,16 +204,11 @@ class Process:
         self.frozen = False
         self.killed = False
         self.waits_for: Callable[[], bool] | None = None
-        self._go = threading.Semaphore(0)
-        self._back = threading.Semaphore(0)
         self._body = body
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
-        self._thread.start()
+        self._greenlet = greenlet(self._run)
 
     def _run(self) -> None:
-        Process.current.process = self
         try:
-            self._go.acquire()
             if not self.killed:
                 self.result = self._body()
         except Dead:
@@ -219,21 +216,22 @@ class Process:
         except Exception as error:
             self.error = error
         self.ended = True
-        self._back.release()
 
     @staticmethod
     def gate() -> None:
         """Stop until the next step; the process itself calls this before each request."""
-        me: Process = Process.current.process
+        me = Process.current
+        assert me is not None
         if not me.killed:
-            me._back.release()
-            me._go.acquire()
+            assert me._greenlet.parent is not None
+            me._greenlet.parent.switch()
         if me.killed:
             raise Dead
 
     @staticmethod
     def wait_for(condition: Callable[[], bool]) -> None:
-        me: Process = Process.current.process
+        me = Process.current
+        assert me is not None
         while not condition():
             me.waits_for = condition
             Process.gate()
@@ -246,14 +244,15 @@ class Process:
     def step(self) -> None:
         """Run the process until it is about to send its next request, or ends."""
         assert not self.ended
-        self._go.release()
-        self._back.acquire()
+        before, Process.current = Process.current, self
+        self._greenlet.parent = getcurrent()
+        self._greenlet.switch()
+        Process.current = before
 
     def kill(self) -> None:
         if not self.ended:
             self.killed = True
             self.step()
-            self._thread.join()
 
 
 class Cluster:
