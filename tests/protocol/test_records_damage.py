@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
+from functools import cache
 from typing import Any
 
 import pytest
@@ -89,6 +90,7 @@ def values_of(wire: Any, version: int) -> st.SearchStrategy[Any]:
     return st.none() | values if wire.nullable else values
 
 
+@cache
 def records_of(cls: Any, version: int) -> st.SearchStrategy[Any]:
     present = {
         f.name: values_of(f.metadata["wire"].type, version)

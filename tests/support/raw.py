@@ -130,6 +130,7 @@ def _shape(cls: Any) -> Shape:
     )
 
 
+@functools.cache
 def _entity(api: str, version: int, kind: Literal[EntityType.request, EntityType.response]) -> Any:
     return resolve_name(schema_name_map[api][version][kind])
 
