@@ -56,7 +56,7 @@ def tree_files() -> list[Path]:
 
 
 def names(start: bytes) -> list[str]:
-    """Paths of the files in the tree that is copied into the image, if their content begins with these bytes."""
+    """The files of the image's tree whose content begins with these bytes."""
     return [path.relative_to(TREE).as_posix() for path in tree_files() if path.read_bytes().startswith(start)]
 
 
