@@ -208,6 +208,12 @@ INSTALL_ODRADEK = ($(call INSTALL_LOCK,$(VENV),build)) && { ($(COMPILE_ODRADEK))
 	($(call INSTALL_LOCK,$(VENV),$(1))); installed=$$?; wait $$compiled && test $$installed = 0; } && \
 	$(BIN)/python -c "from protocol.core import CORE; CORE == 'compiled core' or print('No compiler, or no Python.h: pure Python.')"
 
+# The same without the compiled core, which the tests of most packages do not need: the quickest way to a first test.
+$(VENV)/.pure: requirements/lock.txt pyproject.toml setup.py build_backend.py | $(BIN)/uv
+	@($(call INSTALL_LOCK,$(VENV),build)) && ($(call INSTALL_LOCK,$(VENV),dev)) && \
+		ODRADEK_PURE=1 $(PIP) install --no-deps --no-build-isolation --editable .
+	@touch $@
+
 $(VENV)/.demo: requirements/lock.txt pyproject.toml setup.py build_backend.py $(CORE) | $(BIN)/uv
 	@$(call INSTALL_ODRADEK,demo)
 	@touch $@
