@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from functools import cache
 from typing import Any
 
 import pytest
@@ -90,14 +89,18 @@ def values_of(wire: Any, version: int) -> st.SearchStrategy[Any]:
     return st.none() | values if wire.nullable else values
 
 
-@cache
+STRATEGIES: dict[tuple[Any, int], st.SearchStrategy[Any]] = {}
+
+
 def records_of(cls: Any, version: int) -> st.SearchStrategy[Any]:
-    present = {
-        f.name: values_of(f.metadata["wire"].type, version)
-        for f in fields(cls)
-        if f.metadata["wire"].is_in(version)
-    }
-    return st.builds(cls, **present)
+    if (cls, version) not in STRATEGIES:
+        present = {
+            f.name: values_of(f.metadata["wire"].type, version)
+            for f in fields(cls)
+            if f.metadata["wire"].is_in(version)
+        }
+        STRATEGIES[cls, version] = st.builds(cls, **present)
+    return STRATEGIES[cls, version]
 
 
 def encoded(record: Any, version: int) -> bytes:
