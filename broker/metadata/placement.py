@@ -75,7 +75,11 @@ def _ordered(brokers: Sequence[UsableBroker], random: Shuffling) -> list[UsableB
 def _replicas(
     order: Sequence[UsableBroker], fenced: Sequence[UsableBroker], turn: int, count: int
 ) -> tuple[int, ...]:
-    """Return the replicas of one partition: leader ``order[turn]``, then brokers after it, new racks first."""
+    """Return the ids of ``count`` brokers for one partition, the leader ``order[turn]`` first.
+
+    The next replicas are on the live brokers after it in ``order``, then on the ``fenced`` ones; but brokers of a rack
+    without a replica come first, even fenced ones.
+    """
     ring = [*(order[(turn + step) % len(order)] for step in range(len(order))), *fenced]
     chosen = ring[:1]
     while len(chosen) < count:

@@ -23,7 +23,9 @@ from protocol.records.cluster_metadata import MetadataRecord
 def startup_commits(
     image: Image, brokers: Sequence[BrokerRegistration], features: Mapping[str, int] | None, next_offset: int
 ) -> list[list[MetadataRecord]]:
-    """Return the commits of this start, which are synced together.
+    """Return the commits (lists of records) of this start, which are synced together.
+
+    ``features``: the requested feature levels; ``next_offset``: the offset that the first record gets.
 
     Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then come the registrations,
     where the offset of each record is the broker's epoch, and then a new leader epoch for every partition.
@@ -42,7 +44,7 @@ def startup_commits(
 def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
     """Return the registration to write: with the supported features, and with the offset of its record as epoch.
 
-    ``levels`` are the feature levels of the cluster: an early metadata.version has no log directories.
+    ``levels``: the feature levels of the cluster. Before metadata.version 3.7-IV2 the record has no log directories.
     """
     features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
     log_dirs = broker.log_dirs if metadata_version(levels) >= LOG_DIRECTORIES_FROM else ()
@@ -50,7 +52,10 @@ def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, in
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the feature levels to write: all levels for a new cluster, otherwise the requested levels that differ."""
+    """Return the feature levels to write: all levels for a new cluster, otherwise those of ``features`` that differ.
+
+    ``features``: the requested levels, None if none are requested.
+    """
     if METADATA_VERSION not in image.features:
         wanted = {**INITIAL_LEVELS, **(features or {})}
         # Level 0 means that the feature is absent, so a new log has no record for it.

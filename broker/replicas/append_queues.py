@@ -51,7 +51,8 @@ class AppendQueues:
         self._alive = alive
         self._queues: dict[Partition, deque[Waiter[None]]] = {}
         self._emptied: set[Partition] = set()
-        """Partitions whose queue a running call of `leave` is emptying, by waking the batches in it."""
+        """Partitions for which a call of `leave` is waking the batches in the queue, one after the other. Waking a
+        batch may call `leave` again: that inner call wakes none."""
 
     def is_free(self, partition: Partition) -> bool:
         """Whether the partition's queue is empty, so that a batch whose records need not be read may be appended at once."""

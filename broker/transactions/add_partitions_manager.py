@@ -43,7 +43,7 @@ class VerificationRequest:
     verifies: bool
     """True: only verify that the transaction contains the partitions. False: add the partitions to the transaction."""
     answered: Waiter[Errors] = field(default_factory=Waiter)
-    """Waiter for the result: the error code of each partition."""
+    """Is woken with the result: the error code of each partition."""
 
     def answer(self, error: ErrorCode) -> None:
         self.answered.wake(dict.fromkeys(self.keys, error))
@@ -62,7 +62,11 @@ class AddPartitionsToTxnManager:
         self._under_way: set[int] = set()
 
     def send(self, node_id: int, verification: VerificationRequest) -> None:
-        """Queue the verification for the next request to the node. The result later wakes its waiter ``answered``."""
+        """Queue the verification for the next request to ``node_id``. Its result wakes ``verification.answered``.
+
+        If the queue has a verification of this transactional id already, the one with the lower epoch gets an error at
+        once; with equal epochs, the earlier one.
+        """
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(verification.transactional_id)
         if other is not None:
@@ -105,7 +109,11 @@ def _transaction(verification: VerificationRequest) -> AddPartitionsToTxnTransac
 
 
 def _errors(verifications: dict[str, VerificationRequest], response: Any) -> dict[str, Errors]:
-    """Return the errors for each transactional id; NETWORK_EXCEPTION for an id that is missing in the response."""
+    """Return the errors of the partitions, by transactional id.
+
+    An error of the whole response is the error of every partition. NETWORK_EXCEPTION for an id that is missing in the
+    response, and for all ids if there is no response (None).
+    """
     whole = ErrorCode.network_exception if response is None else ErrorCode(response.error_code)
     if whole is ErrorCode.cluster_authorization_failed:
         # As Kafka: the client must not see the broker's own authorization error.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 RELEASED_KEPT: Final = 64
 """Number of the newest released requests that each rule remembers."""
 ERRORS_KEPT: Final = 8
-"""Number of different error codes of one response that are listed."""
+"""Maximum number of error codes in `ReleasedRequest.errors`; further codes of the response are left out."""
 
 IN_PROGRESS: Final = "in progress"
 ANSWERED: Final = "answered"
@@ -32,11 +32,12 @@ class ReleasedRequest:
     """One released request and its outcome."""
 
     held: dict[str, Any]
-    """JSON form of the request as the list of held requests showed it."""
+    """JSON form of the request, as the list of held requests showed it before the release."""
     released_at_ms: int
     outcome: str = IN_PROGRESS
     errors: tuple[str, ...] = ()
-    """Kafka's names of the error codes in the response, without repetition; only ``NONE`` if there was no error."""
+    """Kafka's names of the error codes in the response, without repetition; only ``NONE`` if there was no error.
+    Empty if there is no response."""
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -48,7 +49,7 @@ class ReleasedRequest:
 
 
 def follow(call: Call, released: ReleasedRequest) -> None:
-    """Record the outcome of a request that is about to be handled in ``released``."""
+    """Record in ``released`` the outcome of the request ``call``, which is about to be handled."""
 
     def ended(of: Call, event: CallEvent) -> None:
         if event is CallEvent.GONE and released.outcome is IN_PROGRESS:

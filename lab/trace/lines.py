@@ -15,7 +15,7 @@ PLACES_TOLD_MAX: Final = 4
 ERRORS_TOLD_MAX: Final = 4
 
 ErrorAt = tuple[str | None, int | None, str]
-"""(topic, partition, name of the error)"""
+"""(topic, partition, name of the error); None for an error that belongs to no topic or partition."""
 
 _YEAR_10000_MS: Final = 253_402_300_800_000
 _TOPIC_KEYS: Final = ("topic_name", "topic", "name", "topic_id")
@@ -30,7 +30,9 @@ _OUTCOMES: Final = {
 
 
 def text_line(exchange: Exchange, names: Names = no_names) -> str:
-    """``12:00:01.250 node 1 < producer-1@127.0.0.1:50312 EndTxn v5 #7 tx=orders pid=3/0 commit -> ok 3/1 0.4 ms``.
+    """An exchange as one line of text.
+
+    ``12:00:01.250 node 1 < producer-1@127.0.0.1:50312 EndTxn v5 #7 tx=orders pid=3/0 commit -> ok 3/1 0.4 ms``
 
     Time of arrival (UTC), node and sender, API and version, correlation id, summary of the request, summary of the
     response, duration.
@@ -120,7 +122,10 @@ def _parts(message: Decoded) -> Iterator[Decoded]:
 
 
 def _places(part: Any, topic: str | None = None, *, bare: bool = True) -> Iterator[str]:
-    """Each topic partition with its offset or records; unless ``bare``, only the partitions with an offset or records."""
+    """The topic partitions in a part of a message, each with its offset or records, such as ``orders-0@17``.
+
+    With ``bare`` also topics and partitions without offset or records. ``topic``: the topic of the part, or None.
+    """
     if isinstance(part, list):
         for each in part:
             if isinstance(each, int) and topic is not None:
@@ -158,7 +163,7 @@ def _first(part: Decoded, names: Iterable[str]) -> Any:
 
 
 def _of_partition(part: Decoded) -> str:
-    """``@17`` for an offset, ``[3 seq 0-2]`` for records with sequences; several batches are counted."""
+    """``@17`` for an offset, ``[3 records seq 0-2 pid=7/0]`` for records with sequences; "" if there is neither."""
     records = part.get("records")
     if isinstance(records, dict):
         return _of_records(records)
@@ -191,7 +196,10 @@ def _error_text(at: ErrorAt) -> str:
 
 
 def errors_in(part: Any, topic: str | None = None) -> Iterator[ErrorAt]:
-    """Each error with its topic and partition: ``("orders", 0, "NOT_ENOUGH_REPLICAS")``."""
+    """Each error in a part of a message: ``("orders", 0, "NOT_ENOUGH_REPLICAS")``.
+
+    ``topic``: the topic that contains the part, or None.
+    """
     if isinstance(part, list):
         for each in part:
             yield from errors_in(each, topic)

@@ -39,7 +39,7 @@ async def timeline(
     trace: Trace | None = None,
     limits: ScanLimits | None = None,
 ) -> Timeline:
-    """The timeline of a transactional id, from the leaders' logs on ``nodes`` (the running ones) and from ``trace``.
+    """The timeline of a transactional id, from the leaders' logs on ``nodes`` (the running ones) and from a ``trace``.
 
     Raises ``UnknownTransaction`` if there is no such id.
     """
@@ -53,7 +53,8 @@ async def timeline(
 async def states(nodes: Sequence[Node], transactional_id: str, offsets_max: int) -> list[StateRecord] | None:
     """The records of a transactional id in the last ``offsets_max`` offsets of its ``__transaction_state`` partition.
 
-    The oldest record is first. None if there is no record in that part, but there may be earlier ones.
+    The oldest record is first. An empty list: the whole partition was read, and has none. None: none was found, but the
+    log was not read from its start, or no running node has the partition.
     """
     scan = _NodesScan(nodes, ScanLimits(offsets_max=offsets_max))
     found = await scan.states(transactional_id)
@@ -117,7 +118,7 @@ class _NodesScan(Scan):
     async def batches(
         self, place: TopicPartition, since_ms: int | None
     ) -> AsyncIterator[tuple[int, RecordBatch]]:
-        """(node id, batch) for each batch of the log that is read."""
+        """(node id, batch) for each batch that is read of the partition ``place``. ``since_ms``: see `_start`."""
         replica = self._replica(place)
         if replica is None:
             return
@@ -141,7 +142,10 @@ class _NodesScan(Scan):
         self.scanned.append(Scanned(*place, node_id, start, end, is_whole))
 
     def _replica(self, place: TopicPartition) -> tuple[int, Log] | None:
-        """The leader's log; if no leader is running, the longest log of the followers."""
+        """(node id, log) of the leader of ``place``; if no leader is running, the longest log of a follower.
+
+        None if no running node has the partition.
+        """
         found: list[tuple[bool, int, int, Log]] = []
         for node in self._nodes:
             partition = node.replicas.get(*place)
@@ -170,7 +174,8 @@ def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
 def _start(log: Log, bytes_max: int, since_ms: int | None) -> tuple[int, bool]:
     """(offset at which reading begins, whether the timeline has no batch below this offset).
 
-    The time index is used only if the log is too long to be read completely, because a client's timestamp need not be the
+    Of a log longer than ``bytes_max`` only the end is read. If ``since_ms`` is not None, the time index shows where it
+    begins. A log that can be read completely is read without that index, because a client's timestamp need not be the
     time at which it wrote.
     """
     start = log.log_start_offset

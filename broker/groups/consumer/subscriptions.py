@@ -39,7 +39,10 @@ class Subscriptions:
         self._count_regex(None if new is None else new.regex, 1)
 
     def replace_resolved(self, old: ResolvedRegex | None, new: ResolvedRegex | None) -> None:
-        """Update the counts after a regular expression was resolved to other topics."""
+        """Update the numbers of matching regular expressions after the topics of one expression changed to ``new``.
+
+        ``old`` is None if the expression had no topics yet, ``new`` is None if no member subscribes to it any more.
+        """
         for resolved, difference in ((old, -1), (new, 1)):
             for topic in () if resolved is None else resolved.topics:
                 by_name, by_regex = self.topics.get(topic, SubscriptionCount())
@@ -48,7 +51,10 @@ class Subscriptions:
     def without(
         self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """Return the counts without these members, and without regular expressions to which only they subscribe."""
+        """Return the counts without these members, and without regular expressions to which only they subscribe.
+
+        ``resolved``: regular expression -> the topics that match.
+        """
         after = self.copy()
         for member in members:
             after.replace_member(member, None)
@@ -60,7 +66,10 @@ class Subscriptions:
     def changed(
         self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
-        """Return the counts of subscribed members after the member ``new`` has replaced ``old``."""
+        """Return the counts after the member ``new`` has replaced ``old``.
+
+        ``resolved``: regular expression -> its topics, which no longer count if no member subscribes to it.
+        """
         after = self.copy()
         after.replace_member(old, new)
         if old.regex is not None and old.regex != new.regex and self.regexes.get(old.regex) == 1:

@@ -11,8 +11,9 @@ from protocol.errors import NONE, ErrorCode
 class DelayedOperations:
     """The callbacks of requests that wait at one partition: Produce for an offset, Fetch and DeleteRecords for any change.
 
-    The callback of a Produce is called once, with the error code for its records. A watcher is called at each change until
-    it is removed, and checks itself whether its request can now be completed.
+    The callback of a Produce is called once, with the error code for its records. The callback of a Fetch or
+    DeleteRecords (a watcher) is called at each change until it is removed, and checks itself whether its request can
+    now be completed.
     """
 
     __slots__ = ("commits", "watchers")
@@ -22,18 +23,18 @@ class DelayedOperations:
         self.watchers: dict[Callable[[], None], None] = {}
 
     def add_commit(self, end_offset: int, callback: Callback) -> None:
-        """Call ``callback`` once all records below ``end_offset`` are committed."""
+        """Call ``callback`` with an error code once all records below ``end_offset`` are committed, or at `dismiss`."""
         self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks of records below the new high watermark with the error code ``verdict``, and all watchers."""
+        """Call the callbacks of Produce up to the new high watermark with ``verdict``; then call all watchers."""
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)
         if self.watchers:
             self.notify()
 
     def dismiss(self, error: ErrorCode) -> None:
-        """Call all commit callbacks with ``error``: this replica commits nothing more."""
+        """Call all callbacks of Produce with ``error``, because this replica will commit nothing more."""
         self.commits.dismiss(error)
 
     def watch(self, callback: Callable[[], None]) -> None:

@@ -41,7 +41,7 @@ class TlsConfigError(ConfigError):
     def __init__(self, text: str, java_class: str = _INVALID_CONFIGURATION) -> None:
         super().__init__(text)
         self.java_class = java_class
-        """Class of the exception that Kafka throws here. Its messages at run time begin with the class name."""
+        """Java class of the exception that Kafka throws here. It is part of Kafka's error for a change at run time."""
 
 
 class StoreKind(NamedTuple):
@@ -49,7 +49,7 @@ class StoreKind(NamedTuple):
 
     prefix: str
     content: str
-    """The setting that contains certificates as PEM."""
+    """Name of the setting that contains certificates as PEM."""
 
 
 KEY_STORE: Final = StoreKind("ssl.keystore", "ssl.keystore.certificate.chain")
@@ -81,13 +81,13 @@ class TlsSettings:
     key_store: StoreSettings | None
     trust_store: StoreSettings | None
     client_auth: str
-    """`none`, `requested` or `required`"""
+    """``ssl.client.auth``: `none`, `requested` or `required`."""
     protocol: str
     """``ssl.protocol``: the newest version that a client offers."""
     enabled_protocols: tuple[str, ...]
-    """Enabled protocols; empty means the default."""
+    """``ssl.enabled.protocols``; empty means all versions of TLS that Odradek supports."""
     cipher_suites: tuple[str, ...]
-    """Cipher suites by Java's names; empty means the default."""
+    """``ssl.cipher.suites``, by Java's names; empty means all suites that Java enables."""
     identifies_endpoint: bool
     """Whether a client compares the server's host name with its certificate."""
     principal_mapping_rules: str
@@ -95,7 +95,8 @@ class TlsSettings:
     allow_san_changes: bool
 
     def with_stores(self, other: TlsSettings) -> TlsSettings:
-        """These settings with the changes that are possible at run time (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
+        """These settings with the stores of ``other``: only stores can change at run time
+        (``SslConfigs.RECONFIGURABLE_CONFIGS``)."""
         return replace(self, key_store=other.key_store, trust_store=other.trust_store)
 
 
@@ -127,7 +128,7 @@ def _check_obeyed(name: str, value: str | None, obeyed: tuple[str, ...]) -> None
 
 
 def _of_listener_only(configs: ListenerConfigs) -> str:
-    """``ssl.client.auth`` of the listener itself. With SASL, the broker's setting does not apply."""
+    """``ssl.client.auth`` of the listener, or `none`: with SASL, the value for the whole broker does not apply."""
     return configs.of_mechanism("client.auth", "ssl") or "none"
 
 
@@ -230,7 +231,10 @@ def _check_pem_trust_store(store: StoreSettings) -> None:
 
 
 def _of_known_type(store: StoreSettings) -> StoreSettings:
-    """Check the type. As in Kafka, JKS and PKCS12 are case-insensitive, and PEM must be in capitals."""
+    """Return the store. Raises `ConfigError` for an unknown type.
+
+    As in Kafka, JKS and PKCS12 are case-insensitive, and PEM must be in capitals.
+    """
     if not store.is_pem and store.type.upper() not in FILE_TYPES:
         known = ", ".join((*FILE_TYPES, PEM))
         raise ConfigError.of(f"{store.kind.prefix}.type", store.type, f"String must be one of: {known}")
