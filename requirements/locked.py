@@ -4,7 +4,7 @@
 requirements/locked.py --resolve .venv/bin/uv`` resolves the packages of all environments again (``make lock``).
 
 Environments have most packages in common, so ``lock.txt`` has each package once, with its environments in the line after its
-hashes. The program needs only Python, because the image is built with it, and pip installs what it writes.
+hashes. The program needs only Python, because the build of the image runs it before pip installs the packages.
 """
 
 from __future__ import annotations
@@ -33,15 +33,19 @@ EXTRAS: Final = {
     "java": "java",
 }
 WITHOUT_BUILD: Final = ("image", "testcontainers", "java")
-"""Environments that cannot build the package. All others can."""
+"""Environments without the dependency group ``build``, so they cannot build Odradek. All others in `EXTRAS` can."""
 GROUPS: Final = ("build", "install", "site")
-"""Environments without the package's own dependencies."""
+"""Environments with the packages of the dependency group of the same name, and without Odradek's own dependencies."""
 APART: Final = ("dev", "install", "site")
-"""Environments with their own versions. All others have those of dev."""
+"""Environments for which the versions of packages are resolved alone. All others have each package in the version that
+the environment ``dev`` has."""
 
 
 def requirements_of(environment: str, lock: str) -> str:
-    """The part of the lock for an environment. Raises ``LookupError`` if there is no such environment."""
+    """The requirements of an environment in ``lock``, the text of the lock file.
+
+    Raises ``LookupError`` if there is no such environment.
+    """
     found = [text for text, takers in _entries(lock) if environment in takers]
     if not found:
         raise LookupError(f"no environment has the name {environment}")

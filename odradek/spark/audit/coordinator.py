@@ -28,7 +28,7 @@ VALID_PREDECESSORS: Final = {
 
 
 def history(transaction_state: DataFrame) -> DataFrame:
-    """Offsets and producer ids of the coordinators' records in all replicas, for ``incomplete`` and ``given``.
+    """Offsets and producer ids of the coordinators' records in all replicas, for `incomplete` and `given`.
 
     The offsets show whether records are missing. The producer ids are those that coordinators have allocated.
     """
@@ -49,9 +49,10 @@ def given(history_read: DataFrame) -> DataFrame:
 
 
 def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
-    """Partitions of ``__transaction_state`` that lack records, because of compaction, damage or deleted records.
+    """Chosen replicas (``speaks``) of ``__transaction_state`` that lack records: compacted, damaged or deleted ones.
 
-    ``replicas`` must be read before the history, because a broker may compact and append in between.
+    A partition's chosen replica is that of its last leader. ``replicas`` must be read before the history, because a
+    broker may compact and append in between.
     """
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "end_offset"
@@ -68,7 +69,8 @@ def incomplete(history_read: DataFrame, replicas: DataFrame) -> DataFrame:
 def steps(transaction_state: DataFrame, replicas: DataFrame) -> DataFrame:
     """The records of the chosen replicas, each with the previous and the next state of its transactional id.
 
-    A partition's chosen replica (``speaks``) is that of its last leader. Times are in milliseconds.
+    In ``replicas``, the column ``speaks`` is true for the chosen replica of each partition: the replica of the node
+    that led the partition last. Times are in milliseconds.
     """
     speaking = replicas.where((F.col("topic") == TRANSACTION_STATE) & F.col("speaks")).select(
         "replica", "first_offset", "compacted"
@@ -118,7 +120,7 @@ def _is_legal(state: Column, before: Column) -> Column:
 
 
 def transition_findings(steps_found: DataFrame) -> DataFrame:
-    """Findings for invalid transitions between the states of a transactional id.
+    """Findings for invalid transitions between the states of a transactional id, from the result of `steps`.
 
     Compaction removes only the oldest records of an id, so the remaining records are consecutive.
     """
@@ -143,10 +145,11 @@ def transition_findings(steps_found: DataFrame) -> DataFrame:
 
 
 def decisions(steps_found: DataFrame) -> DataFrame:
-    """One row per decision. ``bumped``: the epoch of the decision and its markers is higher than the epoch of the data.
+    """One row per decision in the result of `steps`.
 
-    The epoch is higher with transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while
-    markers are outstanding.
+    ``bumped``: the epoch of the decision and its markers is higher than the epoch of the data. The epoch is higher with
+    transaction version 2, and if the coordinator fenced the producer. ``complete_ms`` is null while markers are
+    outstanding.
     """
     known = F.col("state_before") == "Ongoing"
     bumped = F.when(known, F.col("producer_epoch") > F.col("epoch_before")).otherwise(
@@ -168,7 +171,7 @@ def decisions(steps_found: DataFrame) -> DataFrame:
 
 
 def current(steps_found: DataFrame) -> DataFrame:
-    """The last record of each transactional id, unless it is a tombstone."""
+    """The rows of `steps` with the last record of each transactional id, unless that record is a tombstone."""
     return steps_found.where(F.col("latest") & ~F.coalesce("tombstone", F.lit(False)))
 
 

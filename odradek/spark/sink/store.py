@@ -158,26 +158,33 @@ class Store:
         )
 
     def bound(self, query_id: str) -> SinkPlace | None:
-        """The sink that has decided the first batch of this query.
+        """The sink that has decided the first batch of this query, as `bind` recorded.
 
-        None if there is no such sink, if it was recorded more than seven days ago, or if the group may not be read.
+        None if there is no such sink, if this offset has expired (after seven days), or if its group may not be read.
         """
         with _warned_of_rights(query_id):
             return from_bindings(self.cluster.fetch_offsets(query_group(query_id), None).values())
         return None
 
     def bind(self, driver: ProducerId, query_id: str) -> None:
-        """Record, in the driver's transaction, that this sink has decided the first batch of this query."""
+        """Commit, in the driver's open transaction, an offset of the query's group that names this sink.
+
+        The sink decides the query's first batch in the same transaction, so `bound` finds the sink only if it did. If
+        the group may not be written, this only logs a warning.
+        """
         offsets = {(self.topic, 0): (0, to_binding(self.place))}
         with _warned_of_rights(query_id):
             self.cluster.commit_offsets(driver_id(self.name), driver, query_group(query_id), offsets)
 
     def fitting(self, record: SinkState) -> SinkState:
-        """The decision record without parts that do not fit (`decision_record.fitting`). Raises ``TooManyTasks``."""
+        """The decision record, without optional parts if it is too long (`decision_record.fitting`).
+
+        Raises ``TooManyTasks`` if the record is still too long.
+        """
         return fitting(record, len(self._places))
 
     def chunks(self, record: SinkState) -> dict[Partition, tuple[int, str]]:
-        """The decision record's chunks (offset, metadata) by partition. Raises ``TooManyTasks`` if it does not fit."""
+        """The decision record's chunks (offset, metadata) by partition. Raises ``TooManyTasks`` if it is too long."""
         chunks = to_chunks(record, len(self._places))
         return {
             (self.topic, place): (record.next_batch, chunk)
@@ -185,11 +192,14 @@ class Store:
         }
 
     def write(self, driver: ProducerId, chunks: Mapping[Partition, tuple[int, str]]) -> None:
-        """Write the record's chunks in the driver's transaction, which stays open. Raises ``wire.Fenced`` if fenced."""
+        """Write the record's chunks in the driver's transaction, which stays open.
+
+        Raises ``wire.Fenced`` if there is a newer driver.
+        """
         self.cluster.commit_offsets(driver_id(self.name), driver, self.name, chunks)
 
     def end(self, driver: ProducerId, commit: bool) -> None:
-        """End the driver's transaction. Raises the error of EndTxn."""
+        """Commit or abort the driver's transaction. Raises the error of EndTxn, if any."""
         mine = driver_id(self.name)
         error = self.cluster.end_transactions([(mine, driver)], commit)[mine]
         if error is not None:
