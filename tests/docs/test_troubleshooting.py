@@ -149,7 +149,7 @@ def refused_by(broker: odradek.Broker) -> Iterator[object]:
 
 
 def unconnected(config: dict[str, object], says: str = "") -> Iterator[object]:
-    """Yield the errors of a client that cannot connect to a broker with its configuration.
+    """Yield the errors of a client that cannot connect to a broker with the configuration ``config``.
 
     ``says`` is a text that a client prints or not, depending on timing. Further clients are started until one prints it.
     """
@@ -180,7 +180,10 @@ def test_a_message_is_one_that_is_given(message: str, ours: str, theirs: str) ->
 
 
 def in_the_code(message: str, ours: str) -> bool:
-    """Whether one string of our code contains the parts of the message in this order."""
+    """Whether one string of Odradek's code contains the parts of ``message`` between its ``…``, in the same order.
+
+    ``ours``: all strings of the code, separated by blank lines.
+    """
     parts = [part.strip() for part in message.split("…") if part.strip()]
     return any(
         re.search(".*?".join(re.escape(part) for part in parts), text, re.S) for text in ours.split("\n\n")

@@ -93,7 +93,10 @@ class Job:
                 consumer.close()
 
     def _move(self, consumer: Consumer, producer: Producer) -> None:
-        """Copy records until there are none for a while: at the end, or while the broker is down."""
+        """Copy records of `orders`, each in its own transaction, until there are none for `EMPTY_POLLS_MAX` polls.
+
+        This is so at the end of the topic, or while the broker is down.
+        """
         empty = 0
         while empty < EMPTY_POLLS_MAX:
             message = consumer.poll(POLL_S)
@@ -115,7 +118,10 @@ class Job:
                 say(committed=self.committed)
 
     def _is_done(self) -> bool:
-        """Whether the group has committed the end of each partition, apart from a final marker, which needs no commit."""
+        """Whether the group has committed the end of each partition of `orders`; False if the broker cannot be reached.
+
+        The group need not commit the offset of a marker at the end.
+        """
         consumer = read(self._bootstrap, GROUP)
         try:
             topic = consumer.list_topics("orders", POLL_S).topics["orders"]
@@ -131,7 +137,7 @@ class Job:
 
 
 def moved(bootstrap: str, count: int) -> Counter[int]:
-    """How often a read_committed consumer reads each number."""
+    """Number -> how often a read_committed consumer reads it from `invoices`. ``count``: how many numbers there are."""
     consumer = read(bootstrap, "audit")
     consumer.subscribe(["invoices"])
     found: Counter[int] = Counter()

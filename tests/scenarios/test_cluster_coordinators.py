@@ -32,7 +32,7 @@ COMPLETE_COMMIT, COMPLETE_ABORT = 4, 5
 
 
 def transact(producer: Any, number: int) -> None:
-    """Send one transaction over three partitions with offsets of a group. The caller commits or aborts it."""
+    """Write to three partitions, and commit an offset, in a new transaction. The caller commits or aborts it."""
     producer.begin()
     for partition in range(3):
         producer.send("orders", [f"{number}"], partition=partition)
@@ -102,7 +102,11 @@ def read(members: list[Member], count: int) -> list[str]:
 
 
 def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
-    """Wait until each of two members has two of the four partitions, because a rebalance in progress is not in the log."""
+    """Wait until the group is stable, and each of its two members has two of the four partitions.
+
+    A coordinator writes a classic group's members to the log when a rebalance is complete: before that, the next
+    coordinator would not find them there.
+    """
 
     def stable() -> bool:
         for each in members:
@@ -117,7 +121,7 @@ def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
 
 
 def write(cluster: ThreeNodes, numbers: range) -> list[str]:
-    """Write to four partitions in turn."""
+    """Write the numbers to four partitions in turn; return them as strings."""
     producer = ConfluentProducer(cluster.bootstrap_servers)
     for number in numbers:
         producer.send("orders", [str(number)], partition=number % 4)

@@ -30,7 +30,8 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 2
 TIME_TO_SETTLE_S: Final = 5.0
 WRITES_MAX: Final = 200
-"""Maximum attempts to write one record in a healthy cluster: elections, joining the ISR and loading take less time."""
+"""Attempts to write one record after which the check fails: a healthy cluster has elected leaders, restored the ISR and
+loaded its logs after fewer attempts."""
 ENDING: Final = "the broker is stopping"
 _DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
 _NOT_RUNNING: Final = r"node \d is (starting|stopping|stopped|killed), not running"
@@ -48,7 +49,7 @@ REFUSALS: Final = {
     "remove": r"there is no snapshot \d+",
     "topic": r".+: (Topic '.+' already exists\.|Unable to replicate the partition .+|.*fenced.*)",
 }
-"""The error messages that docs/control.md documents, by operation."""
+"""Operation -> regular expression for the error messages that docs/control.md documents."""
 _PATHS: Final = {
     "start": "/v1/nodes/{node_id}/start",
     "stop": "/v1/nodes/{node_id}/stop",
@@ -66,7 +67,7 @@ _PATHS: Final = {
 
 
 class Answer(NamedTuple):
-    """Result of an operation. ``refusal`` is the error message, empty for a success."""
+    """Result of an operation. ``refusal``: the error message, "" for a success; ``view``: the returned value."""
 
     refusal: str
     view: Any = None
@@ -104,7 +105,10 @@ class Controlled:
         return Wire(name, self._loop.network, ports, random, self._say, now_ms, facts)
 
     async def ask(self, act: str, params: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-        """Call an operation. Raises ``Broken`` for an undocumented error message; any unexpected exception is not caught."""
+        """Call the operation ``act``: ``shutdown``, or a key of ``_PATHS``. An error message is part of the result.
+
+        Raises ``Broken`` for an undocumented error message. Any other exception is not caught.
+        """
         if act == "shutdown":
             await self.cluster.stop()
             return Answer("")
@@ -136,7 +140,7 @@ class Controlled:
         return False
 
     def values(self, index: int) -> list[bytes]:
-        """Values of a partition's records at its leader."""
+        """Values of the records at the leader of a partition of ``TOPIC``. Raises ``Broken`` if there is no leader."""
         state = self.cluster.metadata.topics[TOPIC].partitions[index]
         node = self.cluster.running(state.leader)
         partition = None if node is None else node.replicas.get(TOPIC, index)

@@ -101,7 +101,7 @@ class Producer:
         self._epoch = -1
         self._sequences: dict[Spot, int] = {}
         self._begun_in: dict[Spot, UUID | None] = {}
-        """By partition: the topic id at the time when its sequences were started at 0."""
+        """By partition: the topic id (None: no such topic) at the time when the sequences were started at 0."""
         self._written_ms: dict[Spot, int] = {}
         """By partition: the time in ms at which its last batch was acknowledged."""
         self._written_at: dict[Spot, int] = {}
@@ -207,7 +207,7 @@ class Producer:
             self.wire.say(f"produce {topic}-{index} without the first: {errors}")
 
     async def _try_to_send(self, topic: str, index: int, batches: list[Batch]) -> list[Batch]:
-        """Send the batches once, and return the batches to retry."""
+        """Send the batches once, and return those that must be sent again; empty if all are written."""
         version = 11 if self._level == 1 else 12
         requests = [each.request for each in batches]
         try:
@@ -226,7 +226,12 @@ class Producer:
         return again
 
     def _is_written(self, topic: str, index: int, answer: Any, *, is_next: bool) -> bool:
-        """Whether the batch is written. ``is_next``: all batches before it are written."""
+        """Whether the batch is written, by its response ``answer``: no error, or DUPLICATE_SEQUENCE_NUMBER.
+
+        False if the batch must be sent again. Raises `MustAbort` or `MustRestart` for an error that allows no retry,
+        and `Broken` for OUT_OF_ORDER_SEQUENCE_NUMBER without a reason. ``is_next``: whether all earlier batches are
+        written; if they are not, that error is expected, and the batch is sent again.
+        """
         if isinstance(answer, Gone):
             self._in_doubt = True
             return False
@@ -316,7 +321,7 @@ class Producer:
         )
 
     async def end(self, *, committed: bool) -> None:
-        """Send EndTxn to commit or abort. Raises ``MustRestart`` if the outcome is unknown."""
+        """Commit or abort the transaction, if one is open. Raises ``MustRestart`` if the outcome is unknown."""
         if not self._begun:
             return
         request = EndTxnRequest(
@@ -434,7 +439,7 @@ def _produce_error(answer: Any) -> ErrorCode:
 
 
 def _error_of(answer: Any) -> ErrorCode:
-    """The first error code in a response, at any depth."""
+    """The first error code in a response, at any depth; NONE if there is no error."""
     for topic in getattr(answer, "results_by_topic_v3_and_below", ()):
         for result in topic.results_by_partition:
             if result.partition_error_code != NONE:

@@ -28,10 +28,11 @@ BATCHES_EACH = 3
 
 
 def generate(directory: Path, segments: int) -> tuple[Log, list[int]]:
-    """Write a log as a clean stop leaves it, each file in one call. Returns the log, and the timestamps of its batches by
-    offset.
+    """Write a log of ``segments`` segments as a clean stop leaves it, and open it. Returns the log, and its timestamps
+    by offset (each batch has one record).
 
-    Timestamps rise and fall from segment to segment, so the largest timestamp up to a segment may be in an earlier one.
+    The files of each segment are written directly, because appending batch by batch would be slow. Timestamps rise and
+    fall from segment to segment, so the largest timestamp up to a segment may be in an earlier one.
     """
     directory.mkdir()
     template = bytearray(data().data)

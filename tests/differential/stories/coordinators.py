@@ -148,7 +148,7 @@ def while_ongoing_with_producer(s: Story) -> None:
 def after_an_end(s: Story) -> None:
     """InitProducerId in CompleteCommit and CompleteAbort is handled as in Empty.
 
-    After a TV2 end the epoch of the transaction is the previous epoch.
+    After a TV2 end the epoch of the transaction is the previous epoch, so a request with this epoch counts as a retry.
     """
     for new in (False, True):
         for commit in (True, False):
@@ -173,7 +173,10 @@ def new_timeout(s: Story) -> None:
 
 @story("init-producer-id")
 def exhausted_epoch(s: Story) -> None:
-    """At epoch 32766 InitProducerId assigns a new producer id, also to a retry with the old id. Other epochs get errors."""
+    """At epoch 32766 InitProducerId assigns a new producer id, and a retry with epoch 32766 gets the same new id.
+
+    Lower epochs of the old id get an error, and so does the old id after the epoch of the new id was raised.
+    """
     p = Producer(s, "tx")
     p.exhaust()
     init(s, "at 32765: one more", p.tx)

@@ -17,7 +17,7 @@ COMMIT = Moment("EndTxn", (("transactional_id", "t"),), 2, "commit")
 
 
 class Process:
-    """A fake instance of a job, which has the connections from the addresses ``h:<number>``."""
+    """A fake instance of a job. ``peers``: the client addresses of its connections, such as ``h:1``."""
 
     def __init__(self, number: int, *peers: str, is_alive: bool = True) -> None:
         self.number, self.peers, self.is_alive = number, peers, is_alive
@@ -30,7 +30,7 @@ class Process:
 
 
 class Instances:
-    """A fake job. ``next_peers`` are the connections of the instance that is started next."""
+    """A fake job. ``next_peers``: client addresses of the next started instance; ``exits``: it ends at once."""
 
     def __init__(self, *alive: Process, next_peers: tuple[str, ...] = (), exits: bool = False) -> None:
         self.alive, self.next_peers = list(alive), next_peers
@@ -64,7 +64,8 @@ class Rule:
 def scene(job: Instances, *entries: dict[str, Any], **handle: Any) -> tuple[Scene, list[str]]:
     """A scene (the objects that the certifier's actions use), and the list of the notes that these actions write.
 
-    The broker's trace is empty when the certifier reads it for the first time; later it has the entries.
+    The broker's trace is empty when the certifier reads it for the first time; later it has the entries. ``handle``
+    replaces attributes of the fake broker.
     """
 
     def found(since: int | None = None, api: str | None = None, **_: Any) -> list[dict[str, Any]]:
@@ -188,9 +189,10 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
 
 
 def test_a_connection_of_an_ended_process_belongs_to_the_newly_started_one() -> None:
-    """A connection that appears when the certifier starts a process belongs to this process.
+    """The certifier attributes a new connection that no running instance has to the instance that it has started.
 
-    This holds even if the connection is closed before the certifier checks the connections again.
+    The process that had the connection has ended before the certifier looked. If an earlier instance has ended too, the
+    connection may be of that instance, and is attributed to none.
     """
     job = Instances(Process(1, "h:1"))
     staged, notes = scene(job, entry("InitProducerId", "h:2"))

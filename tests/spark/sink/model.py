@@ -60,7 +60,8 @@ class Transaction:
 class Kafka:
     """Coordinators, logs and offsets, with transaction version 1 and the verification of KIP-890.
 
-    EndTxn takes effect at once, with all markers. ``late``: first copies of repeated requests that are under way."""
+    EndTxn takes effect at once, with all markers. ``late``: transactional ids of repeated InitProducerId requests whose
+    first copy is still under way."""
 
     def __init__(self) -> None:
         self.ids: dict[str, Transaction] = {}
@@ -144,7 +145,7 @@ class Kafka:
             self.end(transactional_id, producer, True)
 
     def hear(self, steps: int) -> None:
-        """Handle the late requests that are older than this number of steps."""
+        """Called once per step: the driver's delayed EndTxn (``unheard``) arrives after more than ``steps`` calls."""
         if self.unheard is not None:
             self.steps_unheard += 1
             if self.steps_unheard > steps:
@@ -258,8 +259,8 @@ class Process:
 class Cluster:
     """A process's client of ``Kafka``.
 
-    ``World.lost`` has the ids for which a response to InitProducerId is lost, ``fails_at`` the number of the step
-    (a request) at which the cluster cannot be reached.
+    ``World.lost`` has the transactional ids for which a response to InitProducerId is lost. ``World.fails_at`` is the
+    number of the step (a request) at which the cluster cannot be reached.
     """
 
     def __init__(self, world: World) -> None:
@@ -465,7 +466,7 @@ class World:
     # -- Spark ---------------------------------------------------------------------------------------------------
 
     def start_driver(self, name: str, tasks: Sequence[int], order: int = 1) -> Process:
-        """Start a query from its checkpoint. ``tasks``: the numbers of tasks of the batches, in turn; ``order``: with -1 the
+        """Start a query from its checkpoint. ``tasks``: how many tasks each batch has, in turn; ``order``: with -1 the
         rows are distributed over the tasks in reverse order, as a replay may do."""
         return self.spawn(name, lambda: self._drive(name, tasks, order))
 
@@ -508,7 +509,10 @@ class World:
     def _tasks(
         self, name: str, plan: Plan, batch: int, rows: Sequence[str], tasks: int
     ) -> list[Report | None]:
-        """Run the tasks and return the reports of the attempts that end first. A frozen or dead attempt is replaced."""
+        """Run the tasks; return the report of each task's first successful attempt.
+
+        A frozen or dead attempt is replaced by another one. None for a task whose four attempts all failed.
+        """
         done: dict[int, Report | None] = {}
         attempts: dict[int, list[Process]] = {}
 
@@ -562,7 +566,7 @@ class World:
         before_step: Callable[[int], None] = lambda step: None,
         steps_max: int = 5000,
     ) -> None:
-        """Step one process after the other until none can run; ``before_step`` is called with the number of the step."""
+        """Step one process after the other until none can run; ``before_step`` is called with each step's number."""
         while True:
             before_step(self.steps)
             runnable = [process for process in self.processes if process.runnable]

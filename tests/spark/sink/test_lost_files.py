@@ -55,7 +55,7 @@ def broker_kind(request):
 
 @pytest.fixture
 def kafka(broker_kind, request):
-    """A Kafka on the broker that all tests share: Odradek's, or Apache Kafka."""
+    """A client (`Kafka`) of the broker that all tests share: Odradek's, or Apache Kafka."""
     broker = request.getfixturevalue("kafka_broker") if broker_kind == "odradek" else None
     servers = broker.bootstrap_servers if broker else request.getfixturevalue("apache_kafka")
     with contextlib.closing(Kafka(servers, broker, prefix=request.node.name)) as mine:
@@ -64,7 +64,7 @@ def kafka(broker_kind, request):
 
 @pytest.fixture
 def start(broker_kind):
-    """A function that starts a broker with the given settings for this test alone."""
+    """A function that starts a broker with the given settings for this test alone, and returns its client (`Kafka`)."""
     with contextlib.ExitStack() as stack:
 
         def start(settings) -> Kafka:
@@ -133,7 +133,10 @@ class TestOffsets:
 
     @slow
     def test_another_driver_was_the_last_to_write_it(self, story):
-        """The sink rejects both drivers' batches if the second one has more rows and replaced the ``offsets`` file."""
+        """The sink rejects batch 1 of both drivers after a second driver has planned it with more rows.
+
+        The file ``offsets/1`` of the second driver then replaces the file of the first driver.
+        """
         other = story.job.but(checkpoint=str(story.save("other")))
         remove(other.directory / "offsets", 1)
         story.produce(150)
@@ -147,7 +150,10 @@ class TestOffsets:
 
 @slow
 class TestOffsetsOfTwoPartitions:
-    """A batch takes rows from two partitions in proportion to their remaining rows, so later rows change both shares."""
+    """A batch takes rows from two partitions in proportion to their remaining rows.
+
+    So rows that are written later change how many rows each partition has in a batch that is planned again.
+    """
 
     @pytest.fixture
     def story(self, spark, kafka, tmp_path):
@@ -242,7 +248,10 @@ class TestOtherFiles:
     @slow
     @pytest.mark.parametrize("step", ["task.flushed", "end.all"])
     def test_the_metadata_is_lost(self, story, step):
-        """Spark does not start a query without its file ``metadata``, or, with a setting, starts it with a new id."""
+        """Without the file ``metadata`` Spark does not start the query.
+
+        With a setting, Spark starts the query with a new id, which the sink rejects.
+        """
         story.dies(step, batch=1)
         saved = story.save("saved")
         for each in ("metadata", ".metadata.crc"):
@@ -398,7 +407,10 @@ class TestRecords:
 
     @slow
     def test_the_decision_topic_is_deleted(self, story):
-        """Kafka deletes the offsets of a deleted decision topic: the record, and the binding of the query to its sink."""
+        """After the decision topic was deleted, the query stops with an error, and continues with ``firstBatch``.
+
+        Kafka deletes the topic's committed offsets: the decision record, and the binding of the query to its sink.
+        """
         topic = story.kafka.topic(2)
         story.job = story.job.but(options={"decisionTopic": topic})
         story.dies("end.all", batch=0)
@@ -412,9 +424,9 @@ class TestRecords:
     @slow
     @pytest.mark.parametrize("ids", [False, True], ids=["offsets", "offsets and ids"])
     def test_seven_days_pass(self, spark, start, broker_kind, tmp_path, ids):
-        """After its offsets (and ids) have expired, a query stops with an error, and continues with firstBatch.
+        """After its offsets (and transactional ids) have expired, a query stops with an error.
 
-        On Apache Kafka this takes a minute, because its clock cannot be advanced.
+        It continues with ``firstBatch``. On Apache Kafka this takes a minute, because its clock cannot be advanced.
         """
         settings = EXPIRING if ids else EXPIRING_OFFSETS
         kafka = start({} if broker_kind == "odradek" else settings)
@@ -472,7 +484,10 @@ class TestNotDeterministic:
 @slow
 @pytest.mark.parametrize("step", ["decision.made", "end.first", "end.all"])
 def test_decisions_have_one_partition(spark, start, tmp_path, step):
-    """The sink works if __consumer_offsets has one partition, and so no second one for the write that precedes each read."""
+    """The sink works if ``__consumer_offsets`` has only one partition.
+
+    The commit before each read of the decision record then goes to the partition of the record itself.
+    """
     story = Losses(spark, start({"offsets.topic.num.partitions": 1}), tmp_path, partitions=2)
     for partition in (0, 1):
         story.produce(150, partition)
@@ -485,7 +500,7 @@ def test_decisions_have_one_partition(spark, start, tmp_path, step):
 @slow
 @pytest.mark.parametrize("names", [1, 2])
 def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
-    """`foreachBatch` writes a batch to two topics: with one name, the second write is taken for a replay of the first."""
+    """`foreachBatch` writes a batch to two topics: if the writes have the same ``name``, the second one is an error."""
     source, topics, name = kafka.topic(), [kafka.topic(), kafka.topic()], kafka.name()
     kafka.produce(source, [f"{number:04}" for number in range(100)])
 
@@ -516,9 +531,9 @@ def test_a_batch_is_written_to_two_topics(spark, kafka, tmp_path, names):
 
 @slow
 def test_a_copy_that_lost_holds_no_reader_back(kafka):
-    """A speculative copy that lost holds no reader back.
+    """A speculative copy of a task that lost to the first attempt leaves no transaction that blocks readers.
 
-    The first attempt wins, its speculative copy is killed with an open transaction, and no further batch comes.
+    The copy is killed with an open transaction, and no further batch comes.
     """
     topic, name, query_id = kafka.topic(), kafka.name(), str(uuid4())
     settings = Settings(name, DECISION_TOPIC, TRANSACTION_TIMEOUT_MS)

@@ -24,7 +24,7 @@ TASKS = (2, 3, 1)
 
 
 def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> list[Exception]:
-    """Restart the query until it ends without an error; return the errors of the failed runs."""
+    """Restart the query until it ends without an error; return the errors of the failed runs. Raises if all fail."""
     errors: list[Exception] = []
     for number in range(restarts):
         driver = world.start_driver(f"again-{number}", tasks, order)
@@ -405,7 +405,7 @@ class TestFailures:
 
 
 class TestIntruders:
-    """Another program initialises an id that a task has reported, or a timeout ends its transaction."""
+    """Another program initialises a transactional id that a task has reported, or a timeout aborts its transaction."""
 
     def until_reported(self, world: World) -> Process:
         first = world.start_driver("first", (2,))
@@ -501,7 +501,7 @@ class TestStrays:
     """Transactions that remain open after a query has ended, or that tasks of the ended query open later."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
-        """A world in which a query has ended and a task continues that was suspended at the step ``at``.
+        """A world in which a query has ended, and a task has continued that was suspended at the step ``at``.
 
         A successor has done the work of the task.
         """
@@ -709,7 +709,7 @@ class TestTopics:
         assert outcomes == {type(None), NotDecided, MayBeLost}
 
     def made_anew(self, at: int) -> tuple[World, Process]:
-        """A driver with one batch, whose topic is deleted and created again at the step ``at``."""
+        """A driver that writes one batch. At the step ``at`` the output topic is deleted and created again."""
         world = World(BATCHES[:1])
         first = world.start_driver("first", (2,))
 
@@ -900,9 +900,10 @@ class TestLostFiles:
     """Files of the checkpoint are lost, so Spark plans the last batch again."""
 
     def one(self, at: int, planned_anew: str, settings: Settings = SETTINGS) -> tuple[World, bool]:
-        """Kill all processes at a step, and remove the file of the last uncommitted batch.
+        """Kill all processes at the step ``at``, and remove the file of the batch that Spark has not committed.
 
-        Returns the world, and whether that batch was decided.
+        ``planned_anew``: the rows of the batch that Spark plans in its place; "" for as many rows, of which one is
+        different. Returns the world, and whether the batch was decided (False if there is no such batch).
         """
         world = World(BATCHES, settings)
         world.start_driver("first", TASKS)
@@ -1059,7 +1060,7 @@ def lose_all_groups(world: World, where: Path | None) -> None:
 
 
 def time_out(world: World) -> None:
-    """Time out the transaction that the driver of another name left open, because OffsetFetch waits for it."""
+    """Time out the open transactions: OffsetFetch waits for them, and a query with another name does not abort them."""
     for each in world.kafka.ongoing():
         world.kafka.time_out(each)
 
@@ -1071,7 +1072,10 @@ def seven_days(world: World, where: Path | None) -> None:
 
 
 def move_unnamed(world: World, where: Path | None) -> None:
-    """Move the checkpoint, whose location determines the name of an unnamed query's sink."""
+    """Move the checkpoint, whose location determines the name of an unnamed query's sink.
+
+    ``where``: the new path; None if the checkpoint is not a local directory.
+    """
     time_out(world)
     if (
         where is not None
@@ -1093,7 +1097,10 @@ def another_decision_topic(world: World, where: Path | None) -> None:
 
 
 def lose_decision_topic(world: World, where: Path | None) -> None:
-    """Kafka deletes the offsets of a deleted topic, including those of the query's group."""
+    """Delete the decision topic, and use another one. With the topic Kafka deletes its committed offsets in all groups.
+
+    ``where`` is not used: all functions in ``LOSSES`` have the same arguments.
+    """
     world.kafka.offsets.clear()
     another_decision_topic(world, where)
 

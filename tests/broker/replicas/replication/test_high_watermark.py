@@ -28,8 +28,10 @@ def flushed(partition: Partition) -> None:
 
 
 async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | None = None) -> None:
-    """Append a record that nodes 1 and 3 have and node 2, which is also in the ISR, lacks. ``gate`` is a rule for writes to
-    disk."""
+    """Append a record, with acks=1, that nodes 1 (the leader) and 3 have, and node 2 lacks although it is in the ISR.
+
+    ``gate`` holds steps of the nodes, such as node 3's write of this record, until its release; None holds no step.
+    """
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(2)
@@ -43,7 +45,7 @@ async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | Non
 
 async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
     """Kill node 1 and then node 2, each while it leads. Returns the replica of node 3, which has the uncommitted record and
-    is not in the ISR."""
+    is not in the ISR. ``gate``: see `leave_node_3_with_an_uncommitted_record`."""
     await leave_node_3_with_an_uncommitted_record(nodes, gate)
     nodes.injection.links.cut(2, 3)
     nodes.kill(1)
@@ -73,8 +75,8 @@ async def test_a_held_write_that_ends_commits_nothing_while_there_is_no_leader(n
 
 
 async def test_a_record_that_was_never_committed_is_lost_without_an_unclean_election(nodes: Nodes):
-    """A record above every leader's high watermark is lost in a clean election. The list of losses has it as acknowledged
-    with acks=1."""
+    """A record that was never below a leader's high watermark is lost in a clean election. The ledger of lost records
+    (`Losses`) says that it may have been acknowledged for acks=1, but not for acks=all."""
     flushed(await lose_the_leader(nodes))
     nodes.injection.links.mend(2, 3)
     nodes.start(2)
@@ -105,7 +107,7 @@ async def test_a_replica_without_a_checkpoint_opens_with_nothing_committed(nodes
 
 
 async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes):
-    """A follower whose held write ends does not move its high watermark while the link to its leader is cut."""
+    """A follower's high watermark does not move if its held write is released while the link to its leader is cut."""
     nodes.create()
     nodes.append(b"committed")
     nodes.injection.links.pause(3)

@@ -108,7 +108,9 @@ def topic_lost_between_add_partitions_and_end(s: Story) -> None:
 
 @story
 def partitions_that_join_by_themselves(s: Story) -> None:
-    """Story of transactions to which Produce adds the partitions (transactions of version 2, KIP-890)."""
+    """Story of transactions to which Produce adds the partitions (transactions of version 2, KIP-890).
+
+    The user may write to one of two topics, and loses the permission for the transactional id."""
     topic, other = s.topic(), s.topic("b")
     s.may((TOPIC, WRITE, topic), (ID, WRITE, s.named("t")))
     t = Transactional(s)
@@ -143,7 +145,9 @@ def offsets_in_a_transaction(s: Story) -> None:
 
 @story
 def offsets_that_join_by_themselves(s: Story) -> None:
-    """Story of a transaction to which TxnOffsetCommit adds the group (transactions of version 2, KIP-890)."""
+    """Story of a transaction to which TxnOffsetCommit adds the group (transactions of version 2, KIP-890).
+
+    The user gets the permission to read the group, and loses the permission to read the only readable topic."""
     topic, other, group = s.topic(), s.topic("b"), s.named("g")
     s.may((ID, WRITE, s.named("t")), (TOPIC, READ, topic))
     t = Transactional(s)
@@ -176,7 +180,8 @@ def ids_of_idempotent_producers(s: Story) -> None:
 
 
 def _session(s: Story, version: int, first: str, second: str) -> None:
-    """Story of a fetch session of two topics. The user loses the permission for one topic and gets it back."""
+    """Story of a fetch session of two topics. The user loses the permission for the second topic, gets it back, and
+    loses both permissions."""
     s.may((TOPIC, READ, first), (TOPIC, READ, second))
     part = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
     topics = [
@@ -297,7 +302,7 @@ def a_consumer_group(s: Story) -> None:
 
 @story
 def a_regular_expression(s: Story) -> None:
-    """Story of a regular expression that matches only topics that the member may describe."""
+    """Story of a member whose regular expression matches two topics: only the one that it may describe is assigned."""
     topic, group = s.topic(), s.named("g")
     s.topic("b")
     s.may((GROUP, READ, group), (TOPIC, DESCRIBE, topic))
@@ -358,7 +363,9 @@ def requests_without_a_response(s: Story) -> None:
 
 @story
 def clients_that_are_anonymous(s: Story) -> None:
-    """Story of clients on a listener without SASL."""
+    """Story of a client on a listener without SASL: the user ANONYMOUS sends Produce without, with and again without
+    the permission to write. Then another user looks up the coordinator of a share partition, by FindCoordinator v6 and
+    v5."""
     topic = s.topic()
     data = [{"name": topic, "partition_data": [{"index": 0, "records": BATCH}]}]
     body: Body = {"acks": -1, "timeout": 30_000, "topic_data": data}
