@@ -254,7 +254,7 @@ class ConsumerGroups:
                     group=group_id,
                     timer=timer.what.value,
                     member=timer.member_id,
-                    left=len(group.members) - 1,
+                    members_left=len(group.members) - 1,
                 )
             return decision
 

@@ -450,7 +450,7 @@ class GroupShard(CoordinatorShard):
                 group=group.group_id,
                 timer=timer.what.value,
                 member=timer.member_id,
-                left=len(group.members),
+                members_left=len(group.members),
             )
 
 

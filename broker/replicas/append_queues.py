@@ -45,7 +45,7 @@ class AppendQueues:
         limits: BatchLimits = LIMITS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``alive`` returns whether the node is alive. Once the node is dead, no batch is appended."""
+        """``alive`` returns whether the node takes appends. If it does not, no batch that waits in a queue is appended."""
         self.limits = limits
         self._slices = slices or Slices()
         self._alive = alive
@@ -84,7 +84,7 @@ class AppendQueues:
 
     def leave(self, partition: Partition) -> None:
         """Remove the batch at the head of the queue, which was appended or refused. Wakes the next batches that have been
-        read, if the node is alive."""
+        read, if the node takes appends."""
         queue = self._queues[partition]
         queue.popleft()
         if partition in self._emptied:

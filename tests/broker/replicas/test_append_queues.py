@@ -148,14 +148,15 @@ async def test_a_topic_that_is_gone_meanwhile(world):
 
 
 async def test_a_dead_node_appends_nothing(world):
-    alive = True
-    world.node.append_queues = AppendQueues(alive=lambda: alive)
+    """If the node dies while a thread decompresses a batch, the batch is not appended when the thread has finished."""
+    partition = world.partition("compacted")
     answer = ask(world, ("compacted", 0, large()))
-    alive = False
+    world.node.life.end()
+    await asyncio.get_running_loop().shutdown_default_executor()
     for _ in range(3 * MANY // WALKED_PER_SLICE):
         await asyncio.sleep(0)
     assert not answer.done()
-    assert world.partition("compacted").log.log_end_offset == 0
+    assert partition.log.log_end_offset == 0
 
 
 async def test_acks_all_waits_for_both(world):
@@ -223,6 +224,24 @@ def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: Wo
     slices.ends[1].wake(done)
     assert appended == ["first", "second", "third"]
     assert queues.is_free(partition)
+
+
+def test_a_node_that_stops_appends_no_batch_of_a_queue(world: World) -> None:
+    slices, life, appended, running = SlicesByHand(), NodeLife(), [], [True]
+    queues = AppendQueues(slices, alive=lambda: bool(running))
+    partition, done = world.partition("plain"), Invalid(ErrorCode.none, "")
+    steps = world.partition("compacted").check(RecordBatch.parse(large()))
+
+    async def append(number: int, checked: Any) -> None:
+        await queues.turn(partition, checked)
+        appended.append(number)
+        queues.leave(partition)
+
+    start_in_background(append(0, steps), life)
+    start_in_background(append(1, done), life)
+    running.clear()
+    slices.ends[0].wake(done)
+    assert appended == [0]
 
 
 def test_many_batches_behind_one_are_appended_in_their_order_at_any_depth(world: World) -> None:
