@@ -117,8 +117,10 @@ def test_what_comes_when_the_job_is_started_once_more_was_not_lost() -> None:
 
 
 def test_an_instance_that_is_killed_between_two_requests() -> None:
+    """The instance is killed at a drawn instant. A record that it has written and not committed is written twice."""
     moment = Moment("OffsetCommit", (("group", "g"),), 2, "")
     reference, run = runs(workload("goes on"), single(moment, BY_NAME["kill-between"], 3))
-    assert (run.hits, run.without_effect, is_right(run.outputs)) == ([1], {}, True)
+    assert (run.hits, run.without_effect) == ([1], {})
+    assert set(values(run.outputs)) == {str(number) for number in range(RECORDS)}
     assert run.notes[0] == "instance 1 is killed"
     assert str(reference.until) == "lag=0"
