@@ -226,38 +226,42 @@ def test_a_batch_that_comes_while_the_queue_is_emptied_is_appended_too(world: Wo
     assert queues.is_free(partition)
 
 
+class Queue:
+    """The queue of one partition, in which batch 0 is being read until `end_reading`. Later batches need no reading."""
+
+    def __init__(self, world: World) -> None:
+        self.takes_appends = True
+        self.appended: list[int] = []
+        self.queues = AppendQueues(slices := SlicesByHand(), alive=lambda: self.takes_appends)
+        self.partition = world.partition("plain")
+        self._slices, self._life, self._done = slices, NodeLife(), Invalid(ErrorCode.none, "")
+        steps = world.partition("compacted").check(RecordBatch.parse(large()))
+        start_in_background(self._append(0, steps), self._life)
+
+    async def _append(self, number: int, checked: Any) -> None:
+        await self.queues.turn(self.partition, checked)
+        self.appended.append(number)
+        self.queues.leave(self.partition)
+
+    def add(self, number: int) -> None:
+        start_in_background(self._append(number, self._done), self._life)
+
+    def end_reading(self) -> None:
+        self._slices.ends[0].wake(self._done)
+
+
 def test_a_node_that_stops_appends_no_batch_of_a_queue(world: World) -> None:
-    slices, life, appended, running = SlicesByHand(), NodeLife(), [], [True]
-    queues = AppendQueues(slices, alive=lambda: bool(running))
-    partition, done = world.partition("plain"), Invalid(ErrorCode.none, "")
-    steps = world.partition("compacted").check(RecordBatch.parse(large()))
-
-    async def append(number: int, checked: Any) -> None:
-        await queues.turn(partition, checked)
-        appended.append(number)
-        queues.leave(partition)
-
-    start_in_background(append(0, steps), life)
-    start_in_background(append(1, done), life)
-    running.clear()
-    slices.ends[0].wake(done)
-    assert appended == [0]
+    queue = Queue(world)
+    queue.add(1)
+    queue.takes_appends = False
+    queue.end_reading()
+    assert queue.appended == [0]
 
 
 def test_many_batches_behind_one_are_appended_in_their_order_at_any_depth(world: World) -> None:
-    slices, life, appended = SlicesByHand(), NodeLife(), []
-    queues = AppendQueues(slices)
-    partition, done = world.partition("plain"), Invalid(ErrorCode.none, "")
-    steps = world.partition("compacted").check(RecordBatch.parse(large()))
-
-    async def append(number: int, checked: Any) -> None:
-        await queues.turn(partition, checked)
-        appended.append(number)
-        queues.leave(partition)
-
-    start_in_background(append(0, steps), life)
+    queue = Queue(world)
     for number in range(1, 2000):
-        start_in_background(append(number, done), life)
-    slices.ends[0].wake(done)
-    assert appended == list(range(2000))
-    assert queues.is_free(partition)
+        queue.add(number)
+    queue.end_reading()
+    assert queue.appended == list(range(2000))
+    assert queue.queues.is_free(queue.partition)
