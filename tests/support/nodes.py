@@ -221,7 +221,7 @@ class Nodes:
             quiet = 0 if busy else quiet + 1
             if quiet > 2:
                 return
-        raise AssertionError("the nodes still have pending work after TURNS_MAX turns of the event loop")
+        raise AssertionError(f"the nodes still have pending work after {TURNS_MAX} turns of the event loop")
 
     async def pass_time(self, delay_ms: int) -> None:
         self.clock.advance(delay_ms)

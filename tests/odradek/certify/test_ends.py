@@ -122,5 +122,6 @@ def test_an_instance_that_is_killed_between_two_requests() -> None:
     reference, run = runs(workload("goes on"), single(moment, BY_NAME["kill-between"], 3))
     assert (run.hits, run.without_effect) == ([1], {})
     assert set(values(run.outputs)) == {str(number) for number in range(RECORDS)}
+    assert len(run.outputs.committed) <= RECORDS + 1
     assert run.notes[0] == "instance 1 is killed"
     assert str(reference.until) == "lag=0"
