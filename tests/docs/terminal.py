@@ -24,7 +24,7 @@ from queue import Empty, Queue
 from typing import Final, Self
 
 from tests.docs.blocks import Block
-from tests.support.deadlines import HANG_S
+from tests.support.deadlines import TEST_S
 from tests.support.notices import without_notices
 from tests.support.raw import free_port
 
@@ -194,7 +194,7 @@ class Terminal:
         said = ""
         while True:
             try:
-                line = lines.get(timeout=HANG_S)
+                line = lines.get(timeout=TEST_S)  # a command may build and download
             except Empty:
                 raise AssertionError(f"{command}: still running\n{said}") from None
             assert line, f"{command}: ended\n{said}"
