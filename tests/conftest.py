@@ -19,6 +19,7 @@ from tests.support.postgres import programs as postgres_programs
 pytest_plugins = [
     "tests.support.tiers",
     "tests.support.broker",
+    "tests.support.forked",
     "tests.support.coroutines",
     "tests.support.one_worker",
     "tests.support.hangs",
@@ -82,6 +83,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.freeze()
         gc.enable()
+        gc.set_threshold(50_000, 20, 50)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -31,6 +31,7 @@ from odradek.security import LIBRARIES, MECHANISMS, Authority, Client, Login, Se
 from odradek.words import Mechanism
 from tests.support.clients import PATIENCE, eventually
 from tests.support.deadlines import HANG_S
+from tests.support.forked import executed
 
 SECRET = 'hu"nt\\er:2;'
 AUTHORITY = Authority(Path("/tls"))
@@ -189,7 +190,7 @@ def test_secrets_of_settings_go_by_variables(tmp_path: Path):
 @pytest.fixture(scope="module")
 def broker() -> Iterator[odradek.Broker]:
     users = {"alice": SECRET, "bob": "of bob"}
-    with odradek.Broker(nodes=2, topics=["orders:2"], tls=True, users=users) as broker:
+    with executed(), odradek.Broker(nodes=2, topics=["orders:2"], tls=True, users=users) as broker:
         yield broker
 
 

@@ -7,19 +7,19 @@ with listening({"FIRST": "SASL_PLAINTEXT"}, settings, home) as ports:
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
+import signal
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from tests.support.children import reset_signals
+from odradek._server import command
+from odradek.child import Child
 from tests.support.deadlines import TEST_S, Deadline
+from tests.support.forked import ForkedChild, start
 from tests.support.raw import free_port
 
-ROOT: Final = Path(__file__).parents[2]
 LOOK_PAUSE_S: Final = 0.02
 STARTED: Final = '"event": "started"'
 
@@ -46,29 +46,26 @@ def listening(
         **settings,
     }
     words = [word for name, value in said.items() for word in ("--set", f"{name}={value}")]
-    command = [sys.executable, "-m", "server", "--data-dir", str(home / "data"), "--log-format", "json"]
     log = home / "broker.log"
-    reset_signals()
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [*command, *words, *arguments],
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            cwd=ROOT,
-            env={**os.environ, **(environment or {})},
-        )
+    log.write_bytes(b"")
+    started = start(
+        command("serve", "--data-dir", str(home / "data"), "--log-format", "json", *words, *arguments),
+        log,
+        environment={**os.environ, **(environment or {})},
+        holds_input=False,
+    )
     try:
-        _wait(process, log)
+        _wait(started, log)
         yield ports
     finally:
-        process.terminate()
-        process.wait(TEST_S)
+        started.send_signal(signal.SIGTERM)
+        started.wait(TEST_S)
     assert "Traceback" not in log.read_text(), log.read_text()
 
 
-def _wait(process: subprocess.Popen[bytes], log: Path) -> None:
+def _wait(started: Child | ForkedChild, log: Path) -> None:
     deadline = Deadline(TEST_S)
     while STARTED not in log.read_text():
-        assert process.poll() is None, log.read_text()
+        assert started.is_running, log.read_text()
         assert not deadline.is_over, log.read_text()
         time.sleep(LOOK_PAUSE_S)
