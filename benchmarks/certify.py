@@ -60,7 +60,10 @@ os._exit(0)
 
 
 class Timed(Stage):
-    """A stage (a broker for the certifier's runs) that records how much longer a run took than its job's process."""
+    """A stage (a broker for the certifier's runs) that measures the time around the job's process.
+
+    ``beyond_s`` has the seconds by which each run was longer than the life of its job's process.
+    """
 
     journal: ClassVar[Path]
     beyond_s: ClassVar[list[float]] = []

@@ -45,7 +45,7 @@ DECLARED_PRODUCE: Final = (0, 10)
 DECLARED_OFFSETS: Final = (28, 3)
 DECLARED_END: Final = (26, 1)
 LARGE_BATCH_BYTES: Final = 1 << 20
-"""Bytes that the measures of large requests move per request: 1 MiB, the largest batch with Kafka's default settings."""
+"""Size in bytes of the batch in large requests: 1 MiB, the maximum with Kafka's default settings."""
 
 READY_S: Final = 30.0
 

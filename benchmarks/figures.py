@@ -14,7 +14,7 @@ WARM_UP_S: Final = 2.0
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured number, the project's limit for it, and what was measured for comparison."""
+    """One measured number, with the project's limit for it and another measurement for comparison."""
 
     name: str
     value: float
@@ -22,7 +22,7 @@ class Figure:
     limit: float | None = None
     higher_is_better: bool = False
     baseline: str = ""
-    """What was measured for comparison, as text: for instance by a minimal program that moves the same bytes."""
+    """The measurement for comparison, as text: for instance of a minimal program that moves the same bytes."""
     note: str = ""
     other_cpu: float = 0.0
     """Cores that other processes used during the measure. Above about 0.35, ``value`` is only an order of magnitude."""

@@ -212,7 +212,7 @@ def round_us(inside: Inside, frames: Sequence[bytes]) -> float:
 
 
 def in_turns(trace: Trace, inside: Inside, frames: Sequence[bytes]) -> str:
-    """Measure rounds with the trace on, alternating with rounds with the trace off."""
+    """Measure rounds with the trace on and off, in alternation. Returns a line of text with the time of both."""
     least = {False: math.inf, True: math.inf}
     rounds = 2 * ROUNDS
     size = len(frames) // rounds

@@ -137,8 +137,9 @@ def cost_of(
 
 
 def others_at_rest(seconds: float = 1.0) -> float:
-    """Cores that other processes use while we are idle, for measures that cannot tell the processes that they start from
-    others.
+    """Cores that other processes use while this process is idle.
+
+    For measures that start processes themselves, and cannot tell the CPU time of these from that of others.
     """
     with used_by(os.getpid()) as usage:
         time.sleep(seconds)

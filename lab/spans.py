@@ -95,9 +95,10 @@ class Spans:
         return self._ahead_ns + stopwatch_us() * NS_PER_US
 
     def _transaction(self, api_key: int, facts: TransactionFacts) -> Span | None:
-        """The span of the request's transaction, None if there is none.
+        """Return the span of the request's transaction; None if no transaction is open.
 
-        InitProducerId ends the span of an open transaction.
+        A request in ``BEGINNING`` starts the span, InitProducerId ends the span of a transaction that was left
+        open.
         """
         name = facts.transactional_id
         if name is None:

@@ -169,9 +169,9 @@ def read_decided(
     partition: int | None = None,
     timeout_s: float = WAIT_S,
 ) -> tuple[ReadRecords, float | None]:
-    """Wait for the decided transactions of a topic, then read it.
+    """Wait for the markers of a topic's decided transactions, then read the topic.
 
-    Also returns the seconds waited if the wait timed out, else None.
+    Returns the result, and the seconds waited if the wait timed out, else None.
     """
     waited_s = _await_markers(client, timeout_s, topic=topic)
     return read_records(client, topic, isolation, partition), waited_s
@@ -306,7 +306,7 @@ def _expected(values: Iterable[Value]) -> Counter[Value]:
 
 
 def _as_text(value: Value) -> Value:
-    """The value as a record's value: a str if it is UTF-8, else bytes."""
+    """The value in the form of `odradek.topics.Record`: a str if it is UTF-8, else bytes."""
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, bytes):

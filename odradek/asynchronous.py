@@ -5,8 +5,8 @@ class Rule:
 
     wait_async = asynchronous(wait)
 
-Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then does the same as for any
-caller that disconnects: it stops an advance of the clock where it is, and completes a call of any other kind.
+Cancelling the coroutine closes the connection of the call, so that its thread ends. The broker then
+stops an advance of the clock at the time that it has reached. It completes a call of any other kind.
 """
 
 from __future__ import annotations

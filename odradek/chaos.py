@@ -43,14 +43,14 @@ _REFUSALS: Final = (
     ("FindCoordinator", "COORDINATOR_NOT_AVAILABLE"),
 )
 CHANGED_BY_OTHERS: Final = (404, 409)
-"""HTTP statuses of a call on a rule that was removed (404), or on a node in another state (409)."""
+"""HTTP statuses of a call that came too late: the rule was removed (404), or the node has another state (409)."""
 SETTLE_S: Final = stretched(30.0)
 SETTLE_PAUSE_S: Final = 0.1
 
 
 @dataclass(slots=True)
 class _Injected:
-    """An injected failure, with the call that reverts it and the time of that call."""
+    """An injected failure. ``revert`` is called when the ``now_s`` of `Chaos.step` reaches ``due_s``."""
 
     text: str
     due_s: float
@@ -145,7 +145,10 @@ class Chaos:
 
 
 def _refusal_of(call: Callable[[], object]) -> str | None:
-    """Make the call. Return None, or the error text if another caller had changed the broker (by a reset, for instance)."""
+    """Make the call. Returns None, or the text of the error if another caller has made the call impossible.
+
+    Another caller may have reset the broker, for instance.
+    """
     try:
         call()
     except ControlRefused as refused:
@@ -156,9 +159,10 @@ def _refusal_of(call: Callable[[], object]) -> str | None:
 
 
 def verify(remote: Remote) -> list[str]:
-    """Problems of a cluster into which no more failures are injected, as sentences; empty if it is sound.
+    """Return the problems of a cluster after all failures were reverted, as sentences; empty if there are none.
 
-    Waits at most ``SETTLE_S`` until all nodes run and no decided transaction lacks its markers.
+    Waits at most ``SETTLE_S`` seconds for the problems to disappear: nodes start, followers catch up, markers are
+    written.
     """
     deadline = time.monotonic() + SETTLE_S
     while True:

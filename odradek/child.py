@@ -97,7 +97,10 @@ class Child:
                 self._process.stdin.close()
 
     def complaint(self) -> str:
-        """The last line of the child's log that is not a frame of a Java stack trace."""
+        """The last line of the child's log that is not a frame of a Java stack trace.
+
+        "it printed nothing" if the log has no such line.
+        """
         lines = [line.strip() for line in self._log.read_text("utf-8", "replace").splitlines()]
         said = (line for line in reversed(lines) if line and not line.startswith("at "))
         return next(said, "it printed nothing")

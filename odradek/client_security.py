@@ -61,7 +61,7 @@ class ClientSecurity:
             raise Untrusted(f"{_HANDSHAKE_FAILED}: {error.reason or error}") from None
 
     def login(self) -> Conversation:
-        """The client's side of a SASL login: yields the client's messages, and receives the broker's by ``send``."""
+        """A generator of the client's messages of a SASL login; the broker's messages are passed to ``send``."""
         return self._conversation(self._settings)
 
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 TIMEOUT_S: Final = stretched(60.0)
 """Timeout of a call, in seconds. Long enough for calls that stop a node: a controlled shutdown may take long."""
 ADVANCE_TIMEOUT_S: Final = stretched(3600.0)
-"""Timeout of an advance of the clock: all timers that become due fire before the broker responds."""
+"""Timeout of an advance of the clock, in seconds: all timers that become due fire before the broker responds."""
 ENDS_WITH_CALLER: Final = ("/v1/clock/advance",)
 """Paths of the calls that the broker cancels when the caller disconnects."""
 CA_VARIABLE: Final = "ODRADEK_CONTROL_CA"

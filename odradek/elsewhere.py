@@ -15,7 +15,7 @@ from odradek.topics import read_records
 
 TOPICS_MAX: Final = 10
 RECORDS_MAX: Final = 1000
-"""Maximum size of a topic that is searched, as a number of offsets."""
+"""Maximum number of offsets of a topic that is searched; larger topics are skipped."""
 
 
 def found_elsewhere(

@@ -23,7 +23,7 @@ class HealthError(Exception):
 
 
 class _NotPlain(HealthError):
-    """A plain client got what a TLS listener sends to plain clients: an alert, or the end of the connection."""
+    """The listener seems to require TLS: it sent a TLS alert to a plain client, or closed the connection."""
 
 
 def local_bootstrap(environ: Mapping[str, str]) -> str:
@@ -38,10 +38,10 @@ def local_bootstrap(environ: Mapping[str, str]) -> str:
 
 
 def ask_api_versions(bootstrap: str, timeout_s: float = 3.0, security: ClientSecurity | None = None) -> int:
-    """The number of APIs that the broker at `host:port` announces.
+    """Send ApiVersions to a broker (``host:port``), and return the number of APIs in the response.
 
-    Without ``security``, a plain connection is tried first and then TLS without verification of the certificate, because
-    the request contains nothing confidential.
+    Raises ``HealthError`` if there is no valid response. Without ``security``, a plain connection is tried first
+    and then TLS without verification of the certificate, because the request contains nothing confidential.
     """
     host, colon, port = bootstrap.rpartition(":")
     if not colon or not port.isdecimal() or not 0 < int(port) < 65536:
@@ -89,7 +89,7 @@ def _connect(address: tuple[str, int], timeout_s: float, wrap: Wrap | None) -> s
 
 
 class _AnyCertificate:
-    """TLS for a connection, without verification of the certificate."""
+    """TLS without verification of the server's certificate."""
 
     is_spoken = False
     """True once a TLS handshake has succeeded: the listener uses TLS."""
@@ -106,7 +106,10 @@ class _AnyCertificate:
 
 
 def not_kafka(size: int) -> str:
-    """Describe what listens on a port, from four bytes that cannot be the size of a Kafka response."""
+    """Return a sentence about a server that does not respond as Kafka does.
+
+    ``size`` has the first four bytes of the response, which cannot be the size of a Kafka response.
+    """
     if struct.pack(">i", size) == b"HTTP":
         return "an HTTP server responds there, no Kafka broker"
     if _is_tls(size):
@@ -115,7 +118,7 @@ def not_kafka(size: int) -> str:
 
 
 def _is_tls(size: int) -> bool:
-    """Whether these are the first four bytes of a TLS alert."""
+    """Whether the first four bytes of the response, as the integer ``size``, begin a TLS alert."""
     return struct.pack(">i", size)[:2] == b"\x15\x03"
 
 

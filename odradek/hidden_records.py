@@ -15,10 +15,13 @@ EXPLAINED_MAX: Final = 3
 
 
 def hidden_records(client: ControlClient, topic: str, read: ReadRecords, waited_s: float | None) -> list[str]:
-    """Lines about the records above the last stable offset that are decided or may be; empty if there are none.
+    """Return lines about decided or perhaps decided records above the last stable offset; empty if there are none.
 
-    A record is decided if it belongs to no transaction, or to one that is committed or in PrepareCommit. It may be decided
-    if its transaction is open and no running coordinator knows the producer, while a node is not running.
+    A record is decided if it belongs to no transaction, or to one that is committed or in PrepareCommit. It may be
+    decided if its transaction is open and no running coordinator knows the producer, while a node is not running.
+
+    ``waited_s`` is the time for which the caller has waited for markers, None if the caller's wait did not time
+    out.
     """
     behind = read_behind(client, topic, read.held_from)
     if not behind:

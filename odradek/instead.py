@@ -17,10 +17,11 @@ _IN_AN_EXCHANGE: Final = ("client_id", "node", "listener", "peer", "principal", 
 
 
 def came_instead(client: ControlClient, rule: Mapping[str, Any]) -> str:
-    """List the values of the fields that the rule matches, from the traced requests of the rule's API.
+    """Return the end of the error message for a rule without hits; empty if there is nothing to add.
 
-    ``rule`` is the rule's JSON form. If the trace is off, list the known transactional ids, provided that no coordinator
-    knows the id in the rule. Otherwise return "".
+    It lists the requests in the trace with the rule's API: their number, and their values of the fields that the
+    rule matches. If the trace is off, it lists the known transactional ids, provided that no coordinator knows the
+    id in the rule. ``rule`` is the rule's JSON form.
     """
     on, match = rule.get("on"), rule.get("match", {})
     try:

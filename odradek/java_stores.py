@@ -38,7 +38,7 @@ def trust_store_pem(path: Path, password: str | None) -> str:
 
 
 def key_store_pem(path: Path, password: str | None) -> tuple[str, str]:
-    """(the private key, unencrypted; its certificate chain), both as PEM."""
+    """Return (private key without encryption, certificate chain) of a key store, both as PEM."""
     content = _read(path)
     if content[:4] == _JKS:
         raise BadClientSettings(

@@ -141,14 +141,14 @@ class Partition:
     leader_epoch: int
     isr: tuple[int, ...]
     high_watermark: int | None
-    """The leader's high watermark. It and the last stable offset are None without a leader."""
+    """The leader's high watermark. ``high_watermark`` and ``last_stable_offset`` are None without a leader."""
     last_stable_offset: int | None
     replicas: tuple[Replica, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """Consecutive records of one producer that replicas had and the leader has lost (docs/faults.md)."""
+    """Consecutive records of one producer that replicas had and the leader no longer has (docs/faults.md)."""
 
     time_ms: int
     topic: str

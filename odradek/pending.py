@@ -20,7 +20,7 @@ from typing import Final, Literal, TypeVar
 _T = TypeVar("_T")
 Kind = Literal["group", "transactional_id"]
 QUICK_S: Final = 1.0
-"""Minimum duration of a step that counts as waiting. Consecutive longer steps are one wait; a shorter step ends it."""
+"""Minimum duration of a slow step, in seconds. Consecutive slow steps are one wait; a quicker step ends it."""
 NOTICES_S: Final = (2.0, 10.0, 60.0)
 """Durations of a wait after which a notice is printed, in seconds; later, one is printed every ``AGAIN_S``."""
 AGAIN_S: Final = 300.0
@@ -66,9 +66,9 @@ class Pending:
     notices: int = 0
     """Number of notices ("no response to Fetch yet") that were printed for the current wait."""
     is_muted: bool = False
-    """True while another part of the command shows its progress: no notices are printed."""
+    """True while the command shows its progress in another way: no notices are printed."""
     progress: Callable[[], str | None] | None = None
-    """The progress of the command as text, if it has any. The function is called from another thread."""
+    """Returns the progress of the command as text, if there is any. Called from another thread."""
     thread: int = field(default_factory=get_ident)
     """The thread of the command: steps of other threads are not tracked."""
     interrupted: str = ""

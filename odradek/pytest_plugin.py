@@ -76,7 +76,7 @@ def odradek_options() -> dict[str, Any]:
 
 
 class _SessionBroker:
-    """The broker of the session, with the options requested last: one process at a time."""
+    """Owner of the session's broker: at most one process, with the options that were requested last."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()

@@ -70,7 +70,7 @@ class ReadRecords:
     records: list[Record]
     """The records, ordered by partition and offset."""
     held_from: dict[int, int]
-    """The last stable offset of each partition in which it is below the high watermark."""
+    """Partition -> last stable offset, for each partition whose last stable offset is below the high watermark."""
 
 
 def read_records(
@@ -86,7 +86,10 @@ def read_records(
 
 
 def read_behind(client: ControlClient, topic: str, held_from: Mapping[int, int]) -> list[Record]:
-    """Read the records at and above these offsets (the last stable offsets), ordered by partition and offset."""
+    """Read the records from the offsets ``held_from`` (by partition) to the log end.
+
+    The records are ordered by partition and offset.
+    """
     read = ReadRecords([], {})
     for partition, offset in held_from.items():
         _read_partition(client, topic, "read_uncommitted", partition, read, offset)

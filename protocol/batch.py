@@ -210,8 +210,10 @@ class RecordBatch:
 
     @mirrored("stored_at")
     def stored_at(self, base_offset: int, leader_epoch: int) -> tuple[Buffer, ...]:
-        """The batch as a log stores it: for a small batch one chunk, which is a copy, else two chunks (the new header, the
-        rest of the batch).
+        """The bytes of the batch with this base offset and leader epoch, as chunks for a log to write.
+
+        A small batch is one chunk, a copy. A larger batch is two chunks: its first 16 bytes, which are new, and a
+        view of all others.
         """
         buffer, start, size = self.buffer, self.start, self.size
         head = patched_header(buffer, base_offset, leader_epoch, start)

@@ -69,7 +69,7 @@ class Codec:
     def decode_steps(
         self, buffer: bytes | memoryview, offset: int = 0, elements_max: int = ELEMENTS_MAX
     ) -> Any | Generator[None, None, Any]:
-        """Like ``decode``, but returns a generator for a message with many elements.
+        """Like ``decode``, but for a message with many elements returns a generator whose value is the message.
 
         The generator raises ``MalformedRequest`` for a message with more than ``elements_max`` elements.
         """

@@ -159,7 +159,7 @@ def _gunzip(data: bytes | memoryview, limit: int) -> bytes:
 
 
 def _gunzip_into(data: bytes | memoryview, output: mmap.mmap) -> int:
-    """Decompress piece by piece into ``output``; returns the number of bytes. Stops one byte above the limit."""
+    """Decompress into ``output``, and stop when it is full. Returns the number of bytes written."""
     source, position, room = memoryview(data), 0, len(output)
     if not source:
         raise CompressionError("gzip: no data")

@@ -269,7 +269,7 @@ class _Reader:
         self._source.line(f"if {length} < 0: {consequence}")
 
     def _sized(self, field: WireField, target: str) -> None:
-        """Emit the reading of a string, bytes or records."""
+        """Emit code that reads a string, bytes or records, and assigns the value to ``target``."""
         length = self._length("h" if field.kind == "string" else "i")
         self._if_null(field, length, target)
         if self._flexible and field.kind == "string":

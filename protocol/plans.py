@@ -194,7 +194,10 @@ def tag_of(declared: "Field[Any]") -> int:
 
 
 def absent_of(declared: "Field[Any]") -> Structure | None:
-    """The value that a missing tagged field stands for, if it differs from the default of the Python field; else None."""
+    """Value of a tagged field that is missing in the bytes, if it is not the Python field's default; else None.
+
+    This is an empty struct, for fields of type `TaggedNested`.
+    """
     wire_type = declared.metadata["wire"].type
     return wire_type.structure() if isinstance(wire_type, TaggedNested) else None
 

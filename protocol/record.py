@@ -82,7 +82,10 @@ def decode_records(
 
 
 def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | None, bytes | None]:
-    """Key and value of the only record of an uncompressed batch, which fills `position` to `end`, else ``CorruptBatch``."""
+    """Key and value of the only record of an uncompressed batch.
+
+    Raises ``CorruptBatch`` unless the record fills exactly the bytes from `position` to `end`.
+    """
     try:
         found = _decode_short_record(buffer, position, end)
         if found is not None:
@@ -100,7 +103,11 @@ def decode_only_record(buffer: bytes, position: int, end: int) -> tuple[bytes | 
 
 
 def _decode_short_record(buffer: bytes, position: int, end: int) -> tuple[bytes, bytes] | None:
-    """Decode a typical coordinator record: no deltas, no headers, a key below 64 bytes, a value below 8 KiB; else None."""
+    """Return (key, value) of a typical coordinator record; None for any other record.
+
+    The record has deltas of 0, no headers, a key shorter than 64 bytes and a value shorter than 8 KiB, neither
+    null.
+    """
     # Every other varint must have one byte. The record's length is skipped, because `end` gives it, too.
     position += 1 if buffer[position] < 0x80 else 2
     if buffer[position + 1] or buffer[position + 2]:

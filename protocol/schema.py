@@ -163,7 +163,7 @@ def nullable_nested(structure: type[S], **where: Unpack[Where]) -> S | None:
 
 
 def tagged_nested(structure: type[S], tag: int) -> S | None:
-    """Declare a nullable struct in a tagged field. A missing tag means an empty struct, so Kafka writes a null."""
+    """Declare a nullable struct in a tagged field. A missing field is an empty struct, so null must be written."""
     return wire(TaggedNested(structure, nullable=True), None, {"tag": tag})  # type: ignore[no-any-return]
 
 

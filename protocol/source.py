@@ -55,13 +55,16 @@ class Source:
         return f"{prefix}{self._counter}"
 
     def constant(self, prefix: str, value: object) -> str:
-        """Make ``value`` available to the generated code. Returns its name there."""
+        """Make ``value`` available to the generated code. Returns its name in that code."""
         name = self.fresh(prefix)
         self.namespace[name] = value
         return name
 
     def struct(self, prefix: str, codes: str, method: str) -> str:
-        """Make ``pack`` or ``unpack_from`` (``method``) of a big-endian ``Struct`` available. Returns its name there."""
+        """Make the method ``pack`` or ``unpack_from`` of a big-endian ``Struct`` available to the generated code.
+
+        ``codes`` are format characters of ``struct``. Returns the method's name in the generated code.
+        """
         return self.constant(prefix, getattr(Struct(">" + codes), method))
 
     def text(self) -> str:

@@ -120,9 +120,10 @@ class Admin:
         ]
 
     async def described(self, ids: Iterable[tuple[int, str]]) -> list[tuple[int, Any]]:
-        """(node id, state) of each transactional id in ``ids``, which are (node id of the coordinator, id).
+        """Return (node id of the coordinator, state) of each transactional id.
 
-        Transactional ids that their coordinator cannot describe are left out.
+        ``ids`` has pairs (node id of the coordinator, transactional id). Transactional ids that their coordinator
+        cannot describe are left out.
         """
         by_node: dict[int, list[str]] = {}
         for node_id, transactional_id in ids:

@@ -18,13 +18,17 @@ from proxy.forwarding import Received
 from proxy.rewriting import FETCH, SHARE_FETCH
 
 SHARE: Final = 32
-"""A Fetch gets this part of the remaining budget: 2 MiB of a full one, 84 KiB if a hundred others wait for data."""
+"""A Fetch gets 1/32 of the remaining budget: 2 MiB of a full one, 84 KiB if a hundred others wait for data."""
 FIRST_WITHOUT_REPLICA_ID: Final = 15
 INT32: Final = 4
 
 
 def bounded(key: int, version: int, received: Received) -> tuple[memoryview | bytes, int]:
-    """(frame to send, largest number of bytes of records in the response). The number is 0 if the API has no limit."""
+    """Return the frame to send, and the maximum bytes of records in its response.
+
+    The frame has a lower ``max_bytes`` than ``received`` if the client requests more than its share. The maximum
+    is 0 if the request has no ``max_bytes``.
+    """
     at = _max_bytes_at(key, version, received)
     frame = received.frame
     if at is None or at + INT32 > len(frame):

@@ -25,7 +25,7 @@ CONSUMER: Final = "consumer"
 CLASSIC: Final = "classic"
 
 Committed = dict[Place, tuple[int | None, bool]]
-"""(committed offset, whether an open transaction will commit another offset)"""
+"""(committed offset, whether an open transaction has a pending offset)."""
 
 
 async def groups(admin: Admin) -> GroupsSummary:

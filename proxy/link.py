@@ -179,7 +179,10 @@ class Link:
             self._fail(future, error)
 
     def _fail(self, future: asyncio.Future[Any], error: BaseException) -> None:
-        """Fail a request whose response could not be processed. A malformed response is the upstream's fault, not a bug."""
+        """Fail a request whose response could not be processed.
+
+        A malformed response is an error of the upstream: the client's connection is closed without a traceback.
+        """
         if isinstance(error, MalformedRequest):
             reason = f"{self._far.in_words} sent a response that cannot be read"
             future.set_exception(CloseConnection(reason, error=str(error)))

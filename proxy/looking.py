@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 ONLY_CALLS: Final = "a proxy sees only requests and responses"
 NAMES_PAUSE_MS: Final = 5_000
-"""Shortest interval between two requests for the names of topics whose ids have been seen."""
+"""Minimum interval between two requests for topic names, which are sent when a name is not known."""
 
 
 class ProxyFaults(Faults):
@@ -64,7 +64,10 @@ class ProxyLooking(Looking):
 
 
 class _Names:
-    """A callback that requests the upstream's topic names, when a topic id is to be shown whose name is not known."""
+    """Callback for a topic id whose name is not known: requests the upstream's topic names.
+
+    Requests are at least ``NAMES_PAUSE_MS`` apart.
+    """
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy

@@ -69,7 +69,7 @@ class ProxyContext(Protocol):
     topics: TopicNames
     tls: ssl.SSLContext | None
     tracks_sessions: bool
-    """Whether the partitions of fetch sessions are needed, for a rule or the trace."""
+    """Whether to record the partitions of fetch sessions, because a rule or the trace needs them."""
 
     @property
     def clock(self) -> Clock: ...
@@ -204,7 +204,7 @@ class ProxyNode:
         return await response
 
     def _reader(self, link: Link, key: int, version: int, received: Received) -> Callable[[Frame], Any]:
-        """The function that processes the response to a request."""
+        """Return the function that processes the response frame of a request."""
         if key == API_VERSIONS:
             return partial(self._read_versions, link, version, received)
         if has_addresses(key, version) or (key == FETCH and self._context.tracks_sessions):
@@ -215,7 +215,7 @@ class ProxyNode:
         return start(self._rewritten(key, version, received, frame), self.life)
 
     async def _rewritten(self, key: int, version: int, received: Received, frame: Frame) -> Any:
-        """The response with the proxy's addresses; the unchanged frame if it has no addresses."""
+        """Return the response with the proxy's addresses of nodes; the unchanged frame if it has no addresses."""
         response = await self.slices.run(response_steps(key, version, frame))
         if key == METADATA:
             self._context.topics.heard(response)

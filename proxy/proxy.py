@@ -31,7 +31,7 @@ from proxy.wire import Buffers
 
 LISTENER: Final = "PLAINTEXT"
 UPSTREAM_S_MAX: Final = 30.0
-"""How long a start waits for the upstream, which may be starting itself."""
+"""Maximum wait for the upstream when the proxy starts, in seconds: the upstream may be starting, too."""
 RETRY_MS: Final = 500
 NOTICE_MS: Final = 2_000
 DESCRIPTORS_PER_CLIENT: Final = 2

@@ -21,14 +21,14 @@ SHARE_ACKNOWLEDGE: Final = 79
 BROKERS: Final = 1
 """Endpoint type of DescribeCluster for nodes that clients connect to; the other type is controllers."""
 NODE_ENDPOINTS: Final[Mapping[int, int]] = {PRODUCE: 10, FETCH: 16, SHARE_FETCH: 0, SHARE_ACKNOWLEDGE: 0}
-"""First version whose responses have the addresses of leaders (KIP-951)."""
+"""API key -> first version whose responses have the addresses of leaders (KIP-951)."""
 WITH_ADDRESSES: Final[Mapping[int, int]] = {
     METADATA: 0,
     FIND_COORDINATOR: 0,
     DESCRIBE_CLUSTER: 0,
     **NODE_ENDPOINTS,
 }
-"""First version whose responses have addresses, by API."""
+"""API key -> first version whose responses have addresses of nodes."""
 
 
 class Named(NamedTuple):

@@ -28,7 +28,7 @@ is too far from the end, from this number of offsets before the end.
 
 
 async def owners(admin: Admin) -> dict[tuple[int, str, int], str]:
-    """The transactional ids of open transactions, by producer and partition, as their coordinators know them."""
+    """Return (producer id, topic, partition) -> transactional id, for open transactions of all coordinators."""
     listed = await admin.transactional_ids()
     open_ones = [
         (node_id, each.transactional_id) for node_id, each in listed if each.transaction_state not in ENDED
@@ -218,7 +218,7 @@ class _UpstreamScan(Scan):
     async def _start(
         self, leaders: Mapping[Place, int], place: Place, since_ms: int | None
     ) -> tuple[int, bool]:
-        """(offset to begin at, whether no batch of the timeline is below it)."""
+        """Return the offset to start reading at, and whether no batch of the timeline is below that offset."""
         earliest = (await self._admin.offsets(leaders, EARLIEST)).get(place, 0)
         latest = (await self._admin.offsets(leaders, LATEST)).get(place, earliest)
         if latest - earliest <= OFFSETS_READ_MAX:

@@ -41,7 +41,7 @@ from proxy.node import ProxyNode
 from proxy.rewriting import API_VERSIONS
 
 LOOK_S_MAX: Final = 1.0
-"""Timeout after which a node is shown as unreachable."""
+"""Timeout of a node's response, in seconds. A node that does not respond in time is shown as unreachable."""
 FETCH_BYTES: Final = 1024 * 1024
 FETCHES_PER_LOOK: Final = 4
 BEHIND_MAX: Final = 20 * BATCHES_MAX

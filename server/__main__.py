@@ -107,7 +107,7 @@ def _where_it_listens(cluster: Cluster) -> str:
 
 
 async def _open_control(cluster: Cluster) -> ControlListener | None:
-    """Open the control port, if it is configured. Add the fault rules of the command line even if it is not."""
+    """Open the control port if one is configured, and add the fault rules of the command line in any case."""
     if cluster.settings.control is None and not cluster.settings.faults:
         return None
     from broker.cluster import StartError

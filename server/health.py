@@ -18,7 +18,7 @@ from typing import Final
 from broker.logging import get_logger
 
 PAUSE_S: Final = 1.0
-"""Delay after a connection that could not be accepted, for instance because no descriptor was left."""
+"""Seconds until the next attempt if a connection could not be accepted, for instance without a descriptor."""
 _BACKLOG: Final = 16
 
 

@@ -99,10 +99,10 @@ def stop_signals() -> asyncio.Event:
 
 
 def share_with_group(folder: Path | None) -> None:
-    """Make new files writable for the group, if the data directory's next user may be another one of the group.
+    """Make new files writable for the group, if another user of the group may use the data directory later.
 
-    In OpenShift each project has its own user, and all users are in group 0. A volume that belongs to a group has the setgid
-    bit (`fsGroup` of a pod).
+    In OpenShift each project has its own user, and all users are in group 0. A volume that belongs to a group has
+    the setgid bit (`fsGroup` of a pod).
     """
     there = next((each for each in (folder, *folder.parents) if each.exists()), None) if folder else None
     is_shared = there is not None and bool(there.stat().st_mode & stat.S_ISGID)

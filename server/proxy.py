@@ -73,7 +73,7 @@ async def _serve(settings: ProxySettings) -> int:
 
 
 async def _open_control(proxy: Proxy) -> ControlListener | None:
-    """Open the control port, if it is configured. Add the fault rules of the command line even if it is not."""
+    """Open the control port if one is configured, and add the fault rules of the command line in any case."""
     where = proxy.settings.control
     if where is None and not proxy.settings.faults:
         return None

@@ -138,7 +138,10 @@ class Check:
                 last.append(RecordBatch.parse_header(chunk[begin : begin + HEADER_BYTES]))
 
     def _check_one(self, batch: RecordBatch) -> None:
-        """Check a batch that `_take_window` has rejected or that is larger than a window. Sets ``reason``."""
+        """Check a batch that `_take_window` has rejected or that is larger than a window.
+
+        Sets ``reason`` if the batch is invalid.
+        """
         self.reason = self._problem(batch)
         if self.reason is not None:
             return

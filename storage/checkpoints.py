@@ -12,7 +12,8 @@ from storage.files import DamagedFile, Name, StorageError, read_file, replace_fi
 VERSION = 0
 PARTITION_METADATA = "partition.metadata"
 DAMAGED_BYTES_MAX = 4
-"""Up to this number of wrong bytes, a `partition.metadata` is damaged. With more, it belongs to another topic."""
+"""Largest number of wrong bytes with which a `partition.metadata` counts as damaged. If more bytes are wrong, the
+file is that of another topic."""
 
 
 def format_rows(rows: Iterable[tuple[object, ...]]) -> bytes:
@@ -125,9 +126,9 @@ def _partition_metadata(topic_id: uuid.UUID) -> bytes:
 
 
 def is_damaged_partition_metadata(directory: Path, topic_id: uuid.UUID) -> bool:
-    """Whether ``partition.metadata`` differs from its expected content in only a few bytes.
+    """Whether 1 to ``DAMAGED_BYTES_MAX`` bytes of ``partition.metadata`` differ from the content for ``topic_id``.
 
-    The files of two topics differ in nearly all bytes of the id.
+    With another topic's id, nearly all bytes of the id would differ.
     """
     content = (read_file(directory / PARTITION_METADATA) or b"").rstrip(b"\n")
     expected = _partition_metadata(topic_id)

@@ -31,7 +31,7 @@ __all__ = [
 
 @slotted(frozen=True, kw_only=True)
 class LogConfig:
-    """Settings of one topic. If `internal.segment.bytes` is set, `segment_bytes` is its value."""
+    """Settings of one topic. `internal.segment.bytes`, if set, replaces the value of `segment_bytes`."""
 
     cleanup_policy: tuple[str, ...] = ("delete",)
     compression_type: str = "producer"
@@ -82,7 +82,10 @@ class LogConfig:
     def from_properties(
         cls, topic_overrides: Mapping[str, str], defaults: "LogConfig | Mapping[str, str] | None" = None
     ) -> Self:
-        """The defaults overridden by a topic's own values. All are checked, singly and together, as in Kafka."""
+        """Return the settings of a topic: its own values, and the defaults for all others.
+
+        Raises ConfigError if one of the topic's own values is invalid, or if the settings contradict each other.
+        """
         values = _values_of(defaults)
         for name, raw in topic_overrides.items():
             values[topic_config_key(name).attribute] = parse_topic_config(name, raw)

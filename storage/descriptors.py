@@ -33,7 +33,11 @@ class Spares:
         return len(self._held)
 
     def open(self, call: Callable[..., int], path: object, flags: int, mode: int = 0o777) -> int:
-        """Call ``call`` (``os.open`` or a substitute); if no descriptor is left, free a spare one and call it again."""
+        """Call ``call`` (``os.open`` or a substitute) and return the descriptor.
+
+        If no descriptor is left, a spare one is closed and ``call`` is called again, until it succeeds or no spare
+        is left.
+        """
         return self._call(call, path, flags, mode)
 
     def _call(self, call: Callable[..., T], *arguments: object) -> T:

@@ -43,10 +43,11 @@ class LeaderEpochs:
         return format_rows(self.entries())
 
     def unsaved_below(self, end_offset: int) -> bytes | None:
-        """Content of the checkpoint file, or None if the file has all epochs of the records below an offset.
+        """Content of the checkpoint file, or None if the file has all epochs of the records below ``end_offset``.
 
-        After a restart each of ten thousand logs has a new epoch, and most logs will never have a record of it. So the file
-        is written only when there is such a record.
+        The caller must write returned content now, as for `unsaved`. After a restart each of ten thousand logs has
+        a new epoch, and most logs will never have a record of it. So the file is written only when there is such a
+        record.
         """
         if self._changed_from is None or self._changed_from >= end_offset:
             return None
@@ -70,7 +71,10 @@ class LeaderEpochs:
         return self._epochs[-1] if self._epochs else -1
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Add an epoch. Removes entries that contradict it (same start offset, or a later one)."""
+        """Add an epoch that begins at ``start_offset``. Does nothing if the epoch is not above the latest one.
+
+        Removes the entries that begin at ``start_offset`` or later, because they contradict the new epoch.
+        """
         if epoch <= self.latest:
             return
         while self._starts and self._starts[-1] >= start_offset:
@@ -81,7 +85,12 @@ class LeaderEpochs:
         self._note_change(start_offset)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """(epoch, end offset) for OffsetForLeaderEpoch; UNDEFINED if the log does not have the epoch."""
+        """Response to OffsetForLeaderEpoch for ``epoch``: (epoch, its end offset), or ``UNDEFINED``.
+
+        If the log does not have ``epoch``, the returned epoch is the largest one below it. ``UNDEFINED`` is
+        returned if ``epoch`` is above the latest epoch or -1, or if there are no epochs. An epoch below all others
+        is returned as it is, with the start offset of the first epoch.
+        """
         if epoch == -1 or not self._epochs or epoch > self.latest:
             return UNDEFINED
         if epoch == self.latest:

@@ -12,8 +12,9 @@ from storage.segment import Segment, file_name
 class Flush:
     """One flush of a log. The log's own thread creates and finishes it; any thread may run it.
 
-    With ``whole`` it flushes up to the log end offset at the time of its creation, else up to the base offset of the active
-    segment. Raises ``StorageError`` if the index entries that are still in memory cannot be written.
+    If ``whole`` is true, batches up to the log end offset at the time of creation are flushed, else batches below
+    the base offset of the active segment. The constructor raises ``StorageError`` if it cannot write the index
+    entries in memory.
     """
 
     __slots__ = (

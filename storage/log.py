@@ -231,10 +231,10 @@ class Log(ReadableLog):
         return segment
 
     def take_snapshot(self, offset: int | None = None) -> None:
-        """Write the producer state at the log end (or at ``offset``, during a replay), unless there is a snapshot of it.
+        """Write a snapshot of the producers at the log end, unless there is a snapshot at that offset or above.
 
-        The file is not synced. A torn snapshot fails its CRC. Then the previous snapshot and the batches after it give the
-        same state.
+        During a replay, ``offset`` is the offset that the replay has reached. The file is not synced. A torn
+        snapshot fails its CRC. Then the previous snapshot and the batches after it give the same state.
         """
         offset = self.log_end_offset if offset is None else offset
         if not self.segments or offset <= self.last_snapshot_offset:
@@ -253,7 +253,7 @@ class Log(ReadableLog):
             self.on_snapshot_failed(error)
 
     def restore_producers(self, producers: ProducerStateManager, offset: int) -> None:
-        """Replace the producer state by that of the snapshot at ``offset`` (0: there is no snapshot)."""
+        """Replace the producer state by ``producers``, from the snapshot at ``offset`` (0: there is no snapshot)."""
         self.producers = producers
         self.last_snapshot_offset = offset
 
@@ -367,7 +367,7 @@ class Log(ReadableLog):
         return self._take_out(index, sources, compacted)
 
     def holds(self, segments: list[Segment]) -> bool:
-        """Whether the log has these segments, one after the other."""
+        """Whether the log has exactly these `Segment` objects, one after the other."""
         index = self.segment_index(segments[0].base_offset)
         return self.segments[index : index + len(segments)] == segments
 
@@ -390,10 +390,11 @@ class Log(ReadableLog):
     # -- durability ---------------------------------------------------------------------------------------------
 
     def flush_targets(self) -> list[Segment]:
-        """Segments with bytes that are not synced yet. Any thread may ``sync`` them.
+        """Segments with bytes that are not synced yet. Any thread may call their ``sync``.
 
-        All their index entries are written first, so that they are synced before the recovery point passes the batches:
-        a recovery that begins inside a segment trusts the entries below the recovery point.
+        The index entries of the active segment are written to the files first, so that they are synced before the
+        recovery point passes their batches: a recovery that begins inside a segment trusts the entries below the
+        recovery point.
         """
         if self.segments:
             self.active.save_indexes()
@@ -401,10 +402,10 @@ class Log(ReadableLog):
 
     @property
     def recovery_point(self) -> int:
-        """Offset for the recovery point checkpoint: segments that end at or below it are synced, with their indexes.
+        """Offset for the recovery point checkpoint. Segments that end at or below it are synced, with indexes.
 
-        If everything is flushed, the last offset of the active segment is excluded, since its last index entries are written
-        later.
+        If all batches are flushed but the log was not closed cleanly, this is the last offset and not the log end
+        offset, since the last index entries of the active segment are written later.
         """
         if self._closed_clean or not self.segments or self.flushed_offset <= self.active.base_offset:
             return self.flushed_offset

@@ -118,7 +118,7 @@ class ProducerStateEntry:
         return self.batches[-1].last_offset if self.batches else NO_OFFSET
 
     def take_epoch(self, epoch: int) -> None:
-        """Set the producer epoch. The batches of the earlier epoch are forgotten."""
+        """Set the producer epoch. If it changes, the batches of the earlier epoch are forgotten."""
         if epoch != self.epoch:
             self.batches.clear()
             self.epoch = epoch
@@ -200,7 +200,8 @@ class ProducerStateManager:
     ) -> AppendRefused | None:
         """Check a data batch with a producer id, in Kafka's order, after `duplicate_of` has found no duplicate.
 
-        `continues` is the fast path for this function and `duplicate_of`.
+        Returns None if the batch may be appended. `continues` is the fast path for this function and
+        `duplicate_of`.
         """
         entry = self.entries.get(batch.producer_id)
         transactional = batch.is_transactional
@@ -230,9 +231,9 @@ class ProducerStateManager:
         return guard is not None and verification is not None and verification.guard is guard
 
     def _in_sequence(self, batch: RecordBatch, entry: ProducerStateEntry | None) -> bool:
-        """Whether the batch has its producer's next sequence (``ProducerAppendInfo.checkSequence``).
+        """Whether the batch has the next sequence of its producer (``ProducerAppendInfo.checkSequence``).
 
-        KIP-890 adds two rules for transactions with a verification.
+        ``entry`` is None for an unknown producer. KIP-890 adds two rules for transactions with a verification.
         """
         sequence = batch.base_sequence
         verification = self.verifications.get(batch.producer_id)
@@ -389,9 +390,9 @@ class ProducerStateManager:
             self._unreplicated.popleft()
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark yet.
+        """First offset of the oldest transaction that is open, or whose marker is not below the high watermark.
 
-        This offset is the last stable offset, where read_committed readers stop. None if there is no such transaction.
+        If there is one, its offset is the last stable offset, where read_committed readers stop. Otherwise None.
         """
         self.forget_replicated(high_watermark)
         first_open = next(iter(self._open), None)

@@ -253,7 +253,11 @@ class ReadableLog:
         return None
 
     def _batch_since(self, timestamp_ms: int, from_offset: int) -> tuple[str, RecordBatch] | None:
-        """(file name, batch) of the first batch that may have a record at ``timestamp_ms`` or later; else None."""
+        """(file name, batch) of the first batch that may have a record at or after ``timestamp_ms`` and ends at or
+        above ``from_offset``.
+
+        None if there is no such batch. Raises ``DamagedFile`` if a batch cannot be read.
+        """
         for index in range(self._list.first_since(timestamp_ms), len(self.segments)):
             segment = self.segments[index]
             if segment.max_timestamp_ms < timestamp_ms:

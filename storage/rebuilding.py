@@ -126,7 +126,9 @@ class TransactionIndexes:
         self._there = folder.offsets("txnindex")
 
     def is_lost(self, segment: Segment) -> bool:
-        """Whether a segment's index must be rebuilt. Logs without transactions and large logs are not searched."""
+        """Whether a segment has no transaction index, but needs one. Always False in logs without transactions and
+        in large logs, which are not searched.
+        """
         if segment.base_offset in self._there or not self._are_searched:
             return False
         aborts = _abort_markers(segment)

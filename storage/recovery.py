@@ -140,9 +140,8 @@ class _Checked(NamedTuple):
     """Offset from which the segment's aborted transactions must be indexed again."""
     end_offset: int
     whole: Check | None
-    """The check, from which producers can be restored without a replay; None if the check began inside the segment, or found
-    transactions.
-    """
+    """The check, with which the producer state can be restored without a replay. None if the check began inside
+    the segment, or found transactions."""
 
 
 def _segments(folder: Folder, options: OpenOptions) -> list[Segment]:
@@ -199,10 +198,10 @@ def _check_segments(
 def _check_segment(
     segment: Segment, options: OpenOptions, recovered: Recovered, *, believe: bool
 ) -> tuple[_Checked, int]:
-    """Check one segment, rebuild its indexes and record the repairs in ``recovered``. Returns (result, number of bytes cut
-    off).
+    """Check one segment, rebuild its indexes and record the repairs in ``recovered``.
 
-    ``believe``: the segment has indexes, whose entries below the recovery point may be trusted.
+    Returns (result, number of bytes cut off). ``believe``: whether the segment has indexes whose entries below the
+    recovery point may be trusted. If so, the check begins at the last of these entries.
     """
     point = options.recovery_point
     start = _start_inside(segment, point) if believe and point > segment.base_offset else None

@@ -98,8 +98,9 @@ class Ageing(Generic[S]):
     def _take(
         self, found: list[Expired], reason: Reason, first: int, limit: int, goes: Callable[[int], bool]
     ) -> int:
-        """Add to ``found`` the segments from ``first`` on for which the rule ``goes`` is true; returns the index of the
-        first segment that stays.
+        """Append to ``found`` an `Expired` for the segments from ``first`` on that the rule ``goes`` deletes.
+
+        Appends nothing if there are no such segments. Returns the index of the first segment that stays.
         """
         index, size = first, 0
         end = min(limit, len(self.segments))

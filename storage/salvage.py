@@ -19,7 +19,7 @@ from protocol.named_tuple import NamedTuple
 from storage.segment import REPLAY_BYTES, Segment, batch_bytes
 
 DAMAGED_BYTES_KEPT_MAX: Final = 1024 * 1024
-"""Largest number of bytes of a damaged range that the reader gets, to search them for names."""
+"""Maximum size of ``Damaged.content``, in which coordinators search for transactional ids and group ids."""
 
 _BASE_OFFSET: Final = Struct(">q")
 _CRC_FROM: Final = 21

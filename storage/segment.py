@@ -35,7 +35,8 @@ SCAN_BYTES = 16 * 1024
 REPLAY_BYTES = 1024 * 1024
 """Bytes per read when all batches are read."""
 UNKNOWN = -2
-"""Stands for a value that has not been read from the segment's files yet (-1 means that there is no timestamp)."""
+"""Placeholder for a value that has not been read from the segment's files yet. -1 means that there is no
+timestamp."""
 
 
 def file_name(offset: int, suffix: str) -> str:
@@ -128,7 +129,7 @@ class Segment:
         return self.directory / file_name(self.base_offset, suffix)
 
     def _name(self, suffix: str) -> str:
-        """Like ``str(self.path(suffix))``, but faster."""
+        """Path of the segment's file with this suffix, as a string. Faster than ``str(self.path(suffix))``."""
         return f"{self.directory}/{self.base_offset:020d}.{suffix}"
 
     def paths(self) -> list[Path]:
@@ -299,7 +300,9 @@ class Segment:
 
     @staticmethod
     def bytes_until_index_is_full(index_bytes_max: int) -> int:
-        """Segment size below which no index can be full, as each entry stands for a batch of at least a header's size."""
+        """Segment size below which no index can be full: an index has at most one entry per batch, and no batch is
+        smaller than its header.
+        """
         return (index_bytes_max // TIME_ENTRY_BYTES - 2) * HEADER_BYTES
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -396,7 +399,7 @@ class Segment:
         self.load_end()
 
     def forget_batches(self) -> None:
-        """Discard the values in memory that were derived from the batches."""
+        """Reset the first batch's timestamp and the number of bytes since the last index entry."""
         self._bytes_since_index_entry = 0
         self._first_timestamp_ms = None
 

@@ -72,8 +72,9 @@ class Valid(NamedTuple):
 
 
 class Invalid(NamedTuple):
-    """The error for an invalid batch. ``tells_log_start``: whether Kafka's response with this error has the real log start
-    offset.
+    """The error for an invalid batch.
+
+    ``tells_log_start``: whether the Produce response with this error has the real log start offset, as in Kafka.
     """
 
     error: ErrorCode
@@ -89,10 +90,10 @@ def validate(
     clients_now_ms: int | None = None,
     limits: BatchLimits = LIMITS,
 ) -> Valid | Invalid:
-    """Run all checks of a client's batch, without a pause and in Kafka's order: size, CRC, counts, records, timestamps,
-    size of the result.
+    """Run all checks of a client's batch, without a pause and in Kafka's order: size, CRC, counts, records,
+    timestamps, size of the result.
 
-    ``clients_now_ms`` is the time that a client's clock may show, if the broker's ``now_ms`` is ahead.
+    ``clients_now_ms`` is the time by the clients' clocks, to check timestamps. If it is None, ``now_ms`` is used.
     """
     return stamp(run_check(check(batch, config, now_ms, clients_now_ms, limits)), config, now_ms)
 
@@ -257,7 +258,7 @@ def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> Bounds:
 
 
 def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> bool:
-    """Whether the records must be read to find null keys (on a compacted topic) or timestamps out of bounds."""
+    """Whether the records must be read, to find null keys (on a compacted topic) or timestamps out of bounds."""
     if config.compact:
         return True
     if config.log_append_time:

@@ -1,7 +1,6 @@
 """Rules that have several implementations for speed: each implementation mentions the others, and a test compares them.
 
-A short form (ADR 23) accepts nothing that the full rule would not accept. Twins (ADR 22) are one function in Python and in
-C.
+What a short form (ADR 23) accepts, the full rule accepts, too. Twins (ADR 22) are one function in Python and in C.
 """
 
 import ast

@@ -319,7 +319,10 @@ def test_the_entry_point_knows_every_command_of_odradek():
 
 
 def said(script: str, *arguments: str, **environ: str) -> str:
-    """The output of a script of the image's tree. Stand-ins for the image's programs print how they are called."""
+    """Return the output of a script of the image's tree.
+
+    The programs that the script calls are replaced by stand-ins, which print their command lines.
+    """
     path = f"{ROOT / 'tests/support/echo'}:{TREE}/usr/local/bin:{TREE}/usr/bin:{os.environ['PATH']}"
     command = ["sh", str(TREE / script), *arguments]
     done = subprocess.run(command, env={**environ, "PATH": path}, capture_output=True, text=True, check=True)

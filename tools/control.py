@@ -38,7 +38,10 @@ def control_of(cluster: Cluster) -> Remote | None:
 
 
 FUTURE_MS: Final = 60_000
-"""A start up to this number of ms in the future counts as now, since the clocks of two machines may differ."""
+"""A transaction that began at most this number of ms in the future has the age 0.
+
+The clocks of two machines may differ.
+"""
 
 
 class Ages:
@@ -47,7 +50,7 @@ class Ages:
     def __init__(
         self, cluster: Cluster, known: Mapping[tuple[str, int | None], int | None] | None = None
     ) -> None:
-        """``known`` maps (id, start) to ages in milliseconds; None: query the control port of the cluster."""
+        """``known`` maps (transactional id, start in ms) to the age in ms; None: query the control port."""
         if known is None:
             remote = control_of(cluster)
             try:

@@ -73,7 +73,7 @@ def words(text: str) -> list[Word]:
 
 
 def batches(wanted: list[Word], now_ms: int) -> Iterator[Crafted]:
-    """The bytes of each word, from offset 0 on. Pure."""
+    """Yield for each word the bytes that it appends to the log, which begins at offset 0. Pure."""
     offset = 0
     for number, word in enumerate(wanted):
         data, end = WORDS[word.name](_At(word, offset, FIRST_PRODUCER_ID + number, now_ms))

@@ -27,7 +27,7 @@ FURTHER_CALLS: Final = ("/openapi.json", "/metrics")
 
 
 class Start(NamedTuple):
-    """What was measured at one start of a broker, with or without a control port."""
+    """Measurements of one start of a broker, with or without a control port."""
 
     ms: float
     """Milliseconds from the start of the process to the first acknowledged record."""
@@ -124,7 +124,10 @@ def ask(running: Running, path: str) -> None:
 
 
 def neighbour(directory: Path) -> tuple[Waits, Waits]:
-    """Round trips of a Kafka client before the first request to the control port, and during this request."""
+    """Measure round trips of a Kafka client: before and during the first requests to the control port.
+
+    Returns (round trips before, round trips during).
+    """
     with OdradekWithControlPort().running(directory) as running:
         client = Client(running.connect())
         create_topic(client, PROBE)

@@ -47,7 +47,7 @@ SETTINGS: Final = {
 
 
 class Sink(Plain):
-    """A minimal server that discards what it receives: the flood would fill the disk."""
+    """A minimal server that discards what it receives, because the bytes of the flood would fill the disk."""
 
     def command(self, port: int, data: Path, settings: Mapping[str, str]) -> Sequence[str]:
         return [*super().command(port, data, settings)[:-1], os.devnull]

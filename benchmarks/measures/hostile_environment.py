@@ -46,7 +46,7 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def slow_readers(run: Run) -> Iterator[Figure]:
-    """Clients that request 1 MiB of each of 24 partitions and do not read the responses."""
+    """Measure a broker whose clients request 1 MiB of each of 24 partitions and do not read the responses."""
     with run.target.running(run.scratch / "slow-readers") as target, contextlib.ExitStack() as stack:
         client = Client(target.connect())
         create_topic(client, "large", PARTITIONS)
@@ -81,7 +81,7 @@ def slow_readers(run: Run) -> Iterator[Figure]:
 
 
 def used_up_descriptors(run: Run) -> Iterator[Figure]:
-    """A process that may open 256 files gets 600 connections, which are closed later."""
+    """Measure a broker that may open 256 files and gets 600 connections, which are closed later."""
     directory = run.scratch / "descriptors"
     directory.mkdir(parents=True)
     output = os.open(directory / "log", os.O_WRONLY | os.O_CREAT)
@@ -126,7 +126,7 @@ def writes_refused(client: Client) -> int:
 
 
 def unread_log(run: Run) -> Iterator[Figure]:
-    """Standard output is a pipe that nothing reads, and 16,000 connections send garbage."""
+    """Measure a broker whose standard output is a pipe without a reader, while 16,000 connections send garbage."""
     directory = run.scratch / "unread-log"
     directory.mkdir(parents=True)
     unread, output = os.pipe()
@@ -185,7 +185,10 @@ def garbage(port: int) -> bool:
 
 
 def neighbour(target: Running) -> tuple[float, int]:
-    """Longest wait for the response to a small Produce in seconds, and the number of responses, in three seconds."""
+    """Send one small Produce after another for three seconds.
+
+    Returns (longest wait for a response in seconds, number of responses).
+    """
     with contextlib.closing(target.connect()) as connection:
         connection.settimeout(ANSWER_S_MAX)
         client, longest, count = Client(connection), 0.0, 0

@@ -80,7 +80,10 @@ def measure(run: Run) -> Iterator[Figure]:
 def in_turns(
     run: Run, direct: tuple[Running, Client], through: tuple[Running, Client], frame: bytes, requests: int
 ) -> tuple[Cost, Cost]:
-    """The cost of a request directly, and through the proxy. Rounds alternate, so that other work affects both."""
+    """Return the cost of a request directly, and through the proxy.
+
+    Rounds of both alternate, so that other work on the machine affects both.
+    """
     costs: tuple[list[Cost], list[Cost]] = ([], [])
     answers: list[bytes] = []
 

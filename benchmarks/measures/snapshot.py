@@ -47,7 +47,10 @@ def measure(run: Run) -> Iterator[Figure]:
 
 
 def one(nodes: int, topics: int, batches: int, times: int) -> tuple[list[float], list[float]]:
-    """(ms of each snapshot, ms of each restore, to which a further record was written before)."""
+    """Return (ms of each snapshot, ms of each restore) of a new broker with these topics and batches of 1 MiB.
+
+    Before each restore one record is written, so that the restore has a change to revert.
+    """
     taken, restored = [], []
     with odradek.Broker(nodes=nodes, settings={"log.segment.bytes": SEGMENT_BYTES}) as broker:
         host, _, port = broker.bootstrap_servers.split(",")[0].rpartition(":")

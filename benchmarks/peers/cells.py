@@ -115,7 +115,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measure:
-    """A load that gives the figures of its rows. ``take`` runs it in one cell, and returns a sample for each row."""
+    """A load and the rows that it measures. ``take`` runs the load in one cell and returns a sample per row."""
 
     group: str
     rows: tuple[Row, ...]

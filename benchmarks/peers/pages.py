@@ -35,7 +35,10 @@ MARKED: Final = re.compile(r"(<!-- peers: .*? -->\n).*?(<!-- peers end -->)", re
 
 
 def written(page: str, text: str, runs: Runs) -> str:
-    """The text of a page with a new table between its two comments. Raises ``ValueError`` without the comments."""
+    """Return the text of a page with a new table between the comments ``peers: ...`` and ``peers end``.
+
+    Raises ``ValueError`` if the page does not have exactly one pair of these comments.
+    """
     made, count = MARKED.subn(lambda marks: f"{marks[1]}\n{PAGES[page](runs)}\n\n{marks[2]}", text)
     if count != 1:
         raise ValueError(

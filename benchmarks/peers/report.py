@@ -71,7 +71,7 @@ def history(folder: Path = HISTORY) -> list[Report]:
 
 
 def whole(names: Sequence[str], reports: Sequence[Report]) -> list[Report]:
-    """The reports in which none of these rows is missing."""
+    """The reports that have all of these rows."""
     return [each for each in reports if set(names) <= set(each["rows"])]
 
 
@@ -118,9 +118,9 @@ def short_table(found: Mapping[str, Any], names: Sequence[str]) -> str:
 
 
 def is_disturbed(row: Mapping[str, Any]) -> bool:
-    """Whether fewer than two rounds were undisturbed.
+    """Whether fewer than two rounds of the row were undisturbed.
 
-    Then all rounds count, and the figure is only an order of magnitude.
+    The figure is then that of all rounds, and only an order of magnitude.
     """
     return bool(row["rounds"] - row["disturbed"] < 2)
 

@@ -21,7 +21,7 @@ DISTURBED_CORES: Final = 0.35
 """Number of cores. A round in which other processes used more does not count, if there are enough other rounds."""
 BASE: Final = "kafka"
 FAILURES: Final = (LoadFailed, TargetFailed, WrongResponse, OSError, subprocess.SubprocessError)
-"""Number of failures of one target in one row after which the row gets no figure for the target."""
+"""Exceptions that cost only the failed target its figures: the other targets are still measured."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def figure(samples: Sequence[Sample]) -> dict[str, Any]:
 
 
 def ratios(row: Row, figures: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """Ratios to Apache Kafka by target. Above 1 is better, whether the row's unit is better high or low."""
+    """Ratios to Apache Kafka by target. Above 1 the target is better, also where a lower figure is better."""
     if BASE not in figures:
         return {}
     base = figures[BASE]["median"]

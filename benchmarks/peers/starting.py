@@ -31,7 +31,10 @@ BATCH_BYTES: Final = 1_000_000
 
 
 def start(cell: Cell) -> list[Sample]:
-    """Time and CPU time until the response, and the memory of the process some seconds later."""
+    """Measure the time and the CPU time from the start of a process to the first acknowledged record.
+
+    Also measures the memory of the process some seconds later.
+    """
     topics = [MetadataRequestTopic(name=TOPIC)]
     # The mock creates topics only when it gets a Metadata request for them.
     create = frame(METADATA, MetadataRequest(topics=topics)), METADATA

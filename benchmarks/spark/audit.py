@@ -29,7 +29,10 @@ TOPIC: Final = "events"
 VALUE: Final = bytes(100)
 _EMPTY, _ONGOING, _PREPARE_COMMIT, _COMPLETE_COMMIT = 0, 1, 2, 4
 _AFTER_MS: Final = {_EMPTY: 0, _ONGOING: 1, _PREPARE_COMMIT: 3, _COMPLETE_COMMIT: 7}
-"""Milliseconds after a transaction's begin of the coordinator's record of each state; markers follow at 5 ms."""
+"""Transaction state -> milliseconds from the begin of a transaction to the coordinator's record of the state.
+
+Markers follow at 5 ms.
+"""
 _PATCHED: Final = struct.Struct(">hi")
 """Epoch and base sequence, the last fields that differ between batches; the checksum covers them."""
 _PATCHED_AT: Final = 51

@@ -138,7 +138,7 @@ def by_kafka_python(directory: Path) -> int:
 
 
 def in_spark(run: SparkRun, records: int) -> Iterator[Figure]:
-    """Read all five files in one query: the speed including the transfer of rows to the JVM."""
+    """Measure a query of all files, one for each of five codecs, including the transfer of rows to the JVM."""
     source = run.spark.read.format("odradek.segments").option("partitions.min", "2")
     rows = source.option("columns", "producer_id,value").load(str(run.scratch / "all"))
     took_s = []

@@ -58,7 +58,10 @@ def measure(run: SparkRun) -> Iterator[Figure]:
 
 
 def read(run: SparkRun, address: Address | None) -> int:
-    """Read the rows and return their number; if ``address`` is None, from Spark itself."""
+    """Read the rows in a batch query, and return their number.
+
+    Without ``address``, Spark generates the rows, for comparison.
+    """
     if address is None:
         return len(run.spark.range(0, RECORDS, 1, 1).selectExpr("cast(id as string) as value").collect())
     rows = run.spark.read.format("kafka").option("kafka.bootstrap.servers", address.bootstrap)

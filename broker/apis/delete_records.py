@@ -39,7 +39,7 @@ class _Deletion:
 
     @property
     def pending(self) -> bool:
-        """Whether the log of some live replica still starts before the requested offset."""
+        """Whether the log of at least one live replica still starts before the requested offset."""
         return self.error is NONE and self.low_watermark < self.before_offset
 
 

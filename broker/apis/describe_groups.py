@@ -57,7 +57,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
 
 
 def _described(group: ClassicGroup) -> DescribedGroup:
-    """The response entry of a group. Only in the state Stable it has the protocol, and the metadata of the members."""
+    """The response entry of a group. It has the protocol and the members' metadata only if the group is Stable."""
     protocol = group.protocol_name if group.state is ClassicGroupState.STABLE else None
     return DescribedGroup(
         group_id=group.group_id,

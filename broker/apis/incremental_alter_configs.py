@@ -47,7 +47,8 @@ async def incremental_alter_configs(
     ]
 
     def handled(each: Wanted) -> bool:
-        """Change log levels, which belong to this broker and are not in the metadata. Returns False for other resources."""
+        """Change the log levels of a logger resource, and return True. Return False for other resources, whose
+        settings are in the metadata. Raises `ApiError` for an unknown resource type."""
         if each.resource.kind == LOGGER_RESOURCE:
             change_loggers(each, context, validate_only=request.validate_only)
             return True

@@ -87,7 +87,7 @@ def _explain(response: PartitionProduceResponse, result: AppendResult) -> None:
 
 
 def _hint_leader(response: PartitionProduceResponse, item: Item, context: RequestContext) -> None:
-    """Add the current leader to an error, so that the client need not request metadata (KIP-951)."""
+    """Add the current leader to NOT_LEADER_OR_FOLLOWER, so that the client need not request metadata (KIP-951)."""
     if response.error_code != ErrorCode.not_leader_or_follower:
         return
     topic = context.node.metadata.topic(item.name)

@@ -1,7 +1,7 @@
-"""TxnOffsetCommit: offsets of a group that become visible if and only if the transaction commits.
+"""TxnOffsetCommit: write offsets of a group in a transaction. They become visible only if the transaction commits.
 
-KIP-98. v2 adds leader epochs; v3 is flexible and has the group member (KIP-447); v4 may return TRANSACTION_ABORTABLE; v5
-adds the __consumer_offsets partition to the transaction implicitly (KIP-890).
+KIP-98. v2 adds leader epochs; v3 is flexible and has the group member (KIP-447); v4 may return
+TRANSACTION_ABORTABLE; v5 adds the __consumer_offsets partition to the transaction implicitly (KIP-890).
 """
 
 from __future__ import annotations

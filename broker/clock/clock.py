@@ -1,4 +1,4 @@
-"""The clock interface. The broker reads time and sets timers only through a ``Clock`` that it is given.
+"""The clock interface. The broker reads time and sets timers only through a ``Clock`` that is passed to it.
 
 Each timer belongs to a domain, so that a virtual clock can advance one kind of time without the others.
 """
@@ -35,8 +35,10 @@ these times from the monotonic clock."""
 
 
 NOTHING_DONE: Final = object()
-"""A timer's callback returns this if it had nothing to do. An advance of the clock then does not wait for other
-callbacks and threads that the callback could have started."""
+"""Result of a timer's callback that had nothing to do.
+
+An advance of the clock then does not wait for other callbacks and threads that the callback could have started.
+"""
 
 
 class Timer(Protocol):
@@ -122,12 +124,12 @@ def stopwatch_us() -> int:
 class Periodic:
     """Work that is repeated, each time ``interval_ms`` after the previous round, until it is cancelled.
 
-    ``idle_until_ms``, if given, returns the time of the domain at which the work will have something to do, None for never.
-    A clock that advances by a week then need not stop at each of 60,000 rounds without work. ``passed_over`` is called with
-    the number of rounds that were skipped.
+    ``idle_until_ms``, if not None, is a function that returns the next time at which the work will have something
+    to do, in the time of its domain; None for never. A clock that advances by a week then need not stop at each of
+    60,000 rounds without work. ``passed_over`` is called with the number of rounds that were skipped.
 
-    With ``once_per_advance``, an advance runs the work only in the first due round. This is for work that clients cause:
-    they act in real time, and could cause work for each round. Two days have 34,560 rounds of five seconds.
+    With ``once_per_advance``, an advance runs the work only in the first due round. This is for work that clients
+    cause: they act in real time, and could cause work for each round. Two days have 34,560 rounds of five seconds.
     """
 
     __slots__ = (

@@ -93,7 +93,8 @@ class Course:
     def take(self, until_ms: float) -> list[Advanced]:
         """Remove and return the timers that are due at ``until_ms``, in the order in which they were set.
 
-        ``until_ms`` is in real time without the advance. Of periodic work, earlier rounds without work are skipped.
+        ``until_ms`` is real time, to which no advance of the clock is added. A timer of periodic work skips the rounds
+        that have nothing to do.
         """
         found = []
         for heap in (self._heap, self._patient):

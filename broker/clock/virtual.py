@@ -202,7 +202,11 @@ class Progress(NamedTuple):
 
 
 class SavedTime(NamedTuple):
-    """Milliseconds by which each domain and the time for new records are ahead of real time; past advances."""
+    """The state of a clock in a snapshot.
+
+    It has the milliseconds by which each domain and the time for new records are ahead of real time, and the past
+    advances.
+    """
 
     offsets_ms: dict[Domain, int]
     written_offset_ms: int

@@ -132,7 +132,7 @@ class Cluster:
     # -- starting -----------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start all nodes, and return when they serve clients. On ``StartError`` all resources are released."""
+        """Start all nodes, and return when they serve clients. Releases all resources if it raises an error."""
         try:
             async with self.lifecycle.call_on_all_nodes():
                 await self._start()
@@ -282,7 +282,7 @@ class Cluster:
         self._paused_links.cut_off(node_id, self.nodes)
 
     def resume_node(self, node_id: int) -> None:
-        """Resume a paused node."""
+        """Resume a paused node. Raises `NoSuchNode` if the node is not paused."""
         runtime = self._expect(node_id, NodeState.RUNNING)
         if not runtime.is_paused:
             raise NoSuchNode(f"node {node_id} is running, not paused")
@@ -350,7 +350,7 @@ class Cluster:
     ) -> StartError | None:
         """Undo a failed start: the node gets its previous state again, unless it was killed during the start.
 
-        Returns the error for the caller; None if ``error`` is unexpected.
+        Returns the `StartError` to raise; None if ``error`` is unexpected, and should itself be raised again.
         """
         node_id = runtime.node_id
         # If the node was killed, its loss may have been recorded before its registration, so record it again.

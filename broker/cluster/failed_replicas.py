@@ -13,7 +13,7 @@ log = get_logger()
 
 
 class FailedReplicaListener(PartitionListener[Partition]):
-    """Calls ``tell`` with each partition that goes offline on a node. A cluster of one node needs no such listener."""
+    """Calls ``tell`` with each partition whose files have failed on a node. Used only in larger clusters."""
 
     def __init__(self, tell: Callable[[Partition], None]) -> None:
         self._tell = tell

@@ -35,7 +35,8 @@ log = get_logger()
 class InternalTopicWarnings(MetadataListener):
     """Logs a warning for each internal topic with retention: at start, and after changes of topics.
 
-    After a change it also warns about another number of partitions than the coordinator uses.
+    After partitions were added, or a topic was created, also logs a warning if the topic's number of partitions
+    differs from the number that its coordinator uses until the next start.
     """
 
     def __init__(self, metadata: ClusterMetadata, config: BrokerConfig) -> None:

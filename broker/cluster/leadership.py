@@ -1,4 +1,7 @@
-"""Periodic elections by the controller of several nodes: unclean elections and leader balancing (``QuorumController``)."""
+"""Periodic elections in a cluster of several nodes: unclean elections and leader balancing.
+
+Kafka's ``QuorumController`` schedules these elections.
+"""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class NodeRuntime:
         """Name of a ``.log`` file -> number of its bytes that are known to be synced to disk. The numbers are from the
         end of the node's previous life, until a kill ends this life and replaces them."""
         self._lost_power: list[Partition] = []
-        """Partitions that lose their unsynced batches when no thread uses their logs any more."""
+        """Partitions whose unsynced batches `await_termination` removes, after a kill with a power loss."""
         self._server = Server(config.socket_listen_backlog_size, ports)
         self.lifecycle_lock = asyncio.Lock()
         """Held during a start or stop. A kill does not wait for this lock; the next start does."""

@@ -24,7 +24,10 @@ class StartupTopics:
         """Whether topics may have to be created. False after the first start, or a reset, has created them."""
 
     async def create(self, metadata: ClusterMetadata) -> None:
-        """Create the missing topics, if they are due. After ``StartError`` (too few nodes, for example) they remain due."""
+        """Create the missing topics if `are_due`.
+
+        `are_due` stays true if ``StartError`` is raised, for example because there are too few nodes.
+        """
         new = [
             startup_topic(spec, self._config)
             for spec in self._specs

@@ -278,13 +278,13 @@ def load_config(
     number: int = 1,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[BrokerConfig, list[str]]:
-    """Load the configuration from all sources. Returns it with one warning for each unknown setting.
+    """Load the configuration from all sources. Returns it with warnings about settings that have no effect.
 
     ``defaults`` have the lowest precedence.
 
-    In a cluster of several ``nodes`` this is the configuration of node ``number``, counted from 1. Unless the node's own
-    settings differ, its id and its ports are those of the first node plus ``number`` - 1.
-    Raises ConfigError, with the name, the value and its source, at the first invalid value.
+    In a cluster of several ``nodes`` this is the configuration of node ``number``, counted from 1. Unless the
+    node's own settings differ, its id and its ports are those of the first node plus ``number`` - 1. Raises
+    ConfigError, with the name, the value and its source, at the first invalid value.
     """
     given = given_settings(properties_file, environ, overrides, defaults)
     check_node_numbers(given, nodes)
@@ -323,7 +323,7 @@ def node_configs(
     nodes: int,
     defaults: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[BrokerConfig, ...], list[str]]:
-    """Load the configurations of all nodes of a cluster. Returns them with the warnings of all of them."""
+    """Load the configurations of all nodes of a cluster. Returns them with their warnings, each warning once."""
     configs, warnings = [], []
     for number in range(1, nodes + 1):
         config, found = load_config(
@@ -387,7 +387,8 @@ def _values(settings: Mapping[str, Setting], nodes: int) -> tuple[dict[str, Valu
 def _fit_to_nodes(
     values: dict[str, Value], static: dict[str, str], nodes: int, given: Collection[str]
 ) -> None:
-    """Adapt replication factors to the number of nodes, so that the cluster works while one of several nodes is down."""
+    """Reduce replication settings that exceed the number of nodes, and set defaults with which a cluster works
+    while one of its nodes is down. ``given`` has the names of the settings that the user has set."""
 
     def put(name: str, value: int) -> None:
         static[name], values[name] = str(value), value
@@ -410,7 +411,8 @@ def _parse(setting: Setting) -> Value:
 
 
 def _agree_on_node_id(values: dict[str, Value], static: dict[str, str]) -> None:
-    """Set both node.id and its older name broker.id if only one of them is set, as Kafka does."""
+    """Set both node.id and its older name broker.id if only one of them is set, as Kafka does. Raises
+    `ConfigError` if they differ."""
     if "broker.id" not in static:
         static["broker.id"], values["broker.id"] = static["node.id"], values["node.id"]
     elif "node.id" not in static:

@@ -70,7 +70,8 @@ def is_dynamic(name: str) -> bool:
 
 
 def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
-    """Raise `ConfigError` if these settings may not be set dynamically, for one broker (``per_broker``) or for all."""
+    """Raise `ConfigError` if these settings may not be set dynamically, for one broker (``per_broker``) or for
+    all, or if a value is invalid."""
     _refuse("Cannot update these configs dynamically", (name for name in wanted if not is_dynamic(name)))
     _refuse(
         "These security configs can be dynamically updated only per-listener using the listener prefix",

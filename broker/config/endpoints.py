@@ -89,7 +89,10 @@ def without_names(endpoints: Sequence[Endpoint], names: Iterable[str]) -> tuple[
 
 
 def check_distinct(endpoints: Sequence[Endpoint]) -> None:
-    """Raise `ConfigError` if two listeners have the same name or the same port (except 0)."""
+    """Raise `ConfigError` if two listeners have the same name or the same port (except 0).
+
+    An IPv6 address may have the same port as an IPv4 address or another IPv6 address.
+    """
     names = [endpoint.name for endpoint in endpoints]
     if len(set(names)) != len(names):
         raise ConfigError(f"Each listener must have a different name, listeners: {_joined(endpoints)}")

@@ -1,4 +1,4 @@
-"""The settings of the later nodes of a cluster: their ids and ports are those of the first node plus a number."""
+"""The settings of the nodes after the first: the second node's id and ports are those of the first node plus 1."""
 
 from __future__ import annotations
 

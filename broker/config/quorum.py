@@ -21,7 +21,8 @@ _NUMBERED: Final = re.compile(r"(.*\D)(\d+)")
 def check_quorum(values: Mapping[str, Value], node_ids: Collection[int], hosts: Collection[str]) -> None:
     """Raise `ConfigError` for a controller quorum with a node that this process does not run.
 
-    Such a node has an id outside of ``node_ids``, or its host differs from one of ``hosts`` only in a number (kafka-1).
+    Such a node is a voter with an id outside of ``node_ids``, or a bootstrap server whose host differs from one of
+    ``hosts`` only in a number (kafka-1). More bootstrap servers than nodes are an error, too.
     """
     voters = [str(each).strip() for each in values[VOTERS] or ()]
     for voter in voters:

@@ -59,7 +59,10 @@ class SaslPreset:
         return [each for each in MECHANISMS if each in used]
 
     def add_inter_broker(self, listener: str, nodes: int, password: str) -> None:
-        """Set the mechanism and, if there are several nodes, the user `BROKER_USER` for the nodes' login to each other."""
+        """Set the mechanism and, in a cluster of several nodes, the user `BROKER_USER` for logins between nodes.
+
+        Does nothing if ``listener``, the inter-broker listener, does not use SASL.
+        """
         if listener not in self._listeners:
             return
         given = self._settings.get(_INTER_BROKER)

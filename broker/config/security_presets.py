@@ -67,9 +67,10 @@ class Preset:
 
 
 def expand(asked: Asked, settings: Settings, *, nodes: int, broker_password: str) -> Preset:
-    """Return the settings that ``--tls`` and ``--sasl`` stand for.
+    """Expand ``--tls`` and ``--sasl`` to settings.
 
-    ``settings`` are the first node's settings without these options. Raises `ConfigError` if both conflict.
+    ``settings`` are the settings of the first node from all other sources. Raises `ConfigError` if one of them
+    leaves an option without effect, or conflicts with it.
     """
     found: dict[str, str] = {}
     if not {"listeners", "advertised.listeners"} & settings.keys():
@@ -155,7 +156,7 @@ def _inter_broker_listener(settings: Settings, names: tuple[str, ...]) -> str:
 
 
 def _given(settings: Settings, *names: str) -> Setting | None:
-    """Return the first of these settings that is set, for the broker or for a listener; None if none is set."""
+    """Return the first setting with one of ``names``, with or without a listener prefix; None if none is set."""
     for name, setting in settings.items():
         if any(
             name == each or (name.startswith("listener.name.") and name.endswith(f".{each}"))

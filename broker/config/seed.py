@@ -69,7 +69,7 @@ def _bytes(value: object) -> bytes | None:
 def seed_topics(
     records: Sequence[SeedRecord], known: Sequence[TopicSpec], partitions: int
 ) -> list[TopicSpec]:
-    """Return the topics to create for the records, with at least ``partitions`` partitions each, except ``known`` topics.
+    """Return the topics of the records that are not in ``known``, each with at least ``partitions`` partitions.
 
     Raises ``ConfigError`` if a record is for a partition that a known topic does not have.
     """

@@ -31,7 +31,7 @@ class SeedRecord:
     value: bytes | None
     key: bytes | None = None
     partition: int | None = None
-    """Number of the partition; None to choose it by the key, or in turn for records without a key."""
+    """Number of the partition; None to choose it by the key, or round-robin for records without a key."""
     aborted: bool = False
 
 

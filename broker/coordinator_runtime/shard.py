@@ -125,9 +125,10 @@ class CoordinatorShard:
 
 
 def verdict_at(injection: FaultInjection, at: InjectionPoint) -> Waiter[ErrorCode]:
-    """Apply the fault rules of an injection point.
+    """Apply the fault rules of an injection point, and return a waiter for the verdict.
 
-    The waiter gets NONE at once, or when the rule that holds the caller is released, or the error that a rule injects.
+    The waiter gets NONE at once if no rule matches, NONE later if a rule holds the step and is then released, or
+    the error that a rule injects. If a rule loses the step, the waiter never gets a result.
     """
     verdict: Waiter[ErrorCode] = Waiter()
     injection.intercept(at, partial(verdict.wake, NONE), verdict.wake)

@@ -213,7 +213,10 @@ def offsets_deletable(group: ClassicGroup) -> ErrorCode:
 
 
 def fail_and_unload(group: ClassicGroup, error: ErrorCode, now_ms: int) -> list[Effect]:
-    """Move the group to Dead and fail its waiting requests, as it is deleted or its partition has a new leader."""
+    """Move the group to Dead and fail its waiting requests with ``error``.
+
+    Called when the group is deleted, its first record is not committed, or this node stops leading its partition.
+    """
     out: Out = [Cancel(session(pending)) for pending in group.pending_joins]
     for member in group.members:
         rebalance.answer_join(group, member, join_error(member.member_id, error), out)

@@ -60,7 +60,7 @@ class ConsumerGroups:
         metadata.subscribe(self.topics)
 
     def loaded(self, shard: GroupShard) -> None:
-        """Start a full session for each member of a shard that was just loaded."""
+        """Start the timers of each group of a shard that was just loaded: each member gets a full session."""
         for group in shard.state.consumer_groups.values():
             context = self._context(group.group_id)
             for arm in timeouts.loaded(context, group):
@@ -217,7 +217,7 @@ class ConsumerGroups:
         return decision.response
 
     def _carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
-        """Carry out what a decision has besides its records: timers, a downgrade, regular expressions to resolve."""
+        """Carry out a decision whose records are appended: timers, downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
             group.compared_at = self.topics.changes

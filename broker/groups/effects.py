@@ -99,9 +99,12 @@ class Arm:
     timer: Timer
     delay_ms: int
     member_epoch: int = -1
-    """Only in a REBALANCE timer: the member epoch for which it was started; in a later epoch the timer has no effect."""
+    """The member epoch for which a REBALANCE timer was started; -1 in other timers.
+
+    The timer has no effect if the member has a later epoch when it fires.
+    """
     if_absent: bool = False
-    """True: leave a timer that is already running unchanged."""
+    """Whether a timer that is already running stays unchanged, instead of being rescheduled."""
 
 
 @slotted(frozen=True)

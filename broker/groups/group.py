@@ -47,7 +47,7 @@ class ClassicGroupConfig:
     initial_rebalance_delay_ms: int = 3_000
     group_size_max: int = 2**31 - 1
     new_member_join_timeout_ms: int = 300_000
-    """Timeout of a new member whose JoinGroup waits: nothing else shows the coordinator that the client has gone."""
+    """Session timeout of a new member while its JoinGroup waits. It has no member id for heartbeats yet."""
     pending_members_max: int = 10_000
     """Maximum number of member ids that were assigned but have not joined yet (KIP-394).
 
@@ -73,7 +73,10 @@ class ClassicGroup:
     """Member ids that clients got with MEMBER_ID_REQUIRED but have not joined with yet, oldest first."""
     pending_syncs: set[str] = field(default_factory=set)
     assigned_generation: int = -1
-    """Last generation whose assignments are in the log or being appended. A second SyncGroup cannot change them."""
+    """Last generation whose assignments are in the log or being appended; -1 if there is none.
+
+    A second SyncGroup of the leader cannot change the assignments of this generation.
+    """
     new_member_added: bool = False
     initial_delay_ms: int = 0
     initial_remaining_ms: int = 0

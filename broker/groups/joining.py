@@ -184,7 +184,8 @@ def _join_known(group: ClassicGroup, joiner: Joiner, token: object, now_ms: int,
 def _needs_rebalance(group: ClassicGroup, joiner: Joiner) -> bool:
     """Whether the JoinGroup of a known member starts a rebalance.
 
-    In a Stable group a JoinGroup of the leader always does, because the leader may have seen new partitions.
+    In a Stable group every JoinGroup of the leader starts a rebalance, because the leader may have seen new
+    partitions.
     """
     if group.state is ClassicGroupState.PREPARING_REBALANCE:
         return True
@@ -247,7 +248,10 @@ def _swap_member(group: ClassicGroup, old_id: str, new: Member, out: Out) -> Non
 
 
 def replacement_stored(group: ClassicGroup, replaced: Replaced, error: ErrorCode, out: Out) -> None:
-    """Respond to a static member that came back, after the record with its new id was committed or the append failed."""
+    """Respond to the JoinGroup of a static member that has returned under a new member id.
+
+    Called when the record with the new id is committed (``error`` is NONE), or when its append has failed.
+    """
     member = group.members.get(replaced.new_id)
     if member is None or member.joining is None or group.state is not ClassicGroupState.STABLE:
         return  # a rebalance has begun in the meantime and includes the member

@@ -142,9 +142,9 @@ class Members:
         member.session_timeout_ms = session_timeout_ms
 
     def await_join(self, member: Member, token: object | None) -> object | None:
-        """Note that a JoinGroup of the member waits for its response, or with None that no JoinGroup waits any more.
+        """Set the member's JoinGroup that waits for a response, by its ``token``; None if no JoinGroup waits.
 
-        ``token`` identifies the waiting request. Returns the token of the JoinGroup that waited until now, or None.
+        Returns the previous token, or None.
         """
         before, member.joining = member.joining, token
         self.awaiting_join += (token is not None) - (before is not None)
@@ -180,7 +180,7 @@ class Members:
 
 
 def _hash_map_bucket(key: str, entries: int) -> int:
-    """Bucket of the key in a ``java.util.HashMap`` with this many entries that has grown from its default size."""
+    """Bucket of ``key`` in a ``java.util.HashMap`` that has grown from its default size to ``entries`` entries."""
     buckets = 16
     while entries > buckets * 3 // 4:
         buckets *= 2

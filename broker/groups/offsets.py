@@ -67,7 +67,7 @@ NOTHING: Final = Found(NONE, None)
 
 
 class Change(NamedTuple):
-    """A record above the high watermark, and the committed offset that it replaced (None: there was none)."""
+    """A record above the high watermark, and the committed offset that the record replaced (None: no offset)."""
 
     record_offset: int
     before: OffsetAndMetadata | None
@@ -314,7 +314,10 @@ class GroupOffsets:
 
 
 def _may_expire(group: ClassicGroup | ConsumerGroup) -> bool:
-    """Whether offsets of the group can expire now: not in a rebalance, nor while the members' subscriptions are unknown."""
+    """Whether offsets of the group can expire now.
+
+    Offsets of a classic group do not expire in a rebalance, nor while the members' subscriptions are unknown.
+    """
     if isinstance(group, ConsumerGroup):
         return True
     if group.protocol_type is None or group.state is ClassicGroupState.EMPTY:

@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from storage.producers import VerificationGuard
 
 COORDINATOR_SEQUENCE: Final = 0
-"""Sequence of every batch: Kafka's coordinators use it with and without a producer id, and no replica checks it."""
+"""Base sequence of every batch that a coordinator appends, as in Kafka. No replica checks this sequence."""
 RECORD_OVERHEAD_BYTES: Final = 32
-"""Maximum size of a record beyond its key and value: lengths and deltas, without headers."""
+"""Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
 LOAD_TURN_RECORDS: Final = 500
 """Number of records after which a load yields to the event loop."""
 
@@ -374,7 +374,11 @@ class GroupShard(CoordinatorShard):
             start_in_background(self._store(group, append, behind), self.life)
 
     async def _store(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Write a group's record. The responses in ``behind`` are sent once it is committed, or as errors if it fails."""
+        """Write a group's record.
+
+        The responses in ``behind`` are sent once the record is committed; errors are sent instead if the append
+        fails.
+        """
         error = await self.may_append(group.group_id) if self.is_intercepted else NONE
         if error is NONE and group.last_append is not append:
             await self._skip_outdated(group, append, behind)
@@ -405,7 +409,12 @@ class GroupShard(CoordinatorShard):
             )
 
     async def _skip_outdated(self, group: ClassicGroup, append: Append, behind: Sequence[Answer]) -> None:
-        """Skip a record that a fault rule held until a later record was in the log, or until the group was deleted."""
+        """Skip the record of ``append``: it is outdated, since a fault rule held it.
+
+        A later record of the group was written in the meantime, or the group was deleted. The responses in
+        ``behind`` are sent once the later record is committed; errors are sent instead if that fails, or the group
+        was deleted.
+        """
         deleted = group.state is ClassicGroupState.DEAD
         error = ErrorCode.unknown_member_id if deleted else await self.read()
         self.run(group, classic.on_append_late(group, append, error, self.clock.now_ms()))
@@ -455,7 +464,7 @@ class GroupShard(CoordinatorShard):
 
 
 def _waiter(token: object) -> Waiter[Response]:
-    """Return the waiter of a request: the request's token, which the state machine does not use except to return it."""
+    """Return the waiter of a request. The waiter itself is the token of the request in an `Answer`."""
     return cast("Waiter[Response]", token)
 
 

@@ -11,10 +11,12 @@ from protocol.slotted import slotted
 LOSSES_KEPT: Final = 1000
 
 COMMITTED, PERHAPS_COMMITTED, ACKS_1 = "committed", "perhaps committed", "acks=1"
-"""
-committed: below the high watermark of the replica, so acknowledged for any acks; perhaps committed: above it, but the leader
-was elected uncleanly, so it may have been committed and acknowledged for acks=all; acks=1: never committed, so acknowledged
-only for acks=1 or 0.
+"""For which acks lost records may have been acknowledged.
+
+- committed: for any acks, because they were below the high watermark of the replica.
+- perhaps committed: perhaps for acks=all. They were above the high watermark, but the leader was elected
+  uncleanly.
+- acks=1: only for acks=1 or 0, because they were never committed.
 """
 
 Key = tuple[str, int, int, int, int, int]
@@ -35,7 +37,7 @@ class Loss:
     """Producer id in the lost batches; -1 for a producer without idempotence."""
     producer_epoch: int
     acknowledged: str
-    """For which acks the records may have been acknowledged: `COMMITTED`, `PERHAPS_COMMITTED` or `ACKS_1`."""
+    """How the records may have been acknowledged: `COMMITTED`, `PERHAPS_COMMITTED` or `ACKS_1`."""
     written_epoch: int
     """Leader epoch in which the lost batches were written."""
     leader: int

@@ -51,7 +51,10 @@ class PointInterceptor(Protocol):
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Call ``go_on`` to execute the step, now or later, or ``refuse`` with an error. To lose the step, call neither."""
+        """Call ``go_on`` to execute the step, now or later, or call ``refuse`` with an error.
+
+        To lose the step, call neither.
+        """
         ...
 
 

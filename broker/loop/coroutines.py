@@ -38,9 +38,10 @@ log = get_logger()
 
 
 class Waiter(Generic[T]):
-    """A value for which one coroutine waits. Only the first call of `wake` counts, and it may come before the ``await``.
+    """A value for which one coroutine waits. `wake` sets it; the coroutine may ``await`` it before or after.
 
-    So different events (committed, timed out) can share one waiter.
+    Only the first call of `wake` or `fail` has an effect. So different events (committed, timed out) can share one
+    waiter.
     """
 
     __slots__ = ("_error", "_suspended", "_value")
@@ -64,7 +65,7 @@ class Waiter(Generic[T]):
             suspended.resume()
 
     def fail(self, error: Exception) -> None:
-        """Resume the coroutine with an exception, unless it was woken before."""
+        """Raise ``error`` in the coroutine. Does nothing if `wake` or `fail` was called before."""
         if self._value is MISSING:
             self._error = error
             del error  # a traceback of the coroutine's later errors may lead to this frame, and must not keep this one alive
@@ -104,7 +105,7 @@ class Waiter(Generic[T]):
 
 
 class Outcome(Protocol):
-    """Receives the value of a coroutine: a future, a `Waiter`, or a waiting request."""
+    """The receiver of a coroutine's value or exception: a future, a `Waiter`, or a waiting request."""
 
     def done(self) -> bool: ...
 
@@ -127,7 +128,11 @@ class Suspended:
         self.waits_at: object = None
 
     def suspend(self, waits_at: object) -> None:
-        """Wait for what the coroutine has yielded: a `Waiter`, an asyncio future, or None for the next turn of the loop."""
+        """Resume the coroutine when ``waits_at``, which it has yielded, is done.
+
+        ``waits_at`` is a `Waiter`, an asyncio future, or None for the next turn of the event loop. If the node's
+        life has ended, the coroutine is closed instead.
+        """
         if not self._life.alive:
             # The node died while the coroutine was running.
             self.close()
@@ -253,4 +258,7 @@ def _report(event: str, coroutine: object) -> None:
 
 
 misused: Callable[[str, object], None] = _report
-"""Called when a coroutine breaks the rules of this module. Tests replace it with a function that fails the test."""
+"""Called with a message and the coroutine when a coroutine breaks the rules of this module. Logs an error.
+
+Tests replace it with a function that fails the test.
+"""

@@ -1,7 +1,8 @@
 """Permanent measurement of the event loop's lag.
 
-All work runs on one event loop, so work that blocks the loop delays every client. A timer is set again and again. The
-delay with which the timer fires is the time for which a request that arrived when the timer was due had to wait.
+All work runs on one event loop, so work that blocks the loop delays every client. A timer is due every
+``INTERVAL_S`` seconds. The lag is the time from when the timer is due until it fires: a request that arrived when
+the timer was due had to wait for as long.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ log = get_logger()
 
 
 class LoopLag:
-    """Lag of the event loop in milliseconds: the last one, and the maximum of the last minute."""
+    """Lag of the event loop in milliseconds: the newest measurement, and the maximum of the last minute."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.last_ms = 0.0

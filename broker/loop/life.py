@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class LifeOver(Exception):
-    """The node was killed during the operation."""
+    """The life of the node ended during the operation: the node was killed or stopped, or its start failed."""
 
 
 class SuspendedCoroutine(Protocol):

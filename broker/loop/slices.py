@@ -1,11 +1,13 @@
-"""Runs long work in slices, one in each turn of the event loop, for all nodes together. Parts of it may run in a thread.
+"""Runs long work in slices, one in each turn of the event loop, for all nodes together.
+
+Parts of the work may run in a thread.
 
     async def list_offsets(request, context):
-        return await context.node.slices.run(search(request))    # does not suspend if that is one slice
+        return await context.node.slices.run(search(request))    # does not suspend if the search is one slice
 
-Threads alone are not sufficient: Python runs one thread at a time and switches every 5 ms, so that iterating over a million
-records in a thread would delay each step of the event loop by as much. A slice takes half a millisecond, and the order of
-events is the same in every run.
+Threads alone are not sufficient: Python runs one thread at a time and switches every 5 ms, so a thread that
+iterates over a million records would delay each step of the event loop by 5 ms. A slice takes half a millisecond,
+and the order of events is the same in every run.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ ELEMENTS_PER_SLICE: Final = 100
 
 
 def each(elements: Iterable[T], answer: Callable[[T], R]) -> Generator[None, None, list[R]]:
-    """Call ``answer`` for each element of a request and return the results. Yields after each slice of elements."""
+    """Call ``answer`` for each element of a request and return the list of results.
+
+    A generator for `Slices.run`.
+    """
     answers: list[R] = []
     for number, element in enumerate(elements, 1):
         answers.append(answer(element))
@@ -64,7 +69,7 @@ class _Queue:
             place.is_left = True
 
     def next(self) -> Callable[[], None] | None:
-        """Return a function that resumes the first waiting job; None if there is none."""
+        """Remove the first waiting job, and return a function that resumes it; None if no job waits."""
         while self._places:
             place = self._places.popleft()
             if not place.is_left:
@@ -85,8 +90,11 @@ class Slices:
         self._armed = False
 
     async def run(self, steps: Steps[T]) -> T:
-        """Run ``steps``, a generator that yields after each slice, and return its result. The first slice runs at once,
-        so a job of one slice never suspends."""
+        """Run ``steps``, a generator that yields after each slice, and return its result.
+
+        The generator yields None, or a function to run in a thread; the function's result is sent to the
+        generator. The first slice runs at once, so a job of one slice never suspends.
+        """
         thread: _Thread | None = None
         try:
             work = next(steps)
@@ -160,7 +168,10 @@ class _Thread:
             del error, future
 
     def end(self, left: Callable[[], object]) -> None:
-        """Call ``left`` in the next turn; or, if the job was closed while its thread works, when the thread has finished."""
+        """Call ``left`` in the next turn of the event loop, or when the thread has finished if it still works.
+
+        The thread still works if its job was closed because the node died.
+        """
         if self._future is None:
             self._loop.call_soon(left)
         else:

@@ -57,7 +57,7 @@ ALLOW: Final = 3
 PERMISSION_TYPES: Final[Mapping[int, str]] = {DENY: "DENY", ALLOW: "ALLOW"}
 
 WILDCARD: Final = "*"
-"""As a resource name in a literal pattern: any resource. As a host: any host. As the name in `User:*`: any principal."""
+"""The wildcard: any resource as the name in a literal pattern, any host as a host, any principal in `User:*`."""
 CLUSTER_NAME: Final = "kafka-cluster"
 
 

@@ -49,7 +49,7 @@ class Resource(NamedTuple):
 
 
 def own_configs(image: Image, resource: Resource) -> Mapping[str, str]:
-    """The settings that are set on the resource itself."""
+    """Return the settings that are set on the resource itself, as text by name; empty if there are none."""
     if resource.kind == TOPIC_RESOURCE:
         topic = image.topics.get(resource.name)
         return {} if topic is None else topic.configs

@@ -154,8 +154,9 @@ def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
 def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
     """Yield the records that begin a new leader epoch in every partition that this broker can lead, as in an election.
 
-    The epoch separates batches from before and after the restart. Clients that know a later epoch than the broker returns
-    would wait forever. ``leader`` in the record raises the epoch, even if the leader is the same.
+    The new epoch distinguishes batches from before and after the restart. (A client that has cached a higher epoch
+    than the broker returns ignores the metadata, and waits forever.) A record with the field ``leader`` increments
+    the leader epoch even if the leader stays the same.
     """
     for topic in image.topics.values():
         for partition in topic.partitions:

@@ -24,7 +24,7 @@ CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
 CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""(type, name) pairs in the order of `TYPES`. The name None stands for the default entity of its type."""
+"""(type, name) pairs in the order of `TYPES`. A pair with the name None is the default entity of its type."""
 Quotas = dict[QuotaEntity, dict[str, float]]
 
 TYPES: Final = (IP, USER, CLIENT_ID)

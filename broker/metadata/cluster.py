@@ -226,7 +226,11 @@ class ClusterMetadata:
         await self._writer.sync_deferred()
 
     async def leave(self) -> None:
-        """Log the clean stop of all brokers, so that Kafka, if it opens the directory, registers them without a delay."""
+        """Fence all brokers in the metadata log, because they stop cleanly.
+
+        If Kafka opens the log directory next, it then registers these brokers without waiting for a session
+        timeout.
+        """
         await self.auto_topic_creation.settled()
         await self.cluster_control.leave()
 

@@ -117,7 +117,11 @@ class ClusterControlManager:
         await self._writer.commit_for_all([gone])
 
     async def leave(self) -> None:
-        """Log the clean stop of all brokers, so that Kafka, if it opens the directory, registers them without a delay."""
+        """Fence all brokers in the metadata log, because they stop cleanly.
+
+        If Kafka opens the log directory next, it then registers these brokers without waiting for a session
+        timeout.
+        """
         try:
             for broker in tuple(self._image.brokers.values()):
                 if not broker.fenced:

@@ -121,7 +121,11 @@ class Settings:
             yield _setting(key, value, synonyms)
 
     def of_new_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
-        """Yield the settings for a CreateTopics response: the values in ``own``, for others the default and its source.
+        """Yield all topic settings for a CreateTopics response.
+
+        A setting in ``own`` has the value in ``own``. Any other setting has its default and the source of that
+        default.
+
 
         The CreateTopics response counts log.retention.hours as a source of retention.ms; DescribeConfigs does not
         (``KafkaConfigSchema``).
@@ -204,8 +208,8 @@ class Settings:
     def _synonyms(self, name: str) -> tuple[Synonym, ...]:
         """The sources of a broker setting, highest precedence first.
 
-        As in Kafka, synonyms in front of the first source with the setting's own name are left out: a value that was set in
-        hours is no synonym of the setting in milliseconds.
+        As in Kafka, a setting with another name for the same value (log.retention.hours for log.retention.ms) is
+        listed only after a source that sets ``name`` itself.
         """
         base = base_of(name)
         if base is not None:
@@ -221,7 +225,10 @@ class Settings:
         return tuple(places)
 
     def _synonyms_of_listener(self, name: str, base: str) -> tuple[Synonym, ...]:
-        """The sources of a listener's setting. Each source may have the setting with the listener prefix and without it."""
+        """The sources of a listener's setting, highest precedence first.
+
+        Each source may set ``name`` (with the listener prefix) and ``base`` (without the prefix).
+        """
         layers, key = self.layers, kafka_configs().get(base)
         places = [
             place

@@ -28,9 +28,10 @@ AUTO_CREATED_AT_ONCE: Final = 20
 
 @slotted(frozen=True)
 class NewTopic:
-    """A topic to create. With ``assignments`` (partition, brokers), ``partitions`` and ``replication_factor`` must be -1.
+    """A topic to create.
 
-    ``topic_id`` is set for a topic that is imported from another cluster and keeps its id.
+    ``assignments`` are (partition, broker ids) for a manual assignment; ``partitions`` and ``replication_factor``
+    must then be -1. ``topic_id`` is set for a topic that is imported from another cluster and keeps its id.
     """
 
     name: str
@@ -43,7 +44,7 @@ class NewTopic:
 
 @slotted(frozen=True)
 class MorePartitions:
-    """A topic to which partitions shall be added, so that it has ``count`` partitions in total."""
+    """A request to add partitions to a topic until it has ``count`` partitions in total."""
 
     name: str
     count: int
@@ -102,7 +103,10 @@ def check_new_topic(image: Image, new: NewTopic, defaults: TopicDefaults, random
 def check_more_partitions(
     image: Image, more: MorePartitions, room: int, random: Shuffling
 ) -> tuple[Topic, Assignment]:
-    """Return (topic, replicas of each new partition); ``room``: maximum number of new partitions. Raises ApiError."""
+    """Return (topic, replicas of each new partition).
+
+    Raises ApiError if the request is invalid, or adds more than ``room`` partitions.
+    """
     topic = image.topics.get(more.name)
     if topic is None:
         raise ApiError(ErrorCode.unknown_topic_or_partition)

@@ -58,14 +58,17 @@ def new_token(
 
 
 def renewed(token: Token, principal: str, period_ms: int, lifetimes: Lifetimes, now_ms: int) -> Token:
-    """Return the token with its new expiration time. ``period_ms`` below 1 requests the broker's limit."""
+    """Return the token with its new expiration time.
+
+    ``period_ms`` is the requested time until the token expires; below 1, the broker's limit is used.
+    """
     _check_alive(token, now_ms)
     _check_renewer(token, principal)
     return _until(token, _later(now_ms, _shorter(lifetimes.expiry_time_ms, period_ms)))
 
 
 def shortened(token: Token, principal: str, period_ms: int, now_ms: int) -> Token | None:
-    """Return the token that expires ``period_ms`` from now; None if the period is negative, which removes the token."""
+    """Return the token with an expiry ``period_ms`` from now; None for a negative period: remove the token."""
     _check_renewer(token, principal)
     if period_ms < 0:
         return None

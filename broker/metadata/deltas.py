@@ -85,7 +85,7 @@ def _partition(image: Image, record: schema.PartitionRecord, changes: MetadataDe
 
 
 def _place(topic: Topic, state: PartitionState) -> None:
-    """Insert a partition in the order of partition indexes.
+    """Insert ``state`` into the topic's partitions, in the order of partition indexes.
 
     Kafka writes partitions in the order of a hash map, in which the indexes usually, but not always, rise.
     """

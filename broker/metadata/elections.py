@@ -353,7 +353,7 @@ def _moved(
     live: Collection[int],
     recovery: int | None,
 ) -> MetadataRecord:
-    """Return the record that ends a reassignment.
+    """Return the record that ends a reassignment: the partition has exactly ``replicas``, and ``isr`` is its ISR.
 
     If replicas were removed, a new leader epoch begins, even with the same leader, to fence the removed replicas.
     """

@@ -29,7 +29,11 @@ class MetadataListener:
         """Called after a topic was deleted; ``topic`` is its last state."""
 
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
-        """Called after settings of a topic (2), a broker (4, "": all), client metrics (16) or a group (32) have changed."""
+        """Called after settings of a resource have changed.
+
+        The resource types are topic (2), broker (4), client metrics (16) and group (32). Type 4 with the name ""
+        means the settings for all brokers.
+        """
 
     def on_quotas_changed(self) -> None:
         """Called after client quotas have changed."""

@@ -44,7 +44,7 @@ SNAPSHOT_RATIO: Final = 1
 log_events = get_logger()
 
 Apply = Callable[[Sequence[MetadataRecord], int], None]
-"""Applies the records of a durable commit; the second argument is the offset of the last record."""
+"""Function that applies the records of a durable commit to the image: (records, offset of the last record)."""
 
 Sync = Callable[[AppendFile], None]
 

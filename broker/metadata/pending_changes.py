@@ -9,7 +9,11 @@ from broker.metadata.topics import unified_name
 
 
 class PendingTopicChanges:
-    """Serialises the changes of each topic. Colliding names count as one topic: of "a.b" and "a_b" only one is created."""
+    """Serialises the changes of each topic.
+
+    Topics with colliding names ("a.b" and "a_b") count as one topic, so that concurrent requests cannot create
+    both.
+    """
 
     def __init__(self) -> None:
         self._commits: dict[str, asyncio.Future[None]] = {}

@@ -77,8 +77,9 @@ def _replicas(
 ) -> tuple[int, ...]:
     """Return the ids of ``count`` brokers for one partition, the leader ``order[turn]`` first.
 
-    The next replicas are on the live brokers after it in ``order``, then on the ``fenced`` ones; but brokers of a rack
-    without a replica come first, even fenced ones.
+    The candidates are the live brokers from ``order[turn]`` on, then the ``fenced`` brokers. Each further replica
+    is on the first candidate in a rack without a replica, or if there is none, on the first candidate without a
+    replica.
     """
     ring = [*(order[(turn + step) % len(order)] for step in range(len(order))), *fenced]
     chosen = ring[:1]

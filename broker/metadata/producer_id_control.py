@@ -12,7 +12,7 @@ from broker.metadata.producer_ids import BLOCK_SIZE, PRODUCER_ID_MAX, ProducerId
 from protocol.records.cluster_metadata import MetadataRecord
 
 Commit = Callable[[Sequence[MetadataRecord]], Coroutine[Any, Any, None]]
-"""Makes records durable. When it returns, the image contains them."""
+"""Coroutine function that commits records. When it returns, they are durable, and the image contains them."""
 
 
 class ProducerIdControlManager:

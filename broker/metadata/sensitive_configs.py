@@ -33,7 +33,7 @@ _OPEN: Final = (LOGGER_RESOURCE, METRICS_RESOURCE)
 
 
 def base_of(name: str) -> str | None:
-    """Return the setting without its listener prefix and SASL mechanism; None for a name without a listener prefix.
+    """Return a setting's name without listener prefix and SASL mechanism; None if it has no listener prefix.
 
     >>> base_of("listener.name.internal.plain.sasl.jaas.config"), base_of("listener.name.internal.max.connections")
     ('sasl.jaas.config', 'max.connections')

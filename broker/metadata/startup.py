@@ -42,9 +42,10 @@ def startup_commits(
 
 
 def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
-    """Return the registration to write: with the supported features, and with the offset of its record as epoch.
+    """Return ``broker`` with the features that this release supports, and with ``epoch`` (its record's offset).
 
-    ``levels``: the feature levels of the cluster. Before metadata.version 3.7-IV2 the record has no log directories.
+    ``levels`` are the feature levels of the cluster. Before metadata.version 3.7-IV2 the record has no log
+    directories.
     """
     features = tuple((name, low, high) for name, (low, high) in SUPPORTED_FEATURES.items())
     log_dirs = broker.log_dirs if metadata_version(levels) >= LOG_DIRECTORIES_FROM else ()
@@ -52,9 +53,10 @@ def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, in
 
 
 def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
-    """Return the feature levels to write: all levels for a new cluster, otherwise those of ``features`` that differ.
+    """Return the feature levels to write into the log.
 
-    ``features``: the requested levels, None if none are requested.
+    For a new cluster these are all levels above 0, otherwise the levels in ``features`` that differ from the
+    image. ``features`` are the requested levels, or None.
     """
     if METADATA_VERSION not in image.features:
         wanted = {**INITIAL_LEVELS, **(features or {})}

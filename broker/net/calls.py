@@ -120,11 +120,11 @@ class Call:
 
     @property
     def node(self) -> ServedNode:
-        """The node that received the request."""
+        """The node that received the request, or its next life after `move_to`."""
         return self.context.node
 
     def move_to(self, node: ServedNode) -> None:
-        """Set the node that will handle the request: if the node was restarted after the request arrived, its new life."""
+        """Set the node that will handle the request. Used if the node was restarted after the request arrived."""
         self.context.node = cast("Node", node)
 
     def watch(self, watcher: Watcher) -> None:

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
 
 def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
-    """Close the connection for an unsupported API or version. Unsupported ApiVersions gets a response (KIP-511)."""
+    """Close the connection for an unsupported API or version. An unsupported version of ApiVersions gets a
+    response instead (KIP-511)."""
     if api_key != API_VERSIONS:
         facts = _unserved(connection._shared.routes.apis.get(api_key), api_key, api_version)
         connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)

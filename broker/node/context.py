@@ -32,7 +32,7 @@ class ClientInformation:
     """Whether the client authenticated with a delegation token (KIP-48)."""
 
     def authenticated(self, evaluated: Evaluated) -> None:
-        """Set the principal if the token completed the SASL exchange."""
+        """Set the principal if ``evaluated``, the result for a SASL token, completes the authentication."""
         if evaluated.principal is not None:
             self.principal, self.by_token = evaluated.principal, evaluated.by_token
 

@@ -27,8 +27,11 @@ FINAL_EPOCH: Final = -1
 """Epoch of a full fetch without a session. A Fetch below version 7 always has this epoch."""
 SESSION_EPOCH_MAX: Final = 2**31 - 1
 SESSION_IDLE_MS_MAX: Final = 120_000
-"""Milliseconds. A session that was not used for longer than this may be evicted for any new session. Otherwise a
-consumer's session whose first and last use are less than this apart may be evicted only for a follower's session."""
+"""Milliseconds. Any new session may evict the least recently used one if it was idle for longer than this.
+
+A session is young if its creation and its last use are at most this far apart. A consumer's young session is
+evicted only for a follower's session, a follower's young session for no session.
+"""
 
 Key = tuple[UUID | str, int]
 """Key of a partition in a session: (topic id, or topic name in Fetch versions below 13; partition)."""
@@ -62,9 +65,10 @@ class CachedPartition:
         self.last_fetched_epoch = newer.last_fetched_epoch
 
     def tell(self, answer: PartitionData) -> bool:
-        """Remember the values in the response. Returns False if the client already has all these values.
+        """Store the values of the partition response ``answer``. Returns whether it must be sent to the client.
 
-        As in Kafka's CachedPartition, the last stable offset is not remembered, so its change alone returns False.
+        False if the client already has all values. As in Kafka's CachedPartition, the last stable offset is not
+        stored, so a response in which only the last stable offset differs is not sent.
         """
         news = (
             bool(answer.records)
@@ -97,8 +101,9 @@ class Session:
 
     @property
     def value(self) -> tuple[bool, int]:
-        """Rank for eviction: a session can evict one of a lower rank. Followers are above consumers, more partitions above
-        fewer.
+        """Rank for eviction: a new session can evict a session with a lower rank.
+
+        A follower's session ranks above a consumer's, a session with more partitions above one with fewer.
         """
         return (self.follower, len(self.partitions))
 
@@ -147,8 +152,10 @@ class Opened:
         return NONE, session_id, answers
 
     def answer_nothing(self) -> tuple[ErrorCode, int]:
-        """Return (top-level error, session id) for a throttled response without partitions, after which the client
-        repeats its Fetch."""
+        """Return (top-level error, session id) for a throttled response.
+
+        The response has no partitions, and the client repeats its Fetch.
+        """
         if self.session is None:
             return NONE, NO_SESSION
         if self.session.epoch != self.expected_epoch:
@@ -177,7 +184,10 @@ class FetchSessionCache:
         follower: bool = False,
         now_ms: int,
     ) -> Opened | ErrorCode:
-        """Begin a Fetch. Returns the partitions to read, or the top-level error of the response."""
+        """Begin a Fetch: update its session with the partitions ``asked`` and ``forgotten``.
+
+        Returns the partitions to read, with the session; or the top-level error of the response.
+        """
         if session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
             self.by_id.pop(session_id, None)
             create = None
@@ -214,8 +224,11 @@ class FetchSessionCache:
         return session_id
 
     def _make_room(self, value: tuple[bool, int], now_ms: int) -> bool:
-        """Evict a session that has been idle for long, else one with a lower priority than ``value``, which the new session
-        has. Returns False if no session may be evicted."""
+        """Evict a session to make room for a new session with the rank ``value`` (`Session.value`).
+
+        Evicts a session that has been idle for long, else the one with the lowest rank if its rank is below
+        ``value``. Returns False if no session may be evicted.
+        """
         if not self.by_id:
             return False
         oldest = next(iter(self.by_id.values()))

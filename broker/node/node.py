@@ -45,7 +45,7 @@ class Listener:
 
 @slotted
 class Node:
-    """All parts of the node with one broker id."""
+    """One node (a broker id): its configuration, replicas, coordinators and other parts."""
 
     node_id: int
     config: BrokerConfig

@@ -45,7 +45,7 @@ class AppendQueues:
         limits: BatchLimits = LIMITS,
         alive: Callable[[], bool] = lambda: True,
     ) -> None:
-        """``alive`` returns whether the node takes appends. If it does not, no batch that waits in a queue is appended."""
+        """``alive`` returns whether the node accepts appends. If it does not, no batch in a queue is appended."""
         self.limits = limits
         self._slices = slices or Slices()
         self._alive = alive
@@ -83,8 +83,8 @@ class AppendQueues:
             return Invalid(ErrorCode.unknown_server_error, "the batch could not be read")
 
     def leave(self, partition: Partition) -> None:
-        """Remove the batch at the head of the queue, which was appended or refused. Wakes the next batches that have been
-        read, if the node takes appends."""
+        """Remove the batch at the head of the queue, which was appended or refused. Then wake the next batches
+        whose records have been read, unless the node accepts no more appends."""
         queue = self._queues[partition]
         queue.popleft()
         if partition in self._emptied:

@@ -32,7 +32,8 @@ log_events = get_logger()
 class OpenedLog(NamedTuple):
     log: Log
     offline: str | None
-    """Why the partition is offline: its files cannot be used, so ``log`` is not read or written. None if online."""
+    """Reason why the files cannot be used: the partition is offline, and ``log`` must not be read or written. None
+    if the partition is online."""
 
 
 class LogManager:
@@ -57,9 +58,9 @@ class LogManager:
             config.log_defaults,
             config.log_defaults,
         )
-        """Cache for the last topic: its own settings, the broker's settings, and both combined.
+        """Cache of `log_config` for one topic: the topic's own settings, the broker's settings, and both combined.
 
-        Partitions of one topic are mostly opened one after the other.
+        One entry is enough, because the partitions of a topic are mostly opened one after the other.
         """
 
     def log_config(self, topic: Topic) -> LogConfig:
@@ -75,7 +76,7 @@ class LogManager:
         """Open a partition's log, and recover it if the last stop was not clean.
 
         ``high_watermark`` is the checkpointed high watermark of a partition with several replicas; None if there is one
-        replica.
+        replica. If the files cannot be used, no error is raised: the result's ``offline`` contains the reason.
         """
         assert self._directory.is_open, "a log is opened under the lock of its directory"
         key = (topic.name, index)

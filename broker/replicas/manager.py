@@ -102,8 +102,9 @@ class ReplicaManager(MetadataListener):
     def leader(self, topic: str, index: int, client_epoch: int = -1) -> Partition | ErrorCode:
         """Return the partition if this node leads it, else the error code for the client.
 
-        ``client_epoch`` is the leader epoch that the client sent, -1 for none. As in Kafka, a follower also returns the
-        error for a wrong epoch (``Partition.localLogWithEpochOrThrow``). `opened_leader` is the fast path (ADR 23).
+        ``client_epoch`` is the leader epoch that the client sent, -1 for none. As in Kafka, the error for a wrong
+        epoch comes before NOT_LEADER_OR_FOLLOWER (``Partition.localLogWithEpochOrThrow``). `opened_leader` is the
+        fast path (ADR 23).
         """
         # The body of `opened_leader`, inlined, since each append calls this.
         opened = self._partitions.get((topic, index))
@@ -120,8 +121,9 @@ class ReplicaManager(MetadataListener):
         return partition
 
     def opened_leader(self, topic: str, index: int) -> Partition | None:
-        """The partition, if this node leads it and it is open. If None, call `leader`, which also opens partitions and
-        selects the error (ADR 23).
+        """Return the partition if this node leads it, and it is open and online.
+
+        If the result is None, call `leader`, which also opens partitions and selects the error (ADR 23).
         """
         partition = self._partitions.get((topic, index))
         if partition is None or partition.leader_id != self.node_id or partition.offline is not None:
@@ -144,7 +146,7 @@ class ReplicaManager(MetadataListener):
         return partition if error is NONE else error
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """The partition if this node has a replica of it, leader or follower; opened if necessary."""
+        """Return the partition, opening it if necessary; None if this node has no replica of it."""
         return self._partitions.get((topic, index)) or self._open_known(topic, index)
 
     def is_offline(self, topic: str, index: int) -> bool:
@@ -153,7 +155,7 @@ class ReplicaManager(MetadataListener):
         return partition is not None and partition.offline is not None
 
     def is_offline_on(self, node_id: int, topic: str, index: int) -> bool:
-        """Whether the replica on this node of the cluster is offline (KIP-858). False while the node does not run."""
+        """Whether the replica on the node ``node_id`` is offline (KIP-858). False while that node does not run."""
         if node_id == self.node_id:
             return self.is_offline(topic, index)
         replicas = self._peers(node_id) if self._peers is not None else None
@@ -164,7 +166,7 @@ class ReplicaManager(MetadataListener):
         return iter(tuple(self._partitions.values()))
 
     def unopened(self) -> list[PartitionKey]:
-        """Keys of the partitions that were not accessed since the start, whether they have a directory or not."""
+        """Keys of all partitions of the cluster that are not open on this node, with or without a directory."""
         return [
             (topic.name, state.index)
             for topic in self._metadata.topics.values()
@@ -201,7 +203,7 @@ class ReplicaManager(MetadataListener):
         log_unknown(self.directory.path, unknown)
 
     def _known(self, topic: str, index: int) -> tuple[Topic, PartitionState] | None:
-        """Topic and state of a partition in the cluster metadata; None if this node is not one of its replicas."""
+        """Topic and state of a partition in the cluster metadata; None if this node has no replica of it."""
         known = self._metadata.topic(topic)
         state = known.partition(index) if known is not None else None
         return (
@@ -278,8 +280,8 @@ class ReplicaManager(MetadataListener):
             self._roles.assume(partition, at_once=False)
 
     def _must_catch_up(self, state: PartitionState) -> bool:
-        """Whether the replica on this node is behind, so that its log must be opened and the replica must follow before a
-        request needs the partition."""
+        """Whether this node has a replica that is not in the ISR, and another node leads. The log is then opened,
+        and the replica fetches from the leader, before any request needs the partition."""
         return (
             self._roles is not None
             and self.node_id in state.replicas
@@ -350,7 +352,7 @@ class ReplicaManager(MetadataListener):
         return future
 
     def start_timers(self) -> None:
-        """Start the partition listeners, such as flushing and expiration of idle producers, and catch up as a follower."""
+        """Start the partition listeners (such as flushing), and open the partitions that must catch up."""
         self._listeners.start()
         self._catch_up()
 
@@ -385,10 +387,10 @@ class ReplicaManager(MetadataListener):
             self._roles.end()
 
     async def close(self, *, clean: bool) -> bool:
-        """Close every log. A clean stop also flushes, writes checkpoints and snapshots, and creates missing directories.
+        """Close every log. With ``clean``, also flush, write the checkpoints, and create missing directories.
 
-        Returns whether the stop was clean. If it was not, or if the node is killed meanwhile, the next start recovers all
-        logs.
+        Returns whether the stop was clean. It is not clean if a log is offline or the node is killed meanwhile;
+        the next start then recovers all logs.
         """
         self._stop()
         await self._listeners.close()

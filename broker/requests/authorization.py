@@ -51,7 +51,7 @@ def may_write_transactions(context: RequestContext, transactional_id: str) -> bo
 
 
 def describable_topics(context: RequestContext) -> Callable[[str], bool] | None:
-    """Return a function whose result is whether the principal may describe a topic; None if there is no authorizer."""
+    """Return a predicate: whether the principal may describe a topic. None if there is no authorizer."""
     if context.node.authorizer is None:
         return None
     return lambda name: context.authorize("DESCRIBE", "TOPIC", name, logs_denial=False)

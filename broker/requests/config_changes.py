@@ -64,8 +64,9 @@ async def alter(
 ) -> list[ApiError | None]:
     """Apply the changes and return one result for each resource, in the order of the request; None means success.
 
-    ``handled`` applies changes for which the controller is not needed, and returns True for them. ``decision`` returns the
-    function that computes the controller's change.
+    ``handled`` applies the changes of a resource for which the controller is not needed, and returns whether it
+    has done so. For all other resources ``decision`` returns a function that computes the controller's change from
+    the metadata image.
     """
     results: list[ApiError | None] = list(_twice(wanted))
     left: list[int] = []
@@ -120,7 +121,11 @@ def _check_rights(resource: Resource, context: RequestContext) -> None:
 
 
 def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> None:
-    """Raise ``ApiError`` if this broker (or any broker, for the cluster default) cannot apply the settings while it runs."""
+    """Raise ``ApiError`` if this broker cannot apply the settings while it runs.
+
+    A resource without a name is the default of all brokers. ``replaces`` is True if the settings replace all
+    earlier settings of the resource (AlterConfigs).
+    """
     name = each.resource.name
     if name:
         _check_own_id(name, context.node.node_id)

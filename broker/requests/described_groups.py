@@ -30,8 +30,11 @@ def describe_groups(
     *,
     with_operations: bool,
 ) -> Steps[list[G]]:
-    """Describe each group, but call ``refuse`` for groups that the client may not describe. Refused groups
-    come first, as in Kafka."""
+    """Return the descriptions of the groups. Groups that the client may not describe come first, as in Kafka.
+
+    ``describe`` describes a group, ``refuse`` returns the entry with the authorization error. If
+    ``with_operations``, the authorized operations are added to each description without an error.
+    """
     refused, described = [], []
 
     def answer(group_id: str) -> None:

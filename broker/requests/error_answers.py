@@ -28,10 +28,13 @@ _TOP_LEVEL_ONLY: Final = {
     ("list_partition_reassignments", 0),
     ("update_features", 0),
 }
-"""(API, version from which its error responses have no entries). Only versions with a top-level error code count."""
+"""(API, first version whose error responses have no entries).
+
+A version without a top-level error code has entries nevertheless.
+"""
 
 _NEVER_BY_ENTRY: Final = {"describe_log_dirs"}
-"""APIs whose error response never has entries. In versions without a top-level code it cannot report the error."""
+"""APIs whose error responses never have entries: a version without a top-level error code reports no error."""
 
 _KEYS: Final = {
     "entity",
@@ -134,7 +137,7 @@ def _says_it_at_the_top_only(api: str, version: int, at_top: str | None) -> bool
 
 
 def _nothing(api: str, struct: Any) -> dict[str, Any]:
-    """Field name -> value, for fields whose default is wrong in an error response, or cannot be encoded."""
+    """Field name -> value, for fields whose schema default is wrong in an error response or cannot be encoded."""
     said = _NOTHING.get(api, {})
     values = {wire.name: said[wire.name] for wire in struct.__wire__ if wire.name in said}
     for wire in struct.__wire__:

@@ -18,7 +18,10 @@ SIZE_BYTES: Final = 4
 
 
 class FetchQuota:
-    """The quota of the client that sent this Fetch. Followers have none. Nothing is counted while no quota is configured."""
+    """The quota of the client that sent this Fetch.
+
+    Followers have no quota. Nothing is counted while no quota is configured.
+    """
 
     __slots__ = ("_client", "_quotas")
 

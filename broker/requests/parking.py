@@ -33,7 +33,7 @@ class ParkedHere(Waiter[bool]):
         self._gives_way = gives_way
 
     def give_way(self) -> None:
-        """Make the request, if it may, respond early: the client sent another request on the same connection."""
+        """End the wait early, if permitted: the client has sent another request on the same connection."""
         if self._gives_way:
             self.wake(False)
 
@@ -43,7 +43,11 @@ class ParkedHere(Waiter[bool]):
 
 
 class Parking:
-    """The wait of one request, at most ``timeout_ms``. With ``gives_way``, the request may respond early, with less data."""
+    """The wait of one request for changes of its partitions, at most ``timeout_ms``.
+
+    With ``gives_way``, the wait ends early when the client sends its next request: the response then has less
+    data.
+    """
 
     __slots__ = (
         "_clock",
@@ -80,11 +84,11 @@ class Parking:
             partition.delayed.unwatch(self._moved)
 
     async def moved(self) -> bool:
-        """Return True once one of the partitions changes; False at the timeout, or if the request must respond early.
+        """Wait for a change of one of the partitions. False at the timeout, or if the request must respond early.
 
-        The request resumes in the turn after the change, so the request that caused the change (an append, a marker) gets
-        its response first, and several changes in one turn wake this request once. Raises `CloseConnection` if the client
-        has disconnected.
+        The request resumes in the turn after the change, so the request that caused the change (an append, a
+        marker) gets its response first, and several changes in one turn wake this request once. Raises
+        `CloseConnection` if the client has disconnected.
         """
         self._parked = ParkedHere(gives_way=self._gives_way)
         return await self._parked

@@ -16,7 +16,7 @@ millisecond or two."""
 
 
 class ReturnedMemory:
-    """A function that the caller must call for each closed connection; every ``ENDS``-th call trims the heap."""
+    """A callable that must be called for each closed TLS connection; every ``ENDS``-th call trims the heap."""
 
     def __init__(self, give_back: Callable[[], object] | None = None) -> None:
         self._give_back = give_back or _malloc_trim()

@@ -1,4 +1,4 @@
-"""The options `--tls`, `--tls-directory` and `--sasl` of a start, and the settings that they stand for."""
+"""The options `--tls`, `--tls-directory` and `--sasl`, and their translation to Kafka's settings."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def options() -> list[click.Parameter]:
 
 
 def protocol_of(options: Mapping[str, object], environ: Mapping[str, str]) -> str:
-    """Security protocol that the options select for a listener that is given as an address without a protocol."""
+    """Security protocol that the options select for listeners whose address has no protocol."""
     return _asked(options, environ, Path()).protocol
 
 
@@ -80,8 +80,11 @@ def secure(
     nodes: int,
     defaults: Mapping[str, str],
 ) -> tuple[dict[str, str], Preset]:
-    """Combine the settings of the command line with the settings that `--tls` and `--sasl` stand for. Raises
-    `ConfigError` on conflicts."""
+    """Translate `--tls` and `--sasl` to settings, and create the certificate authority of `--tls` if needed.
+
+    Returns (``overrides`` with these settings added, the `Preset` with them). Raises `ConfigError` if an option
+    conflicts with a setting.
+    """
     given = given_settings(properties_file, environ, overrides, defaults)
     settings = strongest(for_node(given, 1))
     asked = _asked(options, environ, _folder(options, settings))
@@ -108,7 +111,11 @@ def _asked(options: Mapping[str, object], environ: Mapping[str, str], folder: Pa
 
 
 def _folder(options: Mapping[str, object], settings: Mapping[str, Setting]) -> Path:
-    """Directory of the certificate authority: a temporary one if the broker has no data directory."""
+    """Directory of the certificate authority: `--tls-directory`, else a folder in the first data directory.
+
+    Without a data directory it is a temporary directory, deleted when the process exits. Without `--tls`, the path
+    is empty.
+    """
     if options["tls_directory"] is not None:
         return Path(str(options["tls_directory"])).absolute()
     if not options["tls"]:

@@ -43,7 +43,7 @@ class VerificationRequest:
     verifies: bool
     """True: only verify that the transaction contains the partitions. False: add the partitions to the transaction."""
     answered: Waiter[Errors] = field(default_factory=Waiter)
-    """Is woken with the result: the error code of each partition."""
+    """Waiter that is woken with the error code of each partition."""
 
     def answer(self, error: ErrorCode) -> None:
         self.answered.wake(dict.fromkeys(self.keys, error))
@@ -64,8 +64,9 @@ class AddPartitionsToTxnManager:
     def send(self, node_id: int, verification: VerificationRequest) -> None:
         """Queue the verification for the next request to ``node_id``. Its result wakes ``verification.answered``.
 
-        If the queue has a verification of this transactional id already, the one with the lower epoch gets an error at
-        once; with equal epochs, the earlier one.
+        If a verification of the same transactional id is queued already, one of the two gets an error at once: the
+        one with the lower epoch gets INVALID_PRODUCER_EPOCH; with equal epochs, the earlier one gets
+        NETWORK_EXCEPTION.
         """
         waiting = self._waiting.setdefault(node_id, {})
         other = waiting.get(verification.transactional_id)

@@ -77,10 +77,13 @@ class TransactionCoordinator(MetadataListener):
         partitions: int | None = None,
         life: NodeLife | None = None,
     ) -> None:
-        """Without ``peers`` the node sends no markers: a marker waits until this node leads the marker's partition.
+        """Create the coordinator of one life of a node.
 
-        ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None: read it
-        from the metadata.
+        ``peers`` sends markers to other nodes. If it is None, a marker waits until this node leads the marker's
+        partition.
+
+        ``partitions`` is the number of partitions that ``__transaction_state`` had when the node started; None:
+        read it from the metadata.
         """
         self._config = config
         self._clock = clock
@@ -381,11 +384,12 @@ class TransactionCoordinator(MetadataListener):
     async def abort(
         self, shard: TransactionShard, entry: Entry, fresh_producer_id: int | None = None
     ) -> Answer | None:
-        """Abort an open transaction for a timeout or for a new instance of the producer.
+        """Abort an open transaction after its timeout or for a new instance of the producer.
 
-        Returns None if the epochs of the producer id are exhausted: the caller then allocates a new producer id and calls
-        this method again with it. The transactional id is not pending during the allocation, as nothing is decided; Kafka
-        allocates the producer id synchronously.
+        Returns NONE or the error of the append of PrepareAbort, as an `Answer`. Returns None if the epochs of the
+        producer id are exhausted: the caller then allocates a new producer id and calls this method again with it.
+        During the allocation the transactional id is not pending, as nothing is decided; Kafka allocates the
+        producer id synchronously.
         """
         transition = decisions.abort_by_coordinator(
             entry.txn,
@@ -406,7 +410,10 @@ class TransactionCoordinator(MetadataListener):
     # -- start, stop, metadata changes --------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Load every partition that this node leads, finish transactions that were decided, and start the timers."""
+        """Load every partition that this node leads, finish transactions that were decided, and start the timers.
+
+        After an unclean shutdown, also report lost decisions (`after_crash`).
+        """
         topic = self._metadata.topic(TRANSACTION_STATE)
         for state in topic.partitions if topic is not None else ():
             if state.leader == self._replicas.node_id:

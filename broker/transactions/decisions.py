@@ -53,7 +53,8 @@ def _next(
     start_ms: int | None = None,
     client_version: int | None = None,
 ) -> Transaction:
-    """Return the next state: the producer id becomes the previous one, fields that are not given keep their value."""
+    """Return the state that follows ``txn``: ``previous_producer_id`` is the producer id of ``txn``, and each
+    field whose argument is None has its value in ``txn``."""
     assert txn.state in VALID_PREDECESSORS[state], f"{txn.state.name} cannot become {state.name}"
     return Transaction(
         txn.transactional_id,
@@ -84,7 +85,7 @@ def init_producer_id(
     now_ms: int,
     fresh_producer_id: int | None = None,
 ) -> Answer | Transition | AbortFirst | NeedsProducerId:
-    """Decide InitProducerId: a producer starts, or requests a new epoch (``producer_id`` and ``epoch`` given: KIP-360)."""
+    """Decide InitProducerId: a producer starts (``producer_id`` -1), or requests an epoch bump (KIP-360)."""
     if pending is not None:
         return Answer(ErrorCode.concurrent_transactions)
     given = producer_id != NO_PRODUCER_ID

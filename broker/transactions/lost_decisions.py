@@ -1,9 +1,9 @@
 """Finds markers in partitions whose decision (PrepareX) is missing in the coordinator's log. Pure.
 
-Without an fsync for each append (``flush.messages``) a power cut may lose the end of ``__transaction_state`` but not the
-end of a data log. The data log then has a marker that ends a transaction, while the coordinator considers the transaction
-open or does not know it. No broker can repair that, since the other partitions may have lost the data of the transaction;
-the broker can only report it. Kafka has the same gap and does not report it.
+Without an fsync for each append (``flush.messages``) a power cut may lose the end of ``__transaction_state`` but
+not the end of a data log. The data log then has a marker that ends a transaction, while for the coordinator the
+transaction is open or has never begun. No broker can repair that, since the other partitions may have lost the
+data of the transaction; the broker can only report it. Kafka has the same gap and does not report it.
 
 A marker of the open transaction differs from markers of earlier transactions by its epoch or its time:
 
@@ -14,9 +14,9 @@ A marker of the open transaction differs from markers of earlier transactions by
   the same millisecond is not reported, since it may belong to the transaction before, if the partition was added to this
   transaction but not yet written to.
 
-If the id has no open transaction for its coordinator, only epochs are compared, since Kafka dates a Complete record before
-its markers. Two cases are not found: ids of which the log has lost every record, and partitions in which records of another
-transaction in the same epoch follow the lost decision.
+If the id has no open transaction for its coordinator, only epochs are compared, since Kafka dates a Complete
+record before its markers. Two cases are not found: ids of which the log has lost every record, and partitions in
+which records of another transaction in the same epoch follow the lost decision.
 """
 
 from __future__ import annotations

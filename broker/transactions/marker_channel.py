@@ -34,7 +34,7 @@ MarkersToSend = dict[PendingCompleteTxn, dict[TopicPartition, Waiter[ErrorCode]]
 
 
 class TransactionMarkerChannel:
-    """The queues of markers for the other nodes; one request at a time takes markers from each queue."""
+    """Queues markers by the node that leads their partition. One request is in flight to each node."""
 
     def __init__(self, peers: Peers, life: NodeLife) -> None:
         self._client_id = marker_sender(peers.node_id)
@@ -45,7 +45,7 @@ class TransactionMarkerChannel:
         self._under_way: set[int] = set()
 
     def add(self, node_id: int, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode]:
-        """Queue a marker for the next ``flush``. The waiter gets the result of the marker."""
+        """Queue a marker for the next ``flush``. Returns a waiter for the error code of the marker."""
         written: Waiter[ErrorCode] = Waiter()
         self._waiting.setdefault(node_id, {}).setdefault(completion, {})[key] = written
         return written

@@ -68,7 +68,8 @@ class TransactionMarkerManager:
         self._remote = TransactionMarkerChannel(peers, life) if peers is not None else None
 
     def start(self, *completions: PendingCompleteTxn) -> None:
-        """Try each marker once. With a rule at ``txn.marker`` this happens in the background, after the EndTxn response."""
+        """Try each marker once: for a single transaction before this method returns; for several transactions, or
+        while a fault rule is installed at ``txn.marker``, in the background."""
         if self._one_by_one.is_wanted or len(completions) > 1:
             start_in_background(self._start_all(completions), self._life)
         else:
@@ -136,8 +137,8 @@ class TransactionMarkerManager:
         return topic is not None and topic.partition(key[1]) is not None
 
     def send_to_leader(self, completion: PendingCompleteTxn, key: TopicPartition) -> Waiter[ErrorCode] | None:
-        """Send a marker to the other node that leads its partition. The waiter gets the result; None if there is no
-        such node."""
+        """Send a marker to the other node that leads its partition. Returns a waiter for the error code of the
+        marker; None if this node leads the partition, or no live node does."""
         if self._replicas.opened_leader(key[0], key[1]) is not None:
             return None
         node_id = self._node_for(key)

@@ -61,12 +61,13 @@ class Verifier:
         self._remote = AddPartitionsToTxnManager(peers, life) if peers is not None else None
 
     async def run(self, transactional_id: str, checks: Sequence[Check], *, adds: bool, wait_ms: int) -> None:
-        """Set ``guard`` and ``error`` of each check.
+        """Verify or add the partition of each check at the coordinator. Sets the check's ``guard`` and ``error``.
 
-        ``adds``: the client relies on the implicit add. ``wait_ms``: how long an add may be retried while the producer's
-        previous transaction is being completed. Each attempt starts from the beginning, with new guards
-        (``ReplicaManager.handleProduceAppend``), because the marker that ended the previous transaction has removed the old
-        guards. The method suspends only if the coordinator is on another node, or before a retry.
+        ``adds``: add the partitions, as the client relies on the implicit add; otherwise only verify them.
+        ``wait_ms``: how long an add may be retried while the producer's previous transaction is being completed.
+        Each attempt starts from the beginning, with new guards (``ReplicaManager.handleProduceAppend``), because
+        the marker that ended the previous transaction has removed the old guards. The method suspends only if the
+        coordinator is on another node, or before a retry.
         """
         deadline_ms: int | None = None
         while True:

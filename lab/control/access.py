@@ -155,7 +155,10 @@ class Access:
             )
 
     def _role_of(self, authorization: str | None) -> Role:
-        """The role of the token in an Authorization header; the highest role if the port has no tokens."""
+        """The role of the token in an Authorization header; the highest role if the port has no tokens.
+
+        Raises ``HttpError`` 401 if the token is missing or wrong.
+        """
         if not self.wants_token:
             return Role.STOP
         if authorization is None:

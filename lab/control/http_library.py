@@ -34,7 +34,8 @@ class PackageInPart(ModuleType):
     """Substitute for a package that is imported only in part. Access to a missing name executes the package."""
 
     is_taken = False
-    """Whether `aiohttp.web` has been imported. Until then, access to a missing name raises ``AttributeError``."""
+    """Whether `aiohttp.web` has been imported. Until then, a name that the package lacks raises ``AttributeError``, and
+    afterwards it executes the package."""
 
     def __getattr__(self, name: str) -> Any:
         spec = self.__spec__

@@ -25,9 +25,10 @@ def not_json(error: msgspec.DecodeError) -> str:
 def not_of_the_form(
     error: msgspec.ValidationError, kind: Any, given: object, what: str, hidden: Collection[str] = ()
 ) -> str:
-    """Message for ``given``, which is not a valid ``kind``; ``what`` is the word for its fields, such as parameter.
+    """Error message for the input ``given``: msgspec has raised ``error``, as it is not a valid ``kind``.
 
-    ``hidden``: names that are never suggested in place of an unknown name.
+    ``what`` is the message's word for a field of the input, such as parameter. ``hidden``: names of fields that
+    the message never suggests in place of an unknown name.
     """
     said, _, place = str(error).partition(" - at `$")
     place = place.removesuffix("`").removeprefix(".")
@@ -47,9 +48,7 @@ def not_of_the_form(
 
 
 def _named(error: msgspec.ValidationError, kind: Any, given: object, place: str) -> str:
-    """The position of the error: ``place``, in which msgspec's placeholder for a key is replaced by the key of the invalid
-    entry.
-    """
+    """The position of the error: ``place`` with the key of the invalid entry in place of msgspec's placeholder."""
     field, some_key, rest = place.partition(_SOME_KEY)
     entries = given.get(field) if isinstance(given, Mapping) and some_key and not rest else None
     if not isinstance(given, Mapping) or not isinstance(entries, Mapping):

@@ -146,7 +146,7 @@ class ControlListener:
             self._drop(next(iter(self._accepted)))
 
     def _heard(self, accepted: socket.socket) -> None:
-        """Called when an accepted connection has sent bytes, or was closed by the caller."""
+        """Load the server if the connection has bytes to read. Drop a connection that the caller has closed."""
         try:
             has_sent = bool(accepted.recv(1, socket.MSG_PEEK))
         except (BlockingIOError, InterruptedError):

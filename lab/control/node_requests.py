@@ -99,7 +99,10 @@ def check(code: int, what: str, message: str | None = None) -> None:
 
 
 def leader(cluster: Cluster, topic: str, index: int) -> tuple[Node, Partition]:
-    """The node that leads a partition, and its replica of the partition."""
+    """The node that leads a partition, and the replica of the partition on that node.
+
+    Raises ``HttpError``: 404 if there is no such partition, 409 if no running node leads it.
+    """
     state = topic_of(cluster.metadata, topic).partition(index)
     if state is None:
         raise HttpError(404, f"there is no partition {topic}-{index}")
@@ -117,8 +120,10 @@ def no_leader(cluster: Cluster, topic: str, partition: PartitionState) -> HttpEr
 
 
 async def first_at(node: Node, partition: Partition, time_ms: int, *, read_committed: bool) -> int:
-    """Offset of the first record at or after a time. If there is none: the last stable offset with ``read_committed``,
-    else the high watermark."""
+    """Offset of the first record with a timestamp of at least ``time_ms``.
+
+    If there is no such record: the last stable offset with ``read_committed``, else the high watermark.
+    """
     steps = partition.offset_for_timestamp(time_ms, read_committed=read_committed)
     # The search has a `NodeLife` of its own, as it ends by itself when the log is closed.
     search = start(node.slices.run(steps), NodeLife())
@@ -129,7 +134,12 @@ async def first_at(node: Node, partition: Partition, time_ms: int, *, read_commi
 
 
 async def coordinator(cluster: Cluster, kind: str, name: str) -> Node:
-    """The node that coordinates a group (``kind`` is __consumer_offsets) or a transactional id (__transaction_state)."""
+    """The node that coordinates the group or transactional id ``name``.
+
+    ``kind`` is the internal topic: __consumer_offsets for a group, __transaction_state for a transactional id. The
+    topic is created if it does not exist. Raises ``HttpError`` 409 if the topic cannot be created, or if no
+    running node leads the partition of ``name``.
+    """
     try:
         await cluster.metadata.auto_topic_creation.ensure_internal_topic(kind)
     except ApiError as error:
@@ -221,7 +231,10 @@ async def produce_in_transaction(
 
 
 async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> Any:
-    """The response to InitProducerId, which is retried while the id's earlier transaction is being ended."""
+    """The response to the InitProducerId ``begin``, which is retried while the id's earlier transaction is ending.
+
+    Raises ``HttpError`` 409 if that transaction does not end within ``ANSWER_S_MAX`` seconds.
+    """
     transactional_id = begin.transactional_id
     assert transactional_id is not None
     try:
@@ -242,7 +255,10 @@ async def _begun(control: Control, node: Node, begin: InitProducerIdRequest) -> 
 
 
 def _held_by(control: Control, transactional_id: str) -> str:
-    """End of an error message: the rule that holds a request of this transactional id; empty if there is none."""
+    """End of an error message that names the rule which holds a request of this transactional id.
+
+    Empty if no rule holds such a request.
+    """
     for active in control.faults.list():
         for item in active.held:
             if transactional_id in item.subjects.transactional_ids:

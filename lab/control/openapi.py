@@ -13,8 +13,11 @@ OPENAPI_VERSION: Final = "3.1.0"
 ROLE: Final = "x-role"
 _REFERENCE: Final = "#/components/schemas/{name}"
 _PUBLISHED: Final = (b"lab.control.routes.", b"broker.control.routes.")
-"""msgspec puts the module into the schema names of structs that have the same name. This is the actual prefix of these
-modules, and the prefix that the document has: published names must not change, as users' programs refer to them."""
+"""(module prefix in msgspec's schema names, prefix in the document instead).
+
+If structs have the same name, msgspec prefixes their schema names with their modules. The document has the prefix
+of an earlier release, because users' programs refer to the published names.
+"""
 _ERROR: Final = {
     "description": "The call failed; the error says why and, if possible, what to do.",
     "content": {

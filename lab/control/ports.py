@@ -57,7 +57,7 @@ class Transactions(Protocol):
 
 @slotted(frozen=True, kw_only=True)
 class Looking:
-    """The objects that every control port can access, of a broker and of a proxy."""
+    """The objects that both the control port of a broker and the control port of a proxy can access."""
 
     clock: VirtualClock
     faults: Faults

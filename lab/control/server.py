@@ -194,7 +194,10 @@ def _noting(calling: set[web.RequestHandler]) -> Middleware:
 
 
 async def _finished(work: Awaitable[object]) -> object:
-    """Result of a call that continues if its caller disconnects: a node must not be left half stopped."""
+    """Wait for ``work`` and return its result. If the caller disconnects, ``work`` continues.
+
+    Otherwise a node could be left half stopped.
+    """
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

@@ -57,12 +57,15 @@ def severity(found: Explanation) -> tuple[bool, int]:
 
 
 def explain_topic(places: Iterable[PartitionFacts], around: ClusterContext) -> list[Explanation]:
-    """An explanation of each partition, those with a problem first."""
+    """Explanations of the partitions ``places``, one each, those with a problem first."""
     return sorted((explain_partition(each, around) for each in places), key=severity)
 
 
 def folded(topic: str, found: Sequence[Explanation]) -> list[Explanation]:
-    """Merge explanations of a topic's partitions: those of all healthy partitions, and those with equal problems."""
+    """Merge the explanations ``found`` of a topic's partitions.
+
+    All healthy partitions have one explanation afterwards, and so do partitions with equal problems.
+    """
     wrong = _alike(each for each in found if each.cause not in HEALTHY)
     healthy = [each for each in found if each.cause in HEALTHY]
     if len(healthy) < 2:
@@ -97,7 +100,11 @@ def _alike(found: Iterable[Explanation]) -> list[Explanation]:
 
 
 def explain_cluster(facts: ClusterFacts, around: ClusterContext) -> list[Explanation]:
-    """Explanations of everything that is wrong now, the worst first. If nothing is wrong, one explanation says so."""
+    """Explanations of everything that is wrong now, at most ``SHOWN_MAX``, the worst first.
+
+    If nothing is wrong, the only explanation says so. Further explanations say how many are not shown, and which
+    requests timed out.
+    """
     quiet = dataclasses.replace(around, not_asked=())
     found = [*_nodes(around), *_alike(_partitions(facts, quiet))]
     found += [each for at in facts.groups if (each := explain_group(at, quiet)).cause not in HEALTHY]
@@ -146,7 +153,10 @@ def _rules(found: Iterable[Explanation], around: ClusterContext) -> Iterator[Exp
 
 
 def _distinct(found: Iterable[Explanation]) -> Iterator[Explanation]:
-    """Drop explanations with the same first line as an earlier one, such as those of two requests that one rule holds."""
+    """Yield the explanations without those whose first line an earlier explanation has.
+
+    Explanations of two requests that one rule holds, for example, may have equal first lines.
+    """
     said: set[str] = set()
     for each in found:
         if each.lines[0] not in said:
@@ -178,7 +188,10 @@ def _partitions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Explana
 
 
 def _is_usual(cause: Cause, at: TransactionFacts | None) -> bool:
-    """Whether readers wait only for a young transaction, as happens all the time under load."""
+    """Whether ``cause`` is that readers wait for the transaction ``at``, and ``at`` is younger than ``YOUNG_MS``.
+
+    Under load readers wait for such young transactions all the time.
+    """
     if at is None or cause not in (Cause.OPEN_TRANSACTION, Cause.MARKER_ON_THE_WAY):
         return False
     age_ms = at.open_ms if cause is Cause.OPEN_TRANSACTION else at.decided_ms
@@ -210,8 +223,11 @@ def _transactions(facts: ClusterFacts, around: ClusterContext) -> Iterator[Expla
 
 
 def _clients(facts: ClusterFacts, around: ClusterContext, *, is_old: bool = False) -> Iterator[Explanation]:
-    """Explanations of refusals and throttles, except those of partitions and groups in ``facts``, which have their own.
-    Recent ones, or older ones if ``is_old``."""
+    """Explanations of recent refusals and throttles; of older ones if ``is_old``.
+
+    Those that concern partitions or groups in ``facts`` are left out: the explanations of the partitions and
+    groups contain them.
+    """
     names = {at.name for at in facts.partitions}
     groups = {at.group for at in facts.groups}
     refused = [

@@ -81,7 +81,7 @@ def _without_files(head: str, at: IdFacts | GroupFacts, around: ClusterContext) 
 
 
 def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -> Trouble | None:
-    """The problem if the coordinator cannot append to its log, or if each append waits for a replica; else None."""
+    """The problem of a coordinator that cannot append to its log, or whose appends wait for a replica; or None."""
     if at.home is None:
         return None
     who = f"The coordinator of {name}, node {at.coordinator}"
@@ -100,7 +100,7 @@ def _cannot_write(name: str, at: IdFacts | GroupFacts, around: ClusterContext) -
 
 
 def _to_clients(name: str, at: IdFacts | GroupFacts, around: ClusterContext, head: str) -> Trouble | None:
-    """The problem if a rule responds to clients in place of a healthy coordinator; else None."""
+    """The problem of a healthy coordinator in whose place a rule responds to clients with an error; else None."""
     apis = _OF_GROUPS if isinstance(at, GroupFacts) else _OF_IDS
     for error in ("COORDINATOR_NOT_AVAILABLE", _LOADING):
         found = _rule_that_answers(name, error, around)
@@ -144,9 +144,9 @@ def _loading(name: str, home: str, node: int | None, around: ClusterContext) -> 
 
 
 def _answers(name: str, error: str, around: ClusterContext) -> tuple[int, str] | None:
-    """(rule id, API) of the rule that responds to requests for ``name`` with ``error``; None if there is none.
+    """(rule id, API) of the rule that responds to requests for ``name`` with ``error``; None if no rule does.
 
-    The trace shows which rule has responded. Otherwise, a rule with this error that has hits is returned.
+    If the trace does not show which rule has responded, any rule with this error that has hits is returned.
     """
     for refusal in around.refusals:
         about = name in (refusal.transactional_id, f"group {refusal.group}")

@@ -40,7 +40,7 @@ class FaultRule:
 
 @slotted(frozen=True, kw_only=True)
 class Refusal:
-    """Equal refusals, counted: one error code of one API, for one producer, transactional id, group or principal."""
+    """A count of equal refusals: the same API, error, producer, transactional id, group and principal."""
 
     api: str
     error: str
@@ -92,7 +92,7 @@ class ClusterContext:
     """State of each node: running, killed, stopped, paused, starting, stopping; seen by a client: unreachable,
     unregistered."""
     rules: tuple[FaultRule, ...] | None = None
-    """None without a control port: then neither rules nor the requests that they hold are known."""
+    """The fault rules; None if there is no control port to query. Then ``held`` is empty."""
     held: tuple[HeldByRule, ...] = ()
     trace_runs: bool | None = None
     """Whether refusals and throttles are recorded; None if there is no trace."""
@@ -124,15 +124,18 @@ class TransactionFacts:
 
 @slotted(frozen=True, kw_only=True)
 class OpenInLog:
-    """An open transaction of a partition, as the leader sees it: records of a producer without a marker."""
+    """An open transaction of a partition, as the leader sees it: a producer's records that no marker follows."""
 
     producer_id: int
     producer_epoch: int
     first_offset: int
     owner: TransactionFacts | None
-    """The transactional id with this producer; None if no coordinator knows the producer, or ``owner_is_known`` is False."""
+    """State of the transactional id that has this producer id; None if no coordinator is known to have it."""
     owner_is_known: bool
-    """Whether every coordinator has responded. Otherwise a coordinator that has not may know the owner."""
+    """Whether the coordinators that have responded are sufficient to determine ``owner``.
+
+    If false, ``owner`` may be None although a coordinator has the producer.
+    """
 
 
 @slotted(frozen=True, kw_only=True)

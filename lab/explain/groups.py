@@ -72,7 +72,7 @@ def explain_group(at: GroupFacts, around: ClusterContext) -> Explanation:
 
 
 def _with_reached(at: GroupFacts, found: list[Trouble]) -> list[Trouble]:
-    """Sort the problems: those that stop readers at an offset that the group has not reached yet come last."""
+    """Sort the problems ``found``: problems that stop readers above the group's committed offset come last."""
     beyond = tuple(stops(each.at) for each in at.offsets if each.committed is not None and _may_read(each))
     return sorted(found, key=lambda each: each.lines[0].startswith(beyond))
 
@@ -99,7 +99,7 @@ def _of_group(at: GroupFacts, around: ClusterContext) -> Iterator[Trouble]:
 
 
 def _is_fetch(at: GroupFacts, each: HeldByRule) -> bool:
-    """Whether a rule holds a Fetch of a member, from partitions assigned to it."""
+    """Whether the held request ``each`` is a Fetch of a group member for partitions assigned to the member."""
     return each.at == "Fetch" and any(
         member.client_id == each.client_id and not set(member.assigned).isdisjoint(each.partitions)
         for member in at.members

@@ -29,8 +29,9 @@ def member_text(at: MemberFacts) -> str:
 
 
 def rebalancing(at: GroupFacts, held: Sequence[HeldByRule], around: ClusterContext) -> Trouble | None:
-    """The problem of a rebalancing group: for how long it has rebalanced, and which members or rule it waits for;
-    else None.
+    """The problem of a rebalancing group; None if the group does not rebalance.
+
+    The problem says for how long the group has rebalanced, and which members or rule it waits for.
     """
     if at.state not in REBALANCING:
         return None

@@ -105,12 +105,15 @@ _OF_RESOURCE: Final = {"GROUP": "READ", "TRANSACTIONAL": "WRITE"}
 def refusal_troubles(
     around: ClusterContext, refusals: Sequence[Refusal], history: Sequence[StateStep] = ()
 ) -> list[Trouble]:
-    """One problem for each kind of refusal, the newest first. Each problem can be shown without the others."""
+    """One problem for each of ``refusals``, in their order. ``history`` shows what fenced a producer."""
     return [_trouble(around, each, history) for each in refusals]
 
 
 def refused_elsewhere(around: ClusterContext, refusals: Sequence[Refusal], topic: str) -> Iterator[Trouble]:
-    """The problem of each denied request that names no topic, since its client may have wanted this topic."""
+    """The problem of each recently denied request that names no topic: its client may have wanted ``topic``.
+
+    Requests that a fault rule has refused are left out.
+    """
     for each in refusals:
         is_of_cluster = each.error in _DENIED and not (each.group or each.partitions or each.topics)
         if is_of_cluster and each.rule is None and each.last_ms <= RECENT_MS:

@@ -32,12 +32,12 @@ from lab.explain.words import (
 )
 
 ON_THE_WAY_MS: Final = 5_000
-"""Age of a commit or abort decision, in milliseconds, from which a missing marker no longer counts as on the way."""
+"""Age of a commit or abort decision, in milliseconds, above which a missing marker is reported as late."""
 RESENT_MS: Final = 1_000
 OPEN_MAX: Final = 50
 """Largest number of open transactions of one partition that are examined."""
 MARKER_POINTS: Final = frozenset({"txn.marker", "WriteTxnMarkers", "log.write", "txn.complete.append"})
-"""Points and APIs at which a rule holds a marker on its way from the coordinator into the log."""
+"""Injection points and APIs at which a rule can hold a marker between the coordinator and the partition's log."""
 ASK_CONTROL: Final = (
     "Only the control port of an Odradek broker knows whether a fault rule holds it: set ODRADEK_CONTROL."
 )
@@ -52,7 +52,7 @@ def is_open(at: TransactionFacts) -> bool:
 
 
 def of_coordinator(open_: OpenInLog, partition: str) -> TransactionFacts | None:
-    """The coordinator's transaction that this open transaction in a partition's log is a part of.
+    """The coordinator's state of the transaction that is open in the log of ``partition``.
 
     None if the transaction hangs, or if its transactional id is not known.
     """
@@ -104,7 +104,10 @@ def _hangs(place: PartitionFacts, open_: OpenInLog, prefix: str) -> Trouble:
 
 
 def _away(around: ClusterContext) -> Iterator[str]:
-    """Which nodes are not running, and the commands that start them: one of them may be the coordinator."""
+    """Sentences that name the nodes that are not running, and the commands that start them.
+
+    One of these nodes may be the coordinator.
+    """
     nodes = sorted(around.nodes or ())
     gone = all_away(around, nodes)
     if gone:
@@ -125,7 +128,10 @@ def waits(at: TransactionFacts, place: PartitionFacts | None, around: ClusterCon
 
 
 def _with_coordinator(at: TransactionFacts, trouble: Trouble, around: ClusterContext) -> Trouble:
-    """Add a note to ``trouble`` if the coordinator does not run: neither client nor timeout can end the transaction."""
+    """Return ``trouble``, with a note if the coordinator does not run.
+
+    Without the coordinator neither the client nor the timeout can end the transaction.
+    """
     gone = away(around, at.coordinator, ", its coordinator,")
     if gone is None:
         return trouble
@@ -360,7 +366,10 @@ def _written_again(
 
 
 def _is_free(at: TransactionFacts, place: PartitionFacts) -> bool:
-    """Whether the producer has no open transaction in the partition: the marker is written, or there was no record."""
+    """Whether the producer has no open transaction in the partition: the marker is written, or no record was.
+
+    False if the open transactions of the partition are not all known.
+    """
     is_whole = len(place.open) < OPEN_MAX
     return (
         place.log_start is not None

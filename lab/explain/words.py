@@ -86,7 +86,7 @@ def away(around: ClusterContext, node: int | None, clause: str = "") -> str | No
 
 
 def is_silent(around: ClusterContext, node: int | None) -> bool:
-    """Whether nothing is known about the node, except that it did not respond to this client."""
+    """Whether the node did not respond to this client, and nothing else is known about its state."""
     return node is not None and (around.nodes or {}).get(node) == "unreachable"
 
 
@@ -95,7 +95,7 @@ def all_away(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
 
 
 def waking(around: ClusterContext, nodes: Iterable[int]) -> list[str]:
-    """The commands that start or resume the nodes among ``nodes`` that are not running."""
+    """The commands that start the killed and stopped nodes among ``nodes``, and resume the paused ones."""
     verbs = {"killed": "start", "stopped": "start", "paused": "resume"}
     states = around.nodes or {}
     return [f"odradek node {verbs[states[node]]} {node}" for node in nodes if states.get(node) in verbs]
@@ -115,7 +115,7 @@ def release(held: HeldByRule) -> str:
 
 
 def link_rule(around: ClusterContext, one: int | None, other: int | None) -> int | None:
-    """The rule that cuts the link between two nodes, if there is one."""
+    """Id of the rule that cuts the link between two nodes, at least in one direction; None if no rule does."""
     for each in around.rules or ():
         words = each.text.split()
         if words[:1] == ["cut"] and one != other and {str(one), str(other)} == set(words[1:3]):

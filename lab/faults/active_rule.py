@@ -138,7 +138,7 @@ class ActiveRule:
 
     @property
     def looks(self) -> bool:
-        """Whether the rule must see further requests or steps."""
+        """Whether further requests or steps must be matched against the rule."""
         return not self.removed and (not self.spent or self.has_reordered)
 
     @property
@@ -146,7 +146,10 @@ class ActiveRule:
         return any(each.later_matches is not None for each in self.held_things)
 
     def count_match(self) -> bool:
-        """Count a match; returns whether it is a hit. Waiting callers return in the event loop's next turn."""
+        """Count a match, and return whether it is a hit.
+
+        After a hit, callers that wait for this number of hits resume in the next turn of the event loop.
+        """
         hit = self.match_counter.count_match()
         if hit:
             self._tell(lambda count: count <= self.hits, None)

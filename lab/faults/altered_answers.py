@@ -47,7 +47,10 @@ def known_fields(api_keys: Collection[int]) -> set[str]:
 
 
 def checked(api_keys: Collection[int], name: str, text: Value) -> Value:
-    """Convert the text or JSON value for a response's field to its type. Raises ``BadField`` for invalid values."""
+    """Convert ``text``, the text or JSON value for the response field ``name``, to the field's type.
+
+    Raises ``BadField`` if the value is invalid for the type.
+    """
     kinds = {fields_of(key)[name] for key in api_keys if name in fields_of(key)}
     values = {kind: _value(name, kind, text) for kind in sorted(kinds)}
     return next(iter(values.values()))

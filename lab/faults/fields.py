@@ -48,9 +48,10 @@ def _module_of(api_key: int) -> Any:
 
 @cache
 def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
-    """(field, role, struct of its elements) for the relevant fields of a message class.
+    """(field, role, struct of its elements or None) for each relevant field of the message class ``union``.
 
-    The role is ``transactional_id``, ``group``, ``topics`` or ``resources`` (arrays of these), or ``nested``.
+    The role is ``transactional_id`` or ``group`` for a string, ``topics`` or ``resources`` for an array,
+    ``nested`` for an array of structs that may contain relevant fields.
     """
     module = _module_of(api_key)
     found: list[tuple[str, str, Any]] = []
@@ -71,10 +72,10 @@ def roles(union: Any, api_key: int) -> tuple[tuple[str, str, Any], ...]:
 
 @cache
 def named_by(api_key: int) -> frozenset[str]:
-    """The names among ``transactional_id``, ``group``, ``topic``, ``partition`` that an API's requests contain in some
-    version.
+    """Names of the conditions (fields of `lab.faults.declaration.Match`) that an API's requests can meet.
 
-    For SaslHandshake and SaslAuthenticate: ``mechanism``.
+    The names are among ``transactional_id``, ``group``, ``topic``, ``partition``; for SaslHandshake and
+    SaslAuthenticate the only name is ``mechanism``.
     """
     if api_key in LOGINS:
         return frozenset({"mechanism"})
@@ -101,5 +102,8 @@ def _named_in(union: Any, api_key: int) -> set[str]:
 
 
 def known_at(point: str) -> frozenset[str]:
-    """The names among ``transactional_id``, ``group``, ``topic``, ``partition`` that a step inside the broker has."""
+    """Names of the conditions (fields of `lab.faults.declaration.Match`) that a step at ``point`` can meet.
+
+    The names are among ``transactional_id``, ``group``, ``topic``, ``partition``.
+    """
     return frozenset({"topic", "partition"} | _OF_POINTS.get(point.partition(".")[0], set()))

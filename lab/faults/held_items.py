@@ -65,7 +65,10 @@ class HeldItems:
         return point in self._in_order
 
     def has_room(self, active: ActiveRule, size: int) -> bool:
-        """Whether another item may be held. First drops requests of closed connections and steps of dead nodes."""
+        """Whether the rule ``active`` may hold another item of ``size`` bytes.
+
+        First drops held requests whose connections are closed, and held steps of dead nodes.
+        """
         for held in [each for each in self._things if not each.is_alive()]:
             self._forget(held)
         if len(self._things) < HELD_MAX and sum(each.bytes for each in self._things) + size <= HELD_BYTES_MAX:
@@ -157,7 +160,10 @@ class HeldItems:
     def of_step(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> HeldItem:
-        """Create the item for a held step. A step on a log is executed after the steps on it that were held before."""
+        """Create the item for a held step.
+
+        A step on a log is executed after all steps on the same log that were held earlier.
+        """
         node = self._running(at.node_id) if self._running is not None else None
         held = HeldItem(
             at.point,

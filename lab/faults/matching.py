@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 
 
 def circumstances_meet(match: Match, call: Call) -> bool:
-    """Whether a request's node, connection, client and version match. Its content is not examined."""
+    """Whether a request's node, connection, client and version match.
+
+    The content of the request is not examined.
+    """
     context = call.context
     version = context.api_version
     if match.version is not None:
@@ -49,13 +52,13 @@ def circumstances_meet(match: Match, call: Call) -> bool:
 
 
 def asks_for_subjects(match: Match) -> bool:
-    """Whether the rule has conditions on the content of the request: ids, group, topic or partition."""
+    """Whether ``match`` has conditions on a request's content: transactional id, group, topic or partition."""
     wanted = (match.transactional_id, match.group, match.topic, match.partition)
     return any(each is not None for each in wanted)
 
 
 def subjects_meet(match: Match, subjects: RequestSubjects) -> bool:
-    """Whether the ids, groups and partitions of a request match."""
+    """Whether the transactional ids, groups and partitions of a request or step match."""
     return (
         _any(match.transactional_id, subjects.transactional_ids)
         and _any(match.group, subjects.groups)

@@ -87,7 +87,7 @@ def _hold(
 def _lose(
     executor: RuleExecutor, active: ActiveRule, at: InjectionPoint, go_on: GoOn, refuse: Refuse
 ) -> None:
-    """Do not execute the step. The code that waits for the step gets no result."""
+    """Neither execute nor refuse the step. The code that waits for the step gets no result."""
 
 
 def _kill(

@@ -178,9 +178,10 @@ def _reorder(executor: RuleExecutor, active: ActiveRule, call: Call) -> bool:
 
 
 def _count_down(executor: RuleExecutor, active: ActiveRule, call: Call) -> None:
-    """Count ``call`` for the requests that a reorder rule holds: each of them waits for one match fewer.
+    """Count ``call`` for the requests that a reorder rule holds: each of them then waits for one match fewer.
 
-    When ``call`` has been handled, the requests whose count has reached 0 are released, before its response is sent.
+    When ``call`` has been handled, the requests whose count has reached 0 are released, before its response is
+    sent.
     """
 
     def take_along() -> bool:

@@ -33,7 +33,10 @@ class RuleExecutor:
     """Executes rules that change ACLs; None without an authorizer."""
 
     def takes_call(self, active: ActiveRule, call: Call) -> bool:
-        """Count a match by a request; record and return whether the match is a hit."""
+        """Count the request ``call``, which matches the rule ``active``.
+
+        Returns True for a hit, and records it.
+        """
         if not self.takes(active, len(call.frame)):
             return False
         context = call.context
@@ -42,14 +45,17 @@ class RuleExecutor:
         return True
 
     def takes_step(self, active: ActiveRule, at: InjectionPoint) -> bool:
-        """Count a match by a step inside the broker; record and return whether the match is a hit."""
+        """Count the step ``at``, which matches the rule ``active``. Returns True for a hit, and records it."""
         if not self.takes(active):
             return False
         self.note(active, at.point, at.node_id, subjects_at(at))
         return True
 
     def takes(self, active: ActiveRule, size: int = 0) -> bool:
-        """Count a match; return whether it is a hit. At the limit of held items, the match does not count."""
+        """Count a match, and return whether it is a hit.
+
+        If the rule's action holds items, and no further item may be held, the match is not counted, and is no hit.
+        """
         if active.rule.action.do in KEEPING and not self.held_items.has_room(active, size):
             return False
         hit = active.count_match()

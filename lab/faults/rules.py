@@ -108,8 +108,10 @@ ACTIONS: Final[dict[str, Kind]] = {
 
 
 PLACED: Final = frozenset({Place.CALL, Place.POINT})
-"""The types of place that the text of a rule names, in front of its arrow: an API or a point. In all other rules the
-action determines the place."""
+"""The types of place that the text of a rule names in front of its arrow: an API or an injection point.
+
+In all other rules the action determines the type of place.
+"""
 
 # Conditions that are possible at each place.
 _ASKED: Final[dict[Place, frozenset[str]]] = {
@@ -122,7 +124,7 @@ _ASKED: Final[dict[Place, frozenset[str]]] = {
 SENDERS: Final = ("client", "node")
 _NAMED: Final = ("transactional_id", "group", "topic", "partition", "mechanism")
 _CONDITIONS_OF_A_STATE: Final = frozenset({"expires_ms"})
-"""The only conditions of rules on links and replicas, which apply at once: there are no matches to count."""
+"""The only fields of `When` in rules on links and replicas, because such rules have no matches to count."""
 _UNSAID: Final = {"after": 0, "seed": 0, "by": 1, "silent": False, "one_way": False}
 """Default values. A rule that states a default is equal to a rule that leaves it out."""
 
@@ -328,7 +330,11 @@ def _check_acl(rule: Rule) -> None:
 
 
 def _asked(rule: Rule, place: Place) -> frozenset[str]:
-    """Names of the `Match` fields that the rule may use: one of the rule's APIs or points must have such a value."""
+    """Names of the `Match` fields that the rule may use.
+
+    Fields such as ``group`` and ``topic`` are allowed if at least one of the rule's APIs or points has such a
+    value.
+    """
     named: set[str] = set()
     if place is Place.CALL:
         named = named.union(*map(named_by, rule.api_keys))

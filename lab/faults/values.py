@@ -21,7 +21,10 @@ class FaultError(ValueError):
 
 
 def there_is(what: str, wrong: str, right: Iterable[str]) -> str:
-    """Message for an unknown word, with the most similar known words, or with all of them if they are few."""
+    """Message that ``wrong`` is not known; ``what`` says what kind of word it is, ``right`` are the known words.
+
+    The message has the most similar known words; if none is similar, all of them, but only if they are few.
+    """
     known = sorted(right)
     near = [each for each in known if each.lower() == wrong.lower()]
     for cutoff in (0.85, 0.6):

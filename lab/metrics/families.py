@@ -18,7 +18,7 @@ class Kind(Enum):
 
 @slotted(frozen=True)
 class Observed:
-    """One row of a summary: the number of observations, and the newest ones, from which the quantiles are computed."""
+    """One sample of a summary: the number of observations, and the newest ones, which determine the quantiles."""
 
     count: int
     newest: tuple[float, ...]

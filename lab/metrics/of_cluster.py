@@ -38,7 +38,10 @@ BY_PARTITION: Final = ("topic", "partition")
 
 @slotted
 class _Partitions:
-    """Rows (labels, value) of the families with a row for each partition, by the name of the family."""
+    """The samples of the metric families that have one sample for each partition.
+
+    ``rows`` maps the name of a family to its samples, each as (labels, value).
+    """
 
     rows: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     by_topic: Counter[str] = field(default_factory=Counter)
@@ -47,7 +50,7 @@ class _Partitions:
     total: int = 0
 
     def add(self, place: tuple[str, int], names: Sequence[str], values: Sequence[float]) -> None:
-        """Add one row for a partition to each of the families ``names``."""
+        """Add a sample for the partition ``place`` to each family in ``names``, with its value in ``values``."""
         for name, value in zip(names, values, strict=True):
             self.rows[name].append((place, value))
 

@@ -16,7 +16,7 @@ _ESCAPES: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 
 def written(families: Sequence[Family]) -> bytes:
-    """``families`` and those of `lab.metrics.of_process` in the text format 0.0.4, which every scraper reads."""
+    """Return ``families`` and the families of `lab.metrics.of_process` in Prometheus' text format 0.0.4."""
     with loop_goes_first():
         # Encode each family separately: one call for megabytes would block the event loop.
         return b"".join("".join(_lines(family)).encode() for family in [*families, *process_families()])

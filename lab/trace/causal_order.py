@@ -35,7 +35,7 @@ _JOINING = (_PRODUCE, _ADD_PARTITIONS, _ADD_OFFSETS, _TXN_OFFSET_COMMIT)
 def with_exchanges(
     events: list[Event], exchanges: Iterable[Exchange], sent: Mapping[int, Collection[BatchKey]]
 ) -> list[Event]:
-    """Insert each exchange before the first event that it caused, or, if it caused none, at its time."""
+    """Insert each exchange before the first event that it caused, or at its time if it caused no event."""
     causes: dict[Event, Event] = {}
     others: list[Exchange] = []
     reached_ms = _running(events)
@@ -52,7 +52,10 @@ def with_exchanges(
 
 
 def _by_cause(events: Sequence[Event], causes: Mapping[Event, Event]) -> list[Event]:
-    """Order the events of one millisecond by the requests that caused them, whose order is known."""
+    """Order the events of one millisecond by the arrival of the requests that caused them; add these requests.
+
+    ``causes``: event -> the event of the request that caused it.
+    """
     groups: list[tuple[int, list[Event]]] = [(0, [])]
     for event in events:
         cause = causes.get(event)
@@ -105,7 +108,7 @@ def _came_later(event: Event, exchange: Exchange) -> bool:
 
 
 def _running(events: Iterable[Event]) -> list[int]:
-    """For each event, the latest ``order_ms`` of this and all earlier events."""
+    """For each event, the latest ``order_ms`` of this event and all earlier events."""
     return list(accumulate((event.order_ms for event in events), max))
 
 
@@ -168,7 +171,10 @@ def with_happenings(
 
 
 def _within_millisecond(at: str, events: Sequence[Event], first: int, end: int) -> int:
-    """Index at which a hit is inserted among ``events[first:end]``, which are of the same millisecond."""
+    """Index at which a rule's hit is inserted among ``events[first:end]``, the events of the hit's millisecond.
+
+    ``at`` is the API or injection point of the hit.
+    """
     for index in range(first, end):
         what = events[index].what
         state = what.state if isinstance(what, StateRecord) else None

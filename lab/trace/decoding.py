@@ -67,7 +67,8 @@ class _Teller:
     def message(self, message: Any, wire: Sequence[WireField]) -> Decoded:
         """The fields of a message by name.
 
-        ``wire`` is the field table of the version, which a tagged struct that was not sent does not have itself.
+        ``wire`` is the table of the fields that ``message`` has in its version. It is an argument because a tagged
+        struct with default values, which was not sent, has no table of its own.
         """
         shown: Decoded = {}
         for field in wire:

@@ -72,7 +72,10 @@ class Exchange:
     arrived_ms: int
     """Time of arrival by the broker's clock, which may be virtual."""
     arrived_us: int
-    """``arrived_ms`` in microseconds."""
+    """Time of arrival in microseconds: the clock, refined by a stopwatch.
+
+    Differs from ``arrived_ms`` by up to 2 ms.
+    """
     request: bytes
     request_bytes: int
     answer: bytes | None = None

@@ -118,7 +118,7 @@ class _NodesScan(Scan):
     async def batches(
         self, place: TopicPartition, since_ms: int | None
     ) -> AsyncIterator[tuple[int, RecordBatch]]:
-        """(node id, batch) for each batch that is read of the partition ``place``. ``since_ms``: see `_start`."""
+        """Yield (node id, batch) for each batch of the partition ``place`` from the offset of `_start` on."""
         replica = self._replica(place)
         if replica is None:
             return
@@ -174,9 +174,9 @@ def _slice(log: Log, offset: int) -> Iterator[RecordBatch]:
 def _start(log: Log, bytes_max: int, since_ms: int | None) -> tuple[int, bool]:
     """(offset at which reading begins, whether the timeline has no batch below this offset).
 
-    Of a log longer than ``bytes_max`` only the end is read. If ``since_ms`` is not None, the time index shows where it
-    begins. A log that can be read completely is read without that index, because a client's timestamp need not be the
-    time at which it wrote.
+    Of a log longer than ``bytes_max`` only the end is read; if ``since_ms`` is not None, from the first record at
+    this time on, according to the time index. A shorter log is read from its start, without the time index,
+    because a client's timestamp need not be the time at which the client wrote.
     """
     start = log.log_start_offset
     if log.size <= bytes_max:

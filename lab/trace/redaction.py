@@ -26,7 +26,10 @@ WITH_SECRETS: Final = frozenset({*_WITH_CONFIGS, 36, 38, 39, 40, 41, 51})
 
 
 def redacted(key: int, version: int, frame: bytes, *, is_request: bool) -> bytes:
-    """The frame without secrets: the frame itself if it has none, only the header if it cannot be decoded."""
+    """The frame without secrets: ``frame`` itself if it has none.
+
+    If the frame cannot be decoded, only its header remains, and zeros replace the rest.
+    """
     if key not in WITH_SECRETS:
         return frame
     offset = 0

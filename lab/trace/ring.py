@@ -83,5 +83,5 @@ class Ring:
 
 
 def bytes_of(exchange: Exchange) -> int:
-    """Bytes charged to the ring for one exchange."""
+    """Number of bytes that the ring counts for one exchange: its frames and ``EXCHANGE_BYTES``."""
     return EXCHANGE_BYTES + len(exchange.request) + len(exchange.answer or b"")

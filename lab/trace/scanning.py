@@ -54,7 +54,7 @@ class Scan(ABC):
     """A reader of logs, which records the parts that it has read."""
 
     unknown: str
-    """Error message if no log has a record of the transactional id, which is appended to the message."""
+    """Beginning of the error message if no log has a record of a transactional id. The id follows."""
 
     def __init__(self) -> None:
         self.scanned: list[Scanned] = []
@@ -92,7 +92,7 @@ class Scan(ABC):
     async def written(
         self, place: TopicPartition, producer_ids: frozenset[int], since_ms: int
     ) -> list[BatchWritten | MarkerWritten]:
-        """The batches and markers of these producers in a partition."""
+        """The batches and markers of these producers in the partition ``place``, in the order of its log."""
         found: list[BatchWritten | MarkerWritten] = []
         async for node_id, batch in self.batches(place, since_ms):
             if batch.producer_id in producer_ids:
@@ -170,8 +170,9 @@ def _batches_in(produce: Decoded) -> Iterator[BatchKey]:
 
 
 def _since_ms(states: Sequence[StateRecord]) -> int:
-    """Start of the first known transaction. If the transaction's first record is gone from the log, its later records have
-    the start.
+    """Time at which the first known transaction started, in milliseconds since 1970.
+
+    Later records of a transaction contain its start, too, for a log in which the first record no longer exists.
     """
     known = [record.time_ms for record in states]
     known += [

@@ -40,7 +40,10 @@ class Subscription:
         """Number of exchanges dropped so far, because too many were queued, or came in one second."""
 
     def offer(self, exchange: Exchange) -> None:
-        """Queue an exchange. The trace calls this when the exchange has an outcome, or is held."""
+        """Queue an exchange if it matches the filter, or drop it at a limit.
+
+        The trace calls this method when the exchange has an outcome, and when a rule holds the request.
+        """
         if not self._wanted.matches(exchange):
             return
         size = bytes_of(exchange)

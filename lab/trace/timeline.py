@@ -204,7 +204,11 @@ def _assign(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
 
 
 def _assign_out_of_time(part: _Part, lives: Sequence[TransactionTimeline]) -> bool:
-    """Add a part to the first transaction without one in this partition, at any time: clocks of nodes differ."""
+    """Add ``part`` to the first transaction with its partition, producer and outcome, without comparing times.
+
+    A transaction that already has a part in this partition is skipped. Times are not compared, because the clocks
+    of nodes differ. Returns False if there is no such transaction.
+    """
     if part.marker is None or not part.batches:
         return False
     for life in lives:
@@ -258,7 +262,7 @@ def _arrivals(exchanges: Iterable[Exchange], sent: Mapping[int, Collection[Batch
 def _in_order(
     states: Sequence[StateRecord], lives: Sequence[TransactionTimeline], arrivals_ms: Mapping[BatchKey, int]
 ) -> list[Event]:
-    """The states in the order of the log, each transaction with its batches and markers."""
+    """State records as events, in the order of the log, with the batches and markers of each transaction."""
     begins = {life.states[0]: life for life in lives}
     inside = {record for life in lives for record in life.states}
     events: list[Event] = []

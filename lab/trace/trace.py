@@ -112,9 +112,11 @@ class Trace:
         return await asyncio.to_thread(_newest, tuple(self._ring), wanted, since, limit)
 
     def follow(self, wanted: TraceFilter = EVERYTHING, *, per_second: int | None = None) -> Subscription:
-        """Subscribe to every exchange from now on, which is delivered when it ends, and also when a rule holds it.
+        """Subscribe to every exchange from now on that matches ``wanted``.
 
-        This does not start the trace. Close the subscription at the end (or use ``with``). ``per_second`` limits the rate.
+        An exchange is delivered when it ends, and also when a rule holds its request. ``per_second`` limits the
+        rate of exchanges. This method does not start the trace. Close the subscription at the end (or use
+        ``with``).
         """
         subscription = Subscription(
             wanted, self.limits, self._followers.remove, per_second, self._time.measure_us
@@ -220,7 +222,7 @@ class _Time:
         return self._clock.now_ms()
 
     def begin_again(self) -> None:
-        """Allow the time to go back, because the clock of a broker that was reset is no longer ahead."""
+        """Allow the time to go back once: a reset of the broker undoes the advances of its clock."""
         self._last_us = 0
 
     def now_us(self, now_ms: int) -> int:

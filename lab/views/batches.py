@@ -14,7 +14,7 @@ from storage.log import Log
 from storage.segment import Segment
 
 WINDOW_BYTES: Final = 16 * 1024
-"""Bytes per read: two hundred markers, or the header of one large batch."""
+"""Number of bytes per read, enough for two hundred markers or the header of a large batch."""
 TAIL_OFFSETS: Final = (BATCHES_MAX, 16 * BATCHES_MAX, 256 * BATCHES_MAX)
 """Distances from the log's end, in offsets, from which the first read may begin. If the read finds less than
 ``TAIL_BATCHES_MIN`` batches, the next distance is tried."""

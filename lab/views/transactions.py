@@ -52,7 +52,7 @@ async def transactions(cluster: Cluster) -> TransactionsSummary:
 
 
 async def owners(cluster: Cluster) -> dict[Place, Transaction]:
-    """The open transactions by producer and partition, as their coordinators know them."""
+    """(producer id, topic, partition) -> the coordinator's state, of each open or decided transaction."""
     found: dict[Place, Transaction] = {}
     async for txn, _ in in_turns(_known(cluster), PER_TURN):
         if txn.state in SETTLED:
@@ -137,7 +137,7 @@ async def _hanging(cluster: Cluster) -> list[TransactionSummary]:
 
 
 async def _unowned(cluster: Cluster) -> dict[Place, int]:
-    """First offset of the open transactions that no coordinator knows, by producer and partition."""
+    """(producer id, topic, partition) -> first offset, of each open transaction that no coordinator has."""
     open_ones: dict[Place, int] = {}
     async for partition in in_turns(led_partitions(cluster), PER_TURN):
         for first_offset, producer_id in partition.log.producers.open_transactions():

@@ -60,7 +60,7 @@ class Certificate:
     reference_s: float = 0.0
     ignored: Fields = frozenset()
     lints: list[Lint] = field(default_factory=list)
-    """Warnings from the traces of the runs without faults. They give context and never cause a verdict."""
+    """Warnings from the traces of the runs without faults. They do not influence the verdict."""
     mechanisms: list[Mechanism] = field(default_factory=list)
     """Mechanisms seen in the runs without faults that can make the job exactly once."""
     caps: list[Lint] = field(default_factory=list)

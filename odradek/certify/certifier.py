@@ -31,7 +31,10 @@ from odradek.durations import seconds
 from odradek.errors import OdradekError
 
 TRIES: Final = 5
-"""How often a plan that failed is run. A failure that comes back each time is certain; any other is reported as seldom."""
+"""Number of runs of a plan that has failed.
+
+A failure that comes back in each run is reported as certain, any other failure as seldom.
+"""
 ENDS_S: Final = stretched(20.0)
 """Maximum time for ending the job of a parallel run, in seconds."""
 BUDGET_S: Final[Mapping[str, float]] = {"full": 600.0, "pr": 60.0}
@@ -112,10 +115,10 @@ class Certifier:
     def again(
         self, plan: Plan, times: int, on_hold: OnHold | None = None
     ) -> Iterator[tuple[Run, list[Finding], list[Lint]]]:
-        """Run the plan this many times, and yield each run with its findings and their causes.
+        """Run the plan ``times`` times, and yield each run with its findings and the causes of the findings.
 
-        ``on_hold`` is called at each fault; the run continues when the call returns. Raises `NotJudged` if runs without
-        faults give no expected outputs.
+        ``on_hold`` is called at each fault; the run continues when ``on_hold`` returns. Raises `NotJudged` if runs
+        without faults give no expected outputs.
         """
         with Stage(self._workload) as stage:
             self._judge = refer(stage, self.certificate, self._observer)
@@ -205,7 +208,10 @@ class Certifier:
             self._failed(stage, plan, run if run.trace else stage.add_evidence(run), findings)
 
     def _controlled(self, stage: Stage, run: Run) -> list[Finding]:
-        """Run the job once more without faults, and judge ``run`` again, ignoring fields that differ without faults."""
+        """Run the job once more without faults, and return the findings of ``run``, judged again.
+
+        Fields that differ between runs without faults are ignored.
+        """
         stage.add_evidence(run)  # evidence exists only for the stage's last run
         self._judge = controlled(stage, self.certificate, self._judge)
         with self._lock:
@@ -300,7 +306,10 @@ class Certifier:
         return all(cause(each) != cause(failure) for each in self.certificate.failures)
 
     def _shrunk(self, stage: Stage, plan: Plan) -> tuple[Plan, Run, list[Finding]] | None:
-        """(a smaller plan that still fails, its run, its findings); None if each fault of the plan is necessary."""
+        """Return (a smaller plan that still fails, its run, its findings).
+
+        None if each fault of ``plan`` is necessary for the failure.
+        """
         for left_out in range(len(plan)) if len(plan) > 1 else ():
             fewer = Plan(plan.injections[:left_out] + plan.injections[left_out + 1 :])
             run, findings = self._tried(stage, fewer)
@@ -332,7 +341,7 @@ def _coverage(run: Run, findings: list[Finding]) -> Coverage:
 
 
 def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
-    """Yield the plans, but skip a plan with the id of an earlier one."""
+    """Yield ``plans``, without each plan whose id an earlier plan had."""
     tried: set[str] = set()
     for plan in plans:
         if plan.id not in tried:
@@ -341,7 +350,10 @@ def _numbered(plans: Iterator[Plan]) -> Iterator[Plan]:
 
 
 def _hits_outside(plan: Plan) -> bool:
-    """Whether a fault hits a Produce outside a transaction: the client may send that request again after the job is done."""
+    """Whether a fault of the plan hits a Produce request outside a transaction.
+
+    The client may send such a request again after the job is done.
+    """
     return any(
         each.moment.on == "Produce" and "transactional_id" not in dict(each.moment.matchers)
         for each in plan.injections

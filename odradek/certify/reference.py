@@ -57,7 +57,7 @@ class Judge:
     warned: tuple[Lint, ...] = ()
     """Lints of the job's runs without faults."""
     may_come_late: bool = True
-    """Whether outputs are written outside the transaction of the offsets, so that they may follow the commit."""
+    """Whether the job may write outputs after the commit of their offsets: they are not in one transaction."""
 
     def __call__(self, outputs: Outputs) -> list[Finding]:
         """The findings of the outputs, from the comparison with the reference and from the user's check."""
@@ -78,12 +78,18 @@ class Judge:
 
     @property
     def _may_be_mended(self) -> frozenset[Kind]:
-        """Kinds of findings that later records may remove. With ``keyed``, the last value of a key may change too."""
+        """Kinds of findings that may disappear when the job writes more records.
+
+        With ``keyed``, more records may also correct the last value of a key.
+        """
         is_keyed = self.expected is not None and self.expected.how is Compare.KEYED
         return _MISSING | _LAST_VALUES if is_keyed else _MISSING
 
     def doubts(self, findings: Sequence[Finding]) -> bool:
-        """Whether a field that was equal in two runs by chance (the hour, a host) may explain the findings."""
+        """Whether a field that was equal in the reference runs by chance may explain the findings.
+
+        Such a field is the current hour, or the name of a host.
+        """
         is_compared = self.expected is not None and self.workload.expected is None
         return is_compared and any(each.kind in _OTHER for each in findings)
 
@@ -145,9 +151,10 @@ def _expected(certificate: Certificate, one: Outputs, two: Outputs) -> tuple[Ref
 
 
 def controlled(stage: Stage, certificate: Certificate, judge: Judge) -> Judge:
-    """Run the job once more without faults after suspicious findings, to find fields that differ without faults too.
+    """Run the job once more without faults, to find more fields that differ between runs without faults.
 
-    Returns a judge that ignores these fields. Raises `NotJudged` if the runs differ in other ways and there is no check.
+    Returns a judge that ignores these fields. Raises `NotJudged` if the runs differ in other ways and there is no
+    check.
     """
     run = stage.run(Plan(), judge.deadline_s, REST_S, is_right=None)
     expected = judge.expected

@@ -107,7 +107,7 @@ def _command(options: Mapping[str, Any], directory: Path) -> Command:
 
 
 def named(option: str, parse: Callable[[str], _T], said: object) -> _T:
-    """Parse the value of an option with ``parse``. The message of a ``ValueError`` gets the option's name in front."""
+    """Return ``parse(said)``, the parsed value. The message of a ``ValueError`` gets ``option`` in front."""
     try:
         return parse(str(said))
     except ValueError as error:

@@ -43,7 +43,7 @@ class Workload:
     restarts: Restart | None = None
     """Restart policy; None for the default of `until`."""
     grace_s: float | None = None
-    """Time from SIGTERM to SIGKILL at the end of a run. None: half a second, but 0 once the job has taken longer."""
+    """Seconds from SIGTERM to SIGKILL at the end of a run. None: 0.5, but 0 after a run whose job took longer."""
     until: Until = field(default_factory=Until)
     compare: Compare = Compare.ROWS
     compare_also: frozenset[str] = frozenset()

@@ -224,7 +224,7 @@ def _say(certificate: Any, directory: Path, as_json: bool) -> None:
 
 
 def _annotate(certificate: Any, file: str | None) -> None:
-    """Print annotations for GitHub's runner to standard error, which it reads too, because standard output may be JSON."""
+    """Print annotations to standard error: GitHub's runner reads both outputs, and standard output may be JSON."""
     from odradek.certify.report.github import workflow_commands
     from odradek.certify.report.notices import of_certificate
 
@@ -303,7 +303,10 @@ def again(
 
 
 def _hold(held: object) -> None:
-    """Wait for Enter at a terminal; otherwise, until the program at the other end closes standard input."""
+    """Print the fault that is held, and wait for the user.
+
+    The user presses Enter at a terminal; another program closes standard input.
+    """
     click.echo(printable_lines(str(held)), err=True)
     if sys.stdin.isatty():
         click.echo("press Enter to inject the fault", err=True)
@@ -376,7 +379,7 @@ def _judging() -> Iterator[None]:
 
 
 def _options(path: Path | None, said: dict[str, Any]) -> dict[str, Any]:
-    """The options of certify.toml (or of ``path``), overridden by those of the command line."""
+    """Return the options of certify.toml (or of ``path``), overridden by ``said``, those of the command line."""
     from odradek.certify import settings
 
     said["set"] = said.pop("settings")

@@ -31,7 +31,7 @@ _SAME: Final = (
     ("node", "broker brokers cluster"),
     ("trace", "requests log logs"),
 )
-"""Our words for actions, each with the words that other tools use."""
+"""Words of our commands, each with words that users of other tools may type for it."""
 
 
 class CommandGroup(click.Group):

@@ -119,10 +119,10 @@ def cause_of(
     nodes: Iterable[Mapping[str, Any]],
     rules: Iterable[Mapping[str, Any]],
 ) -> str:
-    """Find the cause of a wait in the broker's rules and nodes, as its control port shows them; empty if there is none.
+    """Return the cause of a wait, found in the rules and nodes of the control port; empty if there is none.
 
-    Causes are a rule that holds requests like ``step``, or a step of one of the ids ``names``; a rule that returns the error
-    ``refusal``; and a node that does not run.
+    A cause is a rule that holds the request of ``step``, or any request or point of the groups and transactional
+    ids ``names``; a rule that returns the error ``refusal``; or a node that does not run.
     """
     for rule in rules:
         for held in rule["held"]:
@@ -145,10 +145,10 @@ def cause_of(
 def rule_that_holds(
     names: Collection[str], rules: Iterable[Mapping[str, Any]], partitions: Collection[str] = ()
 ) -> str:
-    """The first rule that holds a step or a request of one of these groups or transactional ids, as a sentence; else empty.
+    """Return a sentence about the first rule that holds a request or a point of one of these ids; else empty.
 
-    ``partitions`` are those that wait for a marker: the request with the marker (WriteTxnMarkers) has no transactional
-    id.
+    ``names`` has groups and transactional ids. ``partitions`` wait for a marker: the request with the marker
+    (WriteTxnMarkers) has no transactional id.
     """
     for rule in rules:
         for held in rule["held"]:
@@ -182,5 +182,8 @@ def same_port(one: str, other: str) -> bool:
 
 
 def _that_hold(rules: Iterable[Mapping[str, Any]]) -> str:
-    """The rules that hold requests or steps, as a sentence, for a call of the control port that may wait for them."""
+    """Return a sentence about the rules that hold requests or steps; empty if there are none.
+
+    A call of the control port may wait for the release of these.
+    """
     return "; ".join(f"{_text(each)} holds {len(each['held'])}" for each in rules if each["held"])

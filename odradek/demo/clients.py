@@ -1,4 +1,4 @@
-"""The other clients of the demo: the producer of the source topic, the lag monitor, the consumer of the results."""
+"""The demo's clients other than workers: producer of the source topic, lag monitor, consumer of the results."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def read_results(bootstrap: str, topic: str) -> list[str]:
 
 
 def transaction_counts(bootstrap: str) -> tuple[int, int]:
-    """(committed, aborted) transactions, counted in the broker's own transaction log."""
+    """Numbers of (committed, aborted) transactions, counted in the records of ``__transaction_state``."""
     statuses = [
         value[STATUS_AT]
         for message in read_all(bootstrap, STATE_TOPIC, "read_uncommitted")

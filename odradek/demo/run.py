@@ -85,7 +85,7 @@ class Demo:
         return difference
 
     def _arm_and_start(self) -> None:
-        """Start the broker with the next crash point that has not been hit."""
+        """Restart the broker with the next crash point that has not been hit, if there is one."""
         point = f"{self.points[0]}:{self.rng.randint(2, PASSAGES_MAX)}" if self.points else None
         restart_doomed(self.broker, point)
 

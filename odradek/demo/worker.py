@@ -54,11 +54,11 @@ def positions(consumer: Consumer, partitions: list[TopicPartition]) -> list[Topi
 
 
 def start(consumer: Consumer, partitions: list[TopicPartition]) -> None:
-    """Assign the partitions with known start offsets.
+    """Assign the partitions, starting at the group's committed offsets (0 without one).
 
-    librdkafka 2.16 must not look up an offset ("earliest", through ListOffsets): if a partition is revoked during the
-    lookup, librdkafka fetches the partition nevertheless. When the partition is assigned again, the worker may get the
-    fetched records twice.
+    librdkafka 2.16 must not look up an offset ("earliest", through ListOffsets): if a partition is revoked during
+    the lookup, librdkafka fetches the partition nevertheless. When the partition is assigned again, the worker may
+    get the fetched records twice.
     """
     consumer.assign(positions(consumer, partitions))
 
@@ -104,7 +104,10 @@ class Worker:
                 self.recover(failure)
 
     def transact(self, messages: list[Message]) -> None:
-        """Process a batch in one transaction, with the results and the offsets after their source records."""
+        """Produce the results of the messages, and commit them with the group's offsets in one transaction.
+
+        The offset of a partition is the offset after its last message.
+        """
         say("begin", len(messages))
         self.producer.begin_transaction()
         positions: dict[tuple[str, int], int] = {}

@@ -271,7 +271,10 @@ def _default(member: UnionField, family: dict[str, UnionClass]) -> str:
 
 
 def _default_struct(default: Any, union: UnionClass) -> str:
-    """Source of the default of a struct field: ``Class()``. Asserts that kio's default has the default in each field."""
+    """Source of the default of a struct field: ``Class()``.
+
+    Asserts that in kio's default of the struct each field has the default of that field.
+    """
     if default is not MISSING:
         for member in union.fields.values():
             assert _default(member, {}) == str(getattr(default, member.name)), f"default of {union.name}"

@@ -29,7 +29,10 @@ def copy_directory(source: Path, target: Path) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Copy a file with its times and its holes: Kafka's indexes have ten megabytes each, most of them never written."""
+    """Copy a file with its times and its holes.
+
+    Kafka preallocates 10 MiB for each index file, most of which it never writes.
+    """
     with source.open("rb") as reading, target.open("xb") as writing:
         size = os.fstat(reading.fileno()).st_size
         for begin, end in _extents(reading.fileno(), size):

@@ -41,7 +41,11 @@ class LogToClean(NamedTuple):
 
 
 def first_dirty_offset(log: Log, checkpoint: int | None) -> tuple[int, str | None]:
-    """(offset where the uncompacted part begins, reason why ``checkpoint`` was rejected; None if it was not rejected)."""
+    """Return the offset where the uncompacted part begins, and the reason why ``checkpoint`` was rejected.
+
+    ``checkpoint`` is the partition's offset in the cleaner checkpoint, if it has one. The reason is None if the
+    checkpoint was not rejected.
+    """
     start = log.log_start_offset
     if checkpoint is None:
         return start, None

@@ -16,9 +16,10 @@ RECORDS_PER_TICK: Final = 64
 
 
 class LastRecord(NamedTuple):
-    """The last batch or marker of a producer, which a pass must keep.
+    """The last data batch of a producer, or its last marker, which a pass must keep.
 
-    That is the batch that ends at ``last_data_offset``, or, if ``last_data_offset`` is -1, the marker of ``epoch``.
+    That is the data batch that ends at ``last_data_offset``. If ``last_data_offset`` is -1, it is the marker with
+    the producer epoch ``epoch``.
     """
 
     last_data_offset: int
@@ -73,7 +74,10 @@ class Filter:
         return RecordBatch.parse(retain(batch, kept, horizon_ms))
 
     def _keeps_shell(self, batch: RecordBatch) -> bool:
-        """Whether to keep a batch without records: it has its producer's last sequence, or ends at the upper bound."""
+        """Whether to keep the header of a batch without records.
+
+        It is kept if the batch has its producer's last sequence or last marker, or ends at the upper bound.
+        """
         if batch.next_offset == self._rules.upper_bound:
             return True
         last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
@@ -113,8 +117,9 @@ class Filter:
 
 
 def learn(batch: RecordBatch, from_offset: int, offsets: OffsetMap, tick: Callable[[], object]) -> bool:
-    """Add the keys of a data batch, from ``from_offset`` on, to the map. Returns False if the map was full before the last
-    key.
+    """Add the keys of a data batch to the map ``offsets``, without records below ``from_offset``.
+
+    Returns False if the map was full before the last key. Calls ``tick`` every ``RECORDS_PER_TICK`` records.
     """
     for count, record in enumerate(batch.records()):
         if not count % RECORDS_PER_TICK:

@@ -15,7 +15,10 @@ about 5 ms. Kafka has no such bound. The next pass merges what this one has left
 
 
 class Source(NamedTuple):
-    """Copies of the values of a sealed segment for a compaction pass, whose thread must not use the log's `Segment`."""
+    """Base offset and size in bytes of a sealed segment, copied for a compaction pass.
+
+    The pass runs in a thread, which must not use the log's `Segment`.
+    """
 
     base_offset: int
     size: int

@@ -9,7 +9,8 @@ from typing import Final
 ENTRY_BYTES: Final = 160
 """Upper bound of the memory for one key: its bytes object, the offset's int, its share of a table that has just grown."""
 PLAIN_KEY_BYTES_MAX: Final = 32
-"""Longer keys are replaced by a digest. A digest is one byte longer than any plain key, so the two cannot be equal."""
+"""Largest size of a key that the map contains as it is. A longer key is replaced by its digest, which is one byte
+longer than this, so that it never equals another key."""
 SHARDS: Final = 256
 """Number of tables that the keys are spread over: growing or freeing a single large table would block all threads."""
 

@@ -32,7 +32,7 @@ WRITE_BYTES = 256 * 1024
 Tick = Callable[[int], None]
 """Function that a pass calls between batches, with the number of bytes read and written since the last call.
 
-It may sleep. It raises an exception to end the pass.
+The function may sleep. To end the pass, it raises an exception.
 """
 
 
@@ -71,7 +71,9 @@ class Cleaned:
     has_aborted: bool
 
     def offer(self) -> None:
-        """Rename the files to ``.swap``. Once the directory is synced, a start after a crash puts them in place."""
+        """Rename the files to ``.swap``. If the process crashes after the directory was synced, the next start
+        installs them.
+        """
         for path in self._paths():
             cleaned = path.with_name(path.name + CLEANED)
             if cleaned.exists():
@@ -242,7 +244,10 @@ class Pass:
 
 
 def _read(fd: int, path: Path, position: int, left: int) -> bytes:
-    """Read from ``position``, where a batch begins: ``READ_BYTES``, or the whole batch if it is larger. At most ``left``."""
+    """Read from ``position``, where a batch begins, and return the bytes, at most ``left``.
+
+    These are ``READ_BYTES`` bytes, or the whole batch if it is larger.
+    """
     try:
         chunk = os.pread(fd, min(READ_BYTES, left), position)
         needed = batch_bytes(chunk, 0)

@@ -93,10 +93,11 @@ class _Transactional:
         _insist(self.stage, lambda: self.producer().commit_transaction(CALL_S))
 
     def recover(self, failure: BaseException) -> bool:
-        """Abort the transaction, and use a new producer for the next transaction. Returns whether the abort succeeded.
+        """Abort the transaction. The next transaction uses a new producer. Returns whether the abort succeeded.
 
-        After an abort librdkafka purges messages without a response, and uses their sequences, in the same epoch, for the
-        next transaction's records. A leader that has the purged batch takes the new one for a duplicate, as in Kafka.
+        At an abort librdkafka purges the messages that have no response yet, and reuses their sequence numbers, in
+        the same epoch, for the next transaction's records. If the leader has appended a purged batch, it treats
+        the new batch as a duplicate, as in Kafka.
         """
         self.stage.note(self.who, f"failed: {failure!r}")
         with contextlib.suppress(*FAILURES):

@@ -31,7 +31,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """An event that is set when the test writes a line to our standard input, or closes the input."""
+    """Return an event that is set when the test writes a line to this program's standard input, or closes it."""
     said = threading.Event()
 
     def wait() -> None:
@@ -123,7 +123,7 @@ class Loop:
         self._rounds = self._committed = 0
 
     def process(self, read: list[Message]) -> None:
-        """Process the records in a transaction. If it is aborted, they are read again."""
+        """Process the records ``read`` in a transaction. After an abort they are read again."""
         self._step("poll")
         self._rounds += 1
         producer = self._producer

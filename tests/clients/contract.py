@@ -82,7 +82,7 @@ def values_of(said: list[dict[str, Any]]) -> list[str]:
 
 @contextlib.contextmanager
 def relayed(start_broker: StartBroker, *topics: str) -> Iterator[tuple[Broker, Relay]]:
-    """A broker behind a relay, which records the versions of the clients' requests."""
+    """Yield a broker and the relay in front of it, which records the clients' requests with their versions."""
     with Relay() as relay:
         broker = start_broker(topics=topics, settings=relay.advertised)
         relay.forward_to(broker.host, broker.port)
@@ -204,7 +204,10 @@ class Contract:
     def test_consume_process_produce_outlives_the_broker(
         self, program: Program, start_broker: StartBroker, point: str
     ):
-        """The broker dies while a transaction is being ended, and is restarted (scenarios A8, D3)."""
+        """Each record has one result, although the broker dies while it ends a transaction (scenarios A8, D3).
+
+        The broker is then restarted.
+        """
         broker = start_broker(topics=["orders:1", "done:1"], environment={"ODRADEK_CRASH_POINTS": point})
         self.fill(broker)
         with program.start("loop", broker.bootstrap, "orders", "done", "workers", LOOP_RECORDS) as loop:
@@ -253,7 +256,7 @@ class Contract:
 
     @staticmethod
     def half(member: Any) -> list[int]:
-        """The member's assignment, as soon as it has two partitions."""
+        """Wait until the member has two partitions, and return them."""
         return member.expect("assigned", lambda partitions: len(partitions) == 2)
 
 
@@ -335,7 +338,10 @@ class GroupContract:
 
     @pytest.mark.feature("consumer group, regular expressions")
     def test_the_broker_resolves_a_regular_expression(self, program: Program, start_broker: StartBroker):
-        """The coordinator resolves the regex again after ten seconds. The test advances the clock by this time."""
+        """A member with a regex subscription gets the partitions of a new topic, and loses those of a deleted one.
+
+        The coordinator resolves the regex again after ten seconds; the test advances the clock.
+        """
         broker = start_broker(
             topics=["orders-1:2", "other:1"],
             settings=QUICK | {"group.consumer.session.timeout.ms": 45_000},
@@ -381,7 +387,7 @@ class GroupContract:
     def test_the_loop_is_exactly_once_though_members_are_killed(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        """Each member is killed at a step of its own, and restarted with the same transactional id."""
+        """Each record has one result, although members are killed and restarted with the same transactional id."""
         self.kill_members_of_the_loop(program, start_broker, protocol)
 
     @staticmethod
@@ -396,7 +402,10 @@ class GroupContract:
     def test_the_loop_is_exactly_once_though_members_are_frozen_past_their_sessions(
         self, program: Program, start_broker: StartBroker, protocol: str
     ):
-        """Members are frozen, as on an overloaded machine, until the group has removed them, and then continue."""
+        """Each record has one result, although both members are frozen until the group has removed them.
+
+        Then the members continue, as after a pause of an overloaded machine.
+        """
         with Crew(program, start_broker, protocol) as crew:
             crew.freeze_members()
             crew.finish()
@@ -411,7 +420,7 @@ class GroupContract:
 
     @staticmethod
     def share(*members: Running) -> list[list[str]]:
-        """Assignments of the members, once each has half of the partitions and all partitions are assigned."""
+        """Wait until all partitions are assigned and each member has half of them; return the assignments."""
 
         def parts() -> list[list[str]]:
             found = [member.heard("assigned") or [] for member in members]
@@ -435,7 +444,7 @@ class Crew:
     """The members of one group that run the loop, by transactional id, and the records that are sent to the loop."""
 
     EVERY: Final = 8
-    """One of this many calls of `feed` sends records, so that members can keep up."""
+    """`feed` sends records only in every ``EVERY``-th call, so that members can keep up."""
 
     def __init__(self, program: Program, start_broker: StartBroker, protocol: str) -> None:
         self._program, self._protocol = program, protocol
@@ -499,7 +508,7 @@ class Crew:
             yield committed_offset(self.broker.bootstrap, "workers", "in", partition)
 
     def lose_members(self, steps: Sequence[str] = SOME_STEPS) -> None:
-        """Kill each member at a step of its own, and restart it with the same transactional id."""
+        """Kill member b at each of ``steps``, then member a, and restart each with its transactional id."""
         self.start_first("a")
         for step in steps:
             doomed = self.start("b", step)
@@ -522,7 +531,7 @@ class Crew:
             member.wake()
 
         def are_members_again() -> bool:
-            """Whether both are members of the group, after restarting a member that was fenced and has ended."""
+            """Restart members that were fenced and have ended; return whether both are members of the group."""
             self.mend()
             return len(described(admin, "workers").members) == len(self._members)
 

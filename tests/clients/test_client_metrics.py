@@ -1,4 +1,4 @@
-"""Clients push their metrics (KIP-714) to a broker with a subscription, by default."""
+"""With default settings, clients push their metrics (KIP-714) to a broker that has a subscription."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ CONNECTIONS = "org.apache.kafka.producer.connection.creation.total"
 
 @pytest.fixture
 def broker(start_broker: StartBroker) -> Broker:
-    """A broker with a subscription to every client's number of connections, ten times a second."""
+    """A broker with a subscription to the number of connections of each client with a client id ``etl-N``.
+
+    The clients push this metric every 100 ms, and the broker writes it to its log.
+    """
     broker = start_broker(topics=["orders:1"], settings={"odradek.client.telemetry.exporter": "log"})
     ran = java_clients().tool(
         CLIENT_METRICS,

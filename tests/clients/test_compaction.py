@@ -106,7 +106,7 @@ def compact(broker: Broker, passes: int) -> None:
 
 
 def is_clean(broker: Broker) -> bool:
-    """Whether all sealed segments are compacted, that is, contain no aborted record."""
+    """Whether the cleaner has compacted all sealed segments, according to ``cleaner-offset-checkpoint``."""
     rows = (broker.data_dir / "cleaner-offset-checkpoint").read_text().split("\n")
     clean = next((int(row.split(" ")[2]) for row in rows if row.startswith(f"{TOPIC} ")), 0)
     return clean >= max(int(path.stem) for path in folder(broker).glob("*.log"))

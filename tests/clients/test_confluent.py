@@ -27,7 +27,7 @@ def admin(broker: Broker) -> AdminClient:
 
 
 def done(futures: dict[Any, Any]) -> Any:
-    """The result of the only future in a dict."""
+    """Wait for the only future in ``futures``, and return its result."""
     (future,) = futures.values()
     return future.result(DEADLINE_S)
 
@@ -97,7 +97,7 @@ def new_consumer(start_broker: StartBroker) -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """Current assignments, after one poll of each consumer, as a rebalance progresses only in polls."""
+    """Poll each consumer once, as a rebalance progresses only in polls, and return their assignments."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]

@@ -64,7 +64,7 @@ def new_consumer() -> Iterator[NewConsumer]:
 
 
 def assignments(*consumers: Consumer) -> list[set[int]]:
-    """Current assignments, after one poll of each consumer, as a rebalance progresses only in polls."""
+    """Poll each consumer once, as a rebalance progresses only in polls, and return their assignments."""
     for each in consumers:
         each.poll(0.02)
     return [{place.partition for place in each.assignment()} for each in consumers]

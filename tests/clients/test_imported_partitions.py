@@ -41,7 +41,10 @@ def written(tmp_path: Path) -> Written:
 
 @pytest.fixture
 def hanging(written: Written, tmp_path: Path) -> Path:
-    """A folder ``flow-0`` without its cluster: its open transaction has no coordinator. The cluster had 13 leader epochs."""
+    """Copy of the folder of ``flow-0``, which has an open transaction that no coordinator will end.
+
+    The leader epoch of its batches is 12, so a leader of the imported partition needs a higher one.
+    """
     folder = tmp_path / "copied" / "flow-0"
     shutil.copytree(written.data / "flow-0", folder)
     log = folder / f"{0:020d}.log"
@@ -114,9 +117,9 @@ def test_partitions_of_a_topic_are_imported_one_by_one(
 def test_a_torn_batch_of_a_copied_log_is_truncated_and_reported(
     written: Written, hanging: Path, tmp_path: Path, start_broker: StartBroker
 ):
-    """`odradek import` truncates and reports half a batch, which the broker was writing while its folder was copied.
+    """`odradek import` truncates and reports an incomplete batch, which the broker was writing during the copy.
 
-    The indexes have entries beyond the log.
+    The indexes have entries beyond the end of the log.
     """
     log = hanging / f"{0:020d}.log"
     log.write_bytes(log.read_bytes()[:-5])

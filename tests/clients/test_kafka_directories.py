@@ -164,7 +164,10 @@ def test_the_directory_keeps_its_cluster_id_and_node_id(written: Written, start_
 
 
 def test_an_open_transaction_is_continued_and_committed_by_its_producer(written: Written, broker: Broker):
-    """The producer id, epoch and sequences are restored: the next batch is accepted, an old one is not."""
+    """The producer of a transaction that was open in Kafka continues and commits it with Odradek.
+
+    Producer id, epoch and sequences are restored: the next batch is appended, and once only if it is sent twice.
+    """
     filled = written.filled
     assert content.undecided(broker.host, broker.port) == ["flow-0", "orders-0"]
     with Asked(broker.host, broker.port) as ask:
@@ -250,7 +253,7 @@ def test_new_records_are_accepted_and_survive_restarts(written: Written, broker:
 
 @contextlib.contextmanager
 def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
-    """Export as a user does, and start Kafka with the exported settings."""
+    """Run `odradek export` from ``source`` to ``target``, and yield a Kafka started with the exported settings."""
     ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
     arguments = ("--data-dir", str(source), str(target), *ports)
     done = subprocess.run(
@@ -314,7 +317,10 @@ def test_kafka_continues_after_our_broker_and_our_broker_after_kafka(
 
 
 def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
-    """The producer of the open transaction continues and commits. The other clients write and read as before."""
+    """Continue and commit the open transaction of ``filled``, then write as another transactional producer.
+
+    A batch that was sent before the start is recognised as a duplicate.
+    """
     bootstrap = f"{kafka.host}:{kafka.port}"
     with Asked(kafka.host, kafka.port) as ask:
         assert ask.produce("idempotent", base64.b64decode(filled.last_batch)) == filled.last_batch_offset
@@ -340,7 +346,10 @@ def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
 def test_kafka_reads_its_directory_after_our_broker_used_it(
     name: str, start_broker: StartBroker, tmp_path: Path
 ):
-    """Kafka reads its directory after our broker was killed on it: unsupported feature levels and quotas are still there."""
+    """Kafka reads its directory after our broker has written to it and was killed.
+
+    Feature levels and quotas that our broker does not support are preserved.
+    """
     home = tmp_path / "kafka"
     home.mkdir()
     written = Written(home, name)

@@ -87,7 +87,7 @@ def upgrade(kafka: Oracle) -> None:
 
 
 def of_ours(seen: Body) -> Mapping[str, Any]:
-    """The part of ``seen`` that Odradek has: its features, and settings that still exist."""
+    """Return ``seen`` without features that Odradek does not have, and without settings that Kafka 4.0 removed."""
     features = {name: level for name, level in seen["features"].items() if name in FEATURES_OF_OURS}
     configs = {
         topic: {name: value for name, value in own.items() if name not in REMOVED}
@@ -113,7 +113,10 @@ def assert_seen(broker: Broker, *expected: Body) -> None:
 def test_a_transaction_of_a_killed_release_is_committed(
     written: Written, start_broker: StartBroker, tmp_path: Path
 ) -> None:
-    """The open transaction of a killed release is committed on Odradek. Kafka 4.3.1 then continues on the directory."""
+    """A transaction that was open when an earlier Kafka release was killed is committed with Odradek.
+
+    Kafka 4.3.1 then reads the same content from the directory.
+    """
     broker = start_broker(data_dir=written.killed)
     assert written.seen["configs"]["settings"]["retention.ms"] == "1234567"
     assert_seen(broker, written.seen)

@@ -40,15 +40,15 @@ class TestKafkaJs(Contract):
 class TestPlatformatic(Contract, GroupContract):
     """@platformatic/kafka 1, for Node 20. It does not support regex subscriptions, and zstd only with Node 22.
 
-    Its transactions have generation 0 for a member of a consumer group, which a coordinator refuses, so its loop is not
-    tested in such a group. Its classic members cannot be in a group that is upgraded: their subscriptions have version
-    1 with the fields of version 0, which cannot be parsed, and their OffsetFetch has epoch -1, which is stale. Apache
-    Kafka 4.3.1 refuses this too: ILLEGAL_GENERATION, "the embedded consumer protocol is malformed", and
-    UNKNOWN_SERVER_ERROR for a later member.
+    The loop is not tested in a consumer group: the client sends generation 0 with the offsets of a transaction,
+    which a coordinator refuses (ILLEGAL_GENERATION). The client's classic members cannot be in a group that is
+    upgraded: their subscriptions have version 1 with the fields of version 0, which cannot be parsed ("the
+    embedded consumer protocol is malformed", UNKNOWN_SERVER_ERROR for a later member), and their OffsetFetch has
+    epoch -1, which is stale. Apache Kafka 4.3.1 refuses these requests too.
 
-    After a rebalance a member sometimes delivers records again, in the same generation, from its own memory. The trace shows
-    that it has fetched the committed offsets once, and had committed offsets beyond these records before. So its loop with
-    kills of members may produce duplicate results.
+    The loop with kills of members may write duplicate results: after a rebalance a member sometimes delivers
+    records from its memory again, in the same generation. The trace shows that the member has fetched the
+    committed offsets only once, and had already committed offsets beyond these records.
     """
 
     codecs = ("none", "gzip", "snappy", "lz4")

@@ -1,8 +1,8 @@
 """@confluentinc/kafka-javascript, on its bundled librdkafka, with kafkajs's API.
 
-Its members do not recover from the deletion of a topic: the binding fails with "unknown partition" and stops the rebalance,
-where librdkafka continues in other languages. With Apache Kafka 4.3.1 too it keeps a partition of the deleted topic, in
-groups of both protocols. So it has no test of regular expressions.
+This client has no test of regular expressions, because its members do not recover from the deletion of a topic:
+the binding fails with "unknown partition" and stops the rebalance. (librdkafka continues in other languages.) The
+member keeps a partition of the deleted topic, in groups of both protocols, and with Apache Kafka 4.3.1 too.
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ class TestNodeLibrdkafka(GroupContract):
 
     @pytest.mark.feature("topics and settings")
     def test_topics_are_made_described_and_deleted(self, program: Program, broker: Broker):
-        """The client has neither CreatePartitions nor DescribeConfigs."""
+        """The client creates a topic, describes it, and deletes it.
+
+        Partitions are not added and settings are not read, as the client lacks CreatePartitions and
+        DescribeConfigs.
+        """
         said = program.run("admin", broker.bootstrap, "orders")
         assert said == [{"again": "false"}, {"partitions": 3}, {"left": False}]
 

@@ -1,4 +1,7 @@
-"""The benchmark against other brokers runs, as far as it needs no JVM: its measures and its brokers without one."""
+"""The benchmark that compares Odradek with other brokers (`benchmarks.peers`) runs without an error.
+
+Only the measures and the brokers that need no JVM are run.
+"""
 
 from __future__ import annotations
 

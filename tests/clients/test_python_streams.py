@@ -1,12 +1,12 @@
-"""quixstreams (on confluent-kafka) counts exactly once, in a store with a changelog topic, although processes are killed.
+"""Tests of quixstreams and faust-streaming, whose processes and broker are killed.
 
-The broker is killed too.
+quixstreams (on confluent-kafka) counts records exactly once, in a store with a changelog topic.
 
-faust-streaming (on aiokafka) copies in transactions, exactly once as long as its group does not rebalance. faust 0.15.3
-duplicates results after a rebalance, with Apache Kafka 4.3.1 too. A result that its agent sends during a commit is committed
-in a transaction without its offset; and a member that keeps a partition seeks to the committed offset, but does not abort
-the open transaction. Its consumer also hangs if it was started while the broker was down: aiokafka requests the metadata
-once, and faust then logs "Ignoring missing topic".
+faust-streaming (on aiokafka) copies in transactions, exactly once as long as its group does not rebalance. faust
+0.15.3 duplicates results after a rebalance, with Apache Kafka 4.3.1 too. A result that its agent sends during a
+commit is committed in a transaction without its offset; and a member that keeps a partition seeks to the committed
+offset, but does not abort the open transaction. Its consumer also hangs if it was started while the broker was
+down: aiokafka requests the metadata once, and faust then logs "Ignoring missing topic".
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ DEATHS: Final = (
     "group.append.after:3",
 )
 EVERY: Final = 20
-"""One of this many calls of `_look` sends records."""
+"""`_look` sends records only in every ``EVERY``-th call."""
 PROGRAMS: Final = {
     "quixstreams": ("quix_counter.py", "quixstreams==3.28.1"),
     "faust-streaming": ("faust_copier.py", "faust-streaming==0.15.3"),
 }
-"""Program and package, by client."""
+"""(Program, package with its version) by client."""
 
 
 class Application:

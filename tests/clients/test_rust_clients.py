@@ -1,4 +1,4 @@
-"""rdkafka and rskafka, in Rust: one on librdkafka, one in pure Rust, without groups and transactions."""
+"""Tests of two Rust clients: rdkafka on librdkafka, and rskafka, which lacks groups and transactions."""
 
 from __future__ import annotations
 

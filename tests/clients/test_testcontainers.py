@@ -57,7 +57,7 @@ def engine() -> Iterator[Engine | RealEngine]:
 
 
 def says(engine: Engine | RealEngine, command: Sequence[object], **environment: str) -> list[dict[str, Any]]:
-    """Run a program that uses this engine and must succeed. Returns the JSON of each line that it prints."""
+    """Run a program with ``engine``, fail if it does not succeed, and return each line of JSON that it prints."""
     done = subprocess.run(
         [*map(str, command)],
         env={**os.environ, **engine.environment, **environment},
@@ -111,7 +111,10 @@ def test_go(engine: Engine | RealEngine):
 
 
 def test_node(engine: Engine | RealEngine):
-    """Testcontainers for Node interprets the tag as a version of Confluent Platform: from 8.0.0 on there is only KRaft."""
+    """The Kafka modules of Testcontainers for Node work with our image, with ZooKeeper mode and with KRaft mode.
+
+    They interpret the image's tag as a version of Confluent Platform, which has only KRaft from 8.0.0 on.
+    """
     command = node_program("modules", HERE / "node")
     images = {"KafkaContainer": BEFORE_KRAFT, "KafkaContainer.withKraft": AS_CONFLUENT}
     expect_modules(engine, command, images)

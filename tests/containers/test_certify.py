@@ -129,7 +129,7 @@ def test_exit_code_and_output_are_those_of_the_job(jobs: list[Job], image: str, 
 
 
 def test_the_owner_of_a_connection_is_found(jobs: list[Job], image: str, tmp_path: Path) -> None:
-    """The certifier finds the owner among the processes of the containers, which an engine on this machine lists."""
+    """The certifier finds the process that owns a connection, in the containers of an engine on this machine."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         job = job_of(jobs, image, tmp_path, f"python serves.py {server.getsockname()[1]}")
         instance, other = job.start(1), job_of(jobs, image, tmp_path)

@@ -154,10 +154,11 @@ class Normal:
         return self._time(value) if 10**12 < value < 10**13 else value
 
     def _time(self, value: int) -> Any:
-        """A timestamp as "clock", or as "t0" with the offset from the base time. A far timestamp is unchanged.
+        """A timestamp as "clock" if it is from the broker's clock, otherwise as "t0" with the offset from the base
+        time.
 
-        The story's own times are at most five minutes after the base time, the broker's clock is at least ten minutes after
-        it.
+        The story's own times are at most five minutes after the base time, the broker's clock is at least ten
+        minutes after it. A timestamp that is months away is returned unchanged.
         """
         since = value - self.base_time
         if 8 * MINUTE <= since <= 40 * MINUTE:

@@ -31,7 +31,7 @@ from tests.support.deadlines import HANG_S, Deadline
 Body = dict[str, Any]
 WAIT = HANG_S
 LONG_POLL_MS = round(HANG_S * 2_000)
-"""Longer than the timeout of a receive: a long poll with a response was completed by data, not by its own timeout."""
+"""Milliseconds for a long poll, longer than the timeout of a receive: only new data can complete it in time."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def story(area: str, profile: str = "main") -> Callable[[Callable[[Story], None]
 
 
 class Unanswered(Exception):
-    """A required response is missing. The exception ends the story."""
+    """Raised when a request gets no response although the story needs one. The exception ends the story."""
 
 
 @dataclass(frozen=True)
@@ -218,7 +218,8 @@ class Story:
         return self.ask(api, version, retry=retry, quiet=True, **body)
 
     def try_ask(self, api: str, version: int, /, **body: Any) -> Body | None:
-        """Send a request and return the response, if any. The outcome is recorded, and the story continues without one."""
+        """Send a request and record the outcome. Returns the response, or None without one: the story then
+        continues."""
         try:
             return self.ask(api, version, **body)
         except Unanswered:

@@ -62,10 +62,10 @@ class Piece:
 
 @dataclass
 class Chapter:
-    """A section of the page that runs something.
+    """A section of a page, below a ``##`` or a ``###``, whose commands are run.
 
-    ``before`` has the pieces between the ``##`` and its first ``###``, which run once; the broker is reset before each
-    further ``###`` of that ``##``.
+    ``before`` has the commands between a ``##`` and its first ``###``. They run once, and the broker is reset before
+    each further ``###`` of that ``##``.
     """
 
     title: str

@@ -45,7 +45,7 @@ def test_a_workflow_without_an_image(tmp_path: Path) -> None:
 
 
 def service(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a service by its name, with its variables; a GitLab job has its services in a list."""
+    """Return the service ``name`` of a Compose file or of a GitLab job, which has its services in a list."""
     services = document["services"]
     return (
         services[name]

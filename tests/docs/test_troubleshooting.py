@@ -68,7 +68,7 @@ def ours() -> str:
 
 @pytest.fixture(scope="module")
 def theirs() -> str:
-    """The messages that librdkafka prints in these failures, and the errors of the control port that commands print."""
+    """The messages of librdkafka and of the control port in the failures that this fixture provokes."""
     with odradek.Broker(topics=["orders:1"]) as broker:
         said = [*provoked(broker), *mistyped(broker)]
     with odradek.Broker(

@@ -333,7 +333,7 @@ class Player:
 
 
 def entry(seed: int) -> Entry:
-    """The story of a seed, which is not among the recorded stories."""
+    """Return a story with the random requests of a seed. The story is not among the recorded ones."""
 
     def play(story: Story) -> None:
         Player(story, Random(f"{seed}/differential")).run()

@@ -189,7 +189,7 @@ class Logins:
         return True
 
     def _accepting(self, talk: Talk, login: Login) -> Callable[[bytes], bool]:
-        """Predicate on the sent bytes: whether these bytes may have authenticated the client."""
+        """Return a predicate: whether bytes that the client has sent may have authenticated it."""
         if talk.mechanism == "OAUTHBEARER" and talk.listener == "SASL":
             return lambda data: True
         return lambda data: any(each in data for each in login.proofs)
@@ -212,7 +212,10 @@ class Logins:
     # ---- damaged input
 
     def _damage(self, talk: Talk, token: bytes, is_known: bool) -> tuple[bytes, bool]:
-        """Bytes to send, and whether they are a whole frame, which the broker must handle."""
+        """Return damaged bytes to send, and whether they are a whole frame.
+
+        The broker must respond to a whole frame, or close the connection.
+        """
         random = self._random
         kind = random.choice(("bytes", "request", "size", "part", "token", "token", "token", "huge"))
         if kind == "size":

@@ -25,7 +25,10 @@ def topic(broker: odradek.Broker) -> str:
 
 
 def transactions(broker: odradek.Broker, topic: str, *outcomes: tuple[str, str]) -> ConfluentProducer:
-    """Write a value for each outcome ("commit", "abort" or "open"), with the topic's name as transactional id."""
+    """Write a value in a transaction for each (value, outcome). Outcomes are "commit", "abort" and "open".
+
+    The transactional id is the topic's name. Returns the producer.
+    """
     producer = ConfluentProducer(broker.bootstrap_servers, transactional_id=topic)
     producer.init()
     for value, outcome in outcomes:

@@ -16,7 +16,7 @@ COLUMNS = 80
 
 
 def commands() -> Iterator[tuple[str, click.Command]]:
-    """Every command and subcommand, with its command line."""
+    """Yield (command line without options, command) of every command and subcommand."""
     for name, module in {**{name: each for name, (each, _) in _LATE.items()}, **COMMANDS}.items():
         if name != "kafka-tool":
             yield from below(name, getattr(import_module(module), name))

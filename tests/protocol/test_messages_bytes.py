@@ -95,7 +95,7 @@ def samples(key, side):
 
 
 def codecs(key, version, side):
-    """The codec that decodes ``side``, and the one that encodes it."""
+    """Return (decoder, encoder) of an API version, for ``side``: requests or responses."""
     pair = request_codec(key, version), client_codec(key, version)
     return pair if side == "request" else pair[::-1]
 

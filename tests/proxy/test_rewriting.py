@@ -34,7 +34,7 @@ NOT_BROKERS = {
     "streams_group_heartbeat": "instances of the application",
     "streams_group_describe": "instances of the application",
 }
-"""API -> whose addresses its response contains, for responses with other addresses than those of brokers for clients."""
+"""API -> owners of the addresses in its responses, for APIs without addresses of brokers for clients."""
 
 
 def structs_with_hosts(struct: Any) -> Iterator[Any]:

@@ -121,7 +121,7 @@ def test_begin_asks_nothing_of_the_broker(
 ):
     """Scenario A3: begin_transaction sends no request.
 
-    The relay records the requests that follow, so it would have recorded one.
+    The relay records the requests of the next send, so it would also have recorded a request of begin_transaction.
     """
     start_relayed(topics=["orders:1"])
     producer = new_producer(relay.bootstrap, "orders")
@@ -226,7 +226,10 @@ def test_offsets_in_a_transaction_are_seen_after_its_commit_and_never_else(
 def test_the_end_is_prepared_marked_in_every_partition_and_completed(
     client: str, end: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """Scenario A7: each marker occupies one offset; aborted records stay in the log and are not delivered."""
+    """Scenario A7: EndTxn writes a Prepare record, a marker in each partition, and a Complete record.
+
+    Each marker occupies one offset. Aborted records stay in the log, and read_committed consumers do not get them.
+    """
     broker = start_broker(topics=["orders:2"])
     producer = new_producer(broker.bootstrap, "orders")
     producer.init()

@@ -109,9 +109,9 @@ def topic_settings(broker: Broker, topic: str) -> dict[str, str]:
 
 
 def test_the_transaction_log_is_made_as_the_settings_say(start_broker: StartBroker):
-    """Scenario B3: partitions and segment size follow the settings.
+    """Scenario B3: __transaction_state has the number of partitions and the segment size of the settings.
 
-    Replication factor and min.isr are lowered to 1, the number of nodes.
+    Its replication factor and min.isr are lowered to 1, the number of nodes.
     """
     broker = start_broker(
         settings={

@@ -68,7 +68,7 @@ def written(broker: InProcess) -> list[str]:
 def test_an_idempotent_producer_writes_each_record_once_whatever_is_lost(
     loss: str, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """Scenarios C1, C4: the producer sends the batch again, and the broker recognises a batch that it already has."""
+    """Scenarios C1, C4: after a lost request or response the client sends the batch again. The log has it once."""
     producer = new_producer(broker.bootstrap, more=PATIENT[client])
     assert producer.send("orders", ["one"]) == [(0, 0)]
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -158,7 +158,8 @@ def test_without_idempotence_a_delayed_batch_is_written_twice(
 def test_at_least_once_shows_the_duplicate(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """The client retries: after a lost request the record is in the log once, after a lost response twice."""
+    """A client without idempotence retries: after a lost request the record is in the log once, after a lost
+    response twice."""
     producer = new_producer(broker.bootstrap, more=plain(client, acks))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -173,7 +174,10 @@ def test_at_least_once_shows_the_duplicate(
 def test_at_most_once_shows_the_loss(
     loss: str, found: list[str], acks: int, client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """After a lost request and after a lost response the client gets an error, and cannot distinguish the two."""
+    """A client that does not retry gets an error after a lost request and after a lost response.
+
+    The record is in the log only if the response was lost.
+    """
     producer = new_producer(broker.bootstrap, more=plain(client, acks, NEVER_AGAIN[client]))
     producer.send("orders", ["one"])
     rule = broker.stage(f"Produce topic=orders nth=1 -> {loss}")
@@ -187,7 +191,10 @@ def test_at_most_once_shows_the_loss(
 def test_acks_0_loses_records_without_an_error(
     loss: str, found: list[str], client: str, new_producer: NewProducer, broker: InProcess
 ):
-    """With acks=0 the record of a lost request is missing, without an error. There is no response that could be lost."""
+    """A client with acks=0 gets no error for a lost request, and its record is missing.
+
+    A rule that loses responses has no effect, because there is no response.
+    """
     producer = new_producer(broker.bootstrap, more=plain(client, acks=0))
     producer.send("orders", ["one"])
     eventually(lambda: written(broker) == ["one"], "the first record")

@@ -83,9 +83,9 @@ def seven_batches(client: str, new_producer: NewProducer, relay: Relay) -> list[
 def test_the_last_five_batches_are_recognised_and_no_older_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """Scenario C2: a producer's requests are sent again byte for byte.
+    """Scenario C2: seven Produce requests of a producer are sent again, byte for byte.
 
-    The last five get their old offsets, older ones an error.
+    The last five get the offsets of the first time, the two older ones an error.
     """
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
@@ -123,7 +123,10 @@ def test_a_skipped_sequence_is_refused_and_nothing_of_it_written(
 def test_after_kill_9_the_last_five_batches_are_recognised_and_after_a_clean_end_the_last_one(
     client: str, new_producer: NewProducer, start_relayed: Callable[..., Broker], relay: Relay
 ):
-    """Scenario C6: producer state is rebuilt from the log, or loaded from the snapshot of a clean shutdown."""
+    """Scenario C6: after kill -9 the producer state is rebuilt from the log, with a producer's last five batches.
+
+    After a clean shutdown it is loaded from the snapshot, with the last batch only.
+    """
     broker = start_relayed(topics=["orders:1"])
     sent = seven_batches(client, new_producer, relay)
     for end, known in ((broker.kill, (6, 2, 5, 3, 4)), (broker.terminate, (6,))):
@@ -160,9 +163,9 @@ def test_a_producer_goes_on_after_kill_9_without_a_duplicate(
 def test_a_new_producer_without_a_transactional_id_gets_a_new_producer_id(
     client: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """Scenario C7: a producer without a transactional id gets a new producer id each time.
+    """Scenario C7: each new producer without a transactional id gets a new producer id.
 
-    So records that it sends again are written again.
+    So a record that an earlier producer has sent is written again.
     """
     broker = start_broker(topics=["orders:1"])
     for _ in range(2):

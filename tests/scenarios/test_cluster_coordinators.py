@@ -104,8 +104,8 @@ def read(members: list[Member], count: int) -> list[str]:
 def await_stable(cluster: ThreeNodes, members: list[Member]) -> None:
     """Wait until the group is stable, and each of its two members has two of the four partitions.
 
-    A coordinator writes a classic group's members to the log when a rebalance is complete: before that, the next
-    coordinator would not find them there.
+    A coordinator writes a classic group's members to the log when a rebalance is complete. Before that, another
+    coordinator could not load them.
     """
 
     def stable() -> bool:

@@ -43,7 +43,10 @@ def send(cluster: ThreeNodes, node: int, sequence: int, acks: int = -1) -> tuple
 
 
 def knows_the_last_five(cluster: ThreeNodes, node: int, ends: int) -> None:
-    """Check that a leader recognises the last five of the batches with sequences 0 to ``ends`` - 1, and no older ones."""
+    """Check that a leader recognises the last five of the batches with sequences 0 to ``ends`` - 1.
+
+    It must refuse an older batch, and a batch after a gap.
+    """
     for sequence in range(ends - 5, ends):
         assert send(cluster, node, sequence) == (NONE, sequence)
     error, _ = send(cluster, node, ends - 6)

@@ -35,7 +35,7 @@ LEADER_ONLY: dict[str, dict[str, Any]] = {
 
 @contextlib.contextmanager
 def paused(cluster: ThreeNodes, *nodes: int) -> Iterator[list[Rule]]:
-    """Context manager: the followers on these nodes do not fetch. Yields a fault rule for each node."""
+    """Context manager: the followers on ``nodes`` do not fetch. Yields the fault rule of each node."""
     with contextlib.ExitStack() as stack:
         yield [stack.enter_context(cluster.faults.add(f"pause node={node}")) for node in nodes]
 

@@ -125,9 +125,9 @@ def test_the_timeout_sets_free_what_an_open_transaction_held_back(client: str, s
 def test_a_coordinator_that_dies_before_any_marker_completes_the_transaction_when_it_is_back(
     client: str, order: str, new_producer: NewProducer, start_broker: StartBroker
 ):
-    """Scenario D3: the coordinator dies after it has written PrepareCommit.
+    """Scenario D3: a coordinator that dies between PrepareCommit and the first marker commits after its restart.
 
-    With the setting odradek.commit.order=kafka the client already has the response.
+    With the setting odradek.commit.order=kafka the client has the response before the coordinator dies.
     """
     broker = start_broker(
         topics=["orders:2", "input:1"],

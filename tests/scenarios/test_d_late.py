@@ -48,9 +48,10 @@ def test_a_marker_that_comes_late(level: str, start_broker: StartBroker):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_batch_that_comes_late(level: str, start_broker: StartBroker):
-    """Scenario D5 without verification: up to level 1 a late batch leaves a hanging transaction.
+    """Scenario D5 without verification: up to level 1 a batch after the abort begins a hanging transaction.
 
-    Consumers then wait forever.
+    read_committed consumers then get no later record. At level 2 the batch is refused, because the abort bumped
+    the epoch.
     """
     broker = at_level(start_broker, level, transaction__partition__verification__enable="false")
     _, error = leave_a_batch_behind(broker, level)
@@ -81,7 +82,7 @@ def test_a_batch_that_comes_late_is_refused_where_the_coordinator_is_asked(
 ):
     """Scenario D5: by default the leader verifies a transaction before its first batch (KIP-890).
 
-    So it refuses a late batch.
+    So the leader refuses a batch that arrives after the abort.
     """
     broker = at_level(start_broker, level)
     _, error = leave_a_batch_behind(broker, level)

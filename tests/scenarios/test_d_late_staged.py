@@ -129,9 +129,9 @@ def test_a_batch_that_lingers_until_its_producer_has_given_it_up(
 
 @pytest.mark.java
 def test_what_hangs_on_three_nodes_is_found_and_repaired(tmp_path: Path):
-    """Scenario D6: kafka-transactions.sh finds a hanging transaction on any node.
+    """Scenario D6: kafka-transactions.sh finds a hanging transaction whose coordinator is not the leader.
 
-    It sends the marker to the partition's leader.
+    Its abort is sent to the leader, after which consumers get the later records.
     """
     arguments = ("--nodes", "3", "--topic", "orders:1", "--feature", "transaction.version=1")
     settings = {"transaction.partition.verification.enable": "false"}

@@ -172,7 +172,8 @@ WHO_ASK_AGAIN = ["confluent", pytest.param("java", marks=pytest.mark.java), "aio
 def test_a_coordinator_that_dies_leaves_a_transaction_that_is_finished(
     rule: str, client: str, new_producer: NewProducer, cluster: InProcess
 ):
-    """Scenario D3: the next coordinator carries out the dead one's decision once, and the producer continues."""
+    """Scenario D3: a coordinator dies after PrepareCommit. The next coordinator completes the transaction once,
+    and the producer continues."""
     commit_while_the_coordinator_dies(rule, client, new_producer, cluster)
 
 
@@ -344,7 +345,7 @@ def coordinators(host: str, port: int) -> list[dict[str, Any]]:
 @pytest.mark.java
 @pytest.mark.parametrize("number", [0, 1], ids=["inside", "outside"])
 def test_topics_are_administered_as_on_kafka(number: int, tmp_path: Path):
-    """Scenario E4: topics are created and described with kafka-topics.sh over either listener."""
+    """Scenario E4: kafka-topics.sh creates, describes and deletes topics over an inner and an outer listener."""
 
     def topics(*arguments: str) -> str:
         ran = java_clients().tool(

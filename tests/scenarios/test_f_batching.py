@@ -85,9 +85,9 @@ def test_a_producer_learns_of_new_partitions_by_itself(start_broker: StartBroker
 
 @pytest.mark.java
 def test_round_robin_and_sticky_partitioners_do_what_they_are_called(start_broker: StartBroker):
-    """Scenario F1: records without keys.
+    """Scenario F1: Java's round-robin partitioner sends records without keys to each partition in turn.
 
-    A round-robin partitioner sends records to each partition in turn, a sticky one batches to one partition.
+    The sticky partitioner sends all records of a batch to one partition.
     """
     broker = start_broker(topics=["even:4", "sticky:4"])
     even = JavaProducer(

@@ -68,7 +68,7 @@ class Doing:
 
 
 def of_length(length: int, found: list[T]) -> list[T]:
-    """The list if it has this length, otherwise an empty list."""
+    """Return ``found`` if it has this length, otherwise an empty list, for which `eventually` tries again."""
     return found if len(found) == length else []
 
 
@@ -106,7 +106,8 @@ def transact(producer: ConfluentProducer, value: str) -> None:
 
 @pytest.mark.parametrize("where", ["EndTxn", "txn.prepare.append", "txn.marker", "txn.complete.append"])
 def test_the_coordinator_dies_on_the_way_of_a_commit(start: Callable[..., InProcess], where: str):
-    """Another coordinator takes over with the state in the log. The client retries, and its commit takes effect once."""
+    """A coordinator dies during a commit. Another one takes over with the state in the log, the client retries,
+    and the commit takes effect once."""
     broker = start(3, "--topic", "orders:3")
     producer = ConfluentProducer(everywhere(broker), transactional_id="payments")
     producer.init()
@@ -184,7 +185,10 @@ def test_a_slow_disk_delays_what_is_written_there_and_nothing_else(
 
 
 def test_if_the_disk_of_the_leader_is_full_another_replica_leads(start: Callable[..., InProcess]):
-    """The client retries and loses nothing. After a restart with space on the disk the old leader is in sync again."""
+    """If the leader's disk is full, another replica becomes the leader, and the client retries and loses nothing.
+
+    After a restart with space on the disk the old leader is in sync again.
+    """
     broker = start(3, "--topic", "orders:1", settings={"default.replication.factor": 3})
     producer = ConfluentProducer(everywhere(broker))
     producer.send("orders", ["before"])

@@ -94,9 +94,9 @@ def test_one_transactional_id_alternates_between_the_protocols(start_broker: Sta
 
 
 def test_a_transaction_that_began_in_the_new_protocol_is_ended_in_the_old_one(start_broker: StartBroker):
-    """An EndTxn of the old protocol writes its marker without a bump of the epoch.
+    """A transaction of the new protocol can be ended by an EndTxn of the old one, which does not bump the epoch.
 
-    The next transaction is in the new protocol again.
+    The next transaction can use the new protocol again.
     """
     broker = at_level(start_broker, "2")
     producer = speaking(broker, "orders", new=True)

@@ -141,7 +141,10 @@ async def _until(condition: Callable[[], bool]) -> None:
 
 
 def test_markers_on_other_nodes_are_written_at_the_time_of_their_transaction_s_end(start):
-    """A week passes; the open transaction was aborted after its timeout of a minute, on every node."""
+    """After an advance by a week, the abort markers on all nodes have the time of the transaction's timeout.
+
+    The timeout is a minute.
+    """
     broker = start("--nodes", "3", "--topic", "many:12")
     producer = ConfluentProducer(broker.bootstrap, transactional_id="wide")
     producer.init()

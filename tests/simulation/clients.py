@@ -46,7 +46,10 @@ async def transact(
     level: int,
     pause_s: tuple[float, float] = PAUSE_S,
 ) -> None:
-    """Run transactions over several partitions, and abort some. Other clients may use the same transactional id."""
+    """Run transactions over several partitions, and abort some. Other clients may use the same transactional id.
+
+    ``level``: the transaction version.
+    """
     producer = Producer(wire, transactional_id, level=level, wrote=ledger.wrote)
     await producer.live()
     number = 0
@@ -105,7 +108,7 @@ async def _haunt(producer: Producer, spots: Sequence[Spot], work: Work) -> None:
 
 
 async def number_batches(wire: Wire, spots: Sequence[Spot], ledger: Ledger, stop: Stop) -> None:
-    """Run an idempotent producer. Each batch that the producer knows to be written must be in the log exactly once."""
+    """Run an idempotent producer. Each batch whose append it knows of must be in the log exactly once."""
     producer = Producer(wire, None, level=2, wrote=ledger.wrote)
     await producer.live()
     number, life = 0, 0

@@ -36,7 +36,7 @@ def whole_batches(records: bytes) -> Iterator[RecordBatch]:
 def visible(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, bytes]], int]:
-    """((offset, value) of the records that a consumer delivers, the consumer's next position)."""
+    """Return the (offset, value) of each record that a consumer at ``position`` delivers, and its next position."""
     found, after = delivered(records, aborted, position)
     return [(offset, record.value or b"") for offset, record in found], after
 
@@ -44,9 +44,10 @@ def visible(
 def delivered(
     records: bytes, aborted: list[tuple[int, int]], position: int
 ) -> tuple[list[tuple[int, Record]], int]:
-    """((offset, record) of the records that a consumer delivers, its next position), by the algorithm of ``CompletedFetch``.
+    """Return the (offset, record) of each record that a consumer at ``position`` delivers, and its next position.
 
-    ``aborted`` has (producer id, first offset) of each aborted transaction. If it is empty, only markers are filtered.
+    ``aborted`` has (producer id, first offset) of each aborted transaction, as in a Fetch response. If it is
+    empty, only markers are filtered. The algorithm is that of ``CompletedFetch``.
     """
     found: list[tuple[int, Record]] = []
     waiting = sorted(aborted, key=lambda entry: entry[1])

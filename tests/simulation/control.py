@@ -46,7 +46,8 @@ WEIGHTS: Final = {
 }
 ON_A_NODE: Final = frozenset({"start", "stop", "kill", "pause", "resume", "skew"})
 PAUSES_S: Final = (0.0, 0.001, 0.01, 0.05, 2.0)
-"""Upper bounds, one drawn for each pause, of the seconds between two calls of a task. A start takes some 0.03 s."""
+"""Upper bounds of the seconds between two calls of a task, one drawn for each pause. A node starts in some 0.03 s.
+"""
 KILLS_AT_STARTS: Final = 0.15
 """Probability that a rule kills a starting node, at most ``KILL_S_MAX`` seconds after the beginning of the start."""
 KILL_S_MAX: Final = 0.03
@@ -60,7 +61,7 @@ current: contextvars.ContextVar[Call] = contextvars.ContextVar("current")
 
 @dataclass(slots=True)
 class Contents:
-    """Expected content of the broker: everything in ``must``, and nothing that is not in ``may``."""
+    """Content that the broker must have (``must``) and all content that it may have (``may``)."""
 
     must: set[str] = field(default_factory=set)
     may: set[str] = field(default_factory=set)
@@ -107,11 +108,14 @@ class ControlLedger:
         return self.records.copy(), self.topics.copy()
 
     def on_capture(self) -> None:
-        """Called when the files of a snapshot are linked, in the same turn of the event loop."""
+        """Note the content of the current call's snapshot. Called in the turn in which its files are linked."""
         current.get().taken = self._now()
 
     def on_all_killed(self) -> None:
-        """Called when a reset or a restore kills all nodes. After this call no earlier request reaches a log."""
+        """Set the expected content of the current reset or restore. Called when it kills all nodes.
+
+        After this call no earlier request reaches a log.
+        """
         call = current.get()
         call.before = self._now()
         self._lives += 1
@@ -264,7 +268,7 @@ class ControlRun:
     # -- the checks ---------------------------------------------------------------------------------------------
 
     async def _left_alone(self) -> None:
-        """Start all nodes and wait; raise ``Broken`` if the cluster is unhealthy or differs from the ledger."""
+        """Start all nodes and wait. Raise ``Broken`` if the cluster is unhealthy, or has unexpected content."""
         await self._world.mend()
         found = [
             f"{index} {value.decode()}"

@@ -30,8 +30,8 @@ TOPIC: Final = "orders"
 PARTITIONS: Final = 2
 TIME_TO_SETTLE_S: Final = 5.0
 WRITES_MAX: Final = 200
-"""Attempts to write one record after which the check fails: a healthy cluster has elected leaders, restored the ISR and
-loaded its logs after fewer attempts."""
+"""Number of attempts to write one record after which the check fails. A healthy cluster needs fewer: by then it
+has elected leaders, restored the ISR and loaded its logs."""
 ENDING: Final = "the broker is stopping"
 _DEAD: Final = (NodeState.STOPPED, NodeState.KILLED)
 _NOT_RUNNING: Final = r"node \d is (starting|stopping|stopped|killed), not running"
@@ -105,9 +105,9 @@ class Controlled:
         return Wire(name, self._loop.network, ports, random, self._say, now_ms, facts)
 
     async def ask(self, act: str, params: dict[str, str] | None = None, body: bytes = b"") -> Answer:
-        """Call the operation ``act``: ``shutdown``, or a key of ``_PATHS``. An error message is part of the result.
+        """Call the operation ``act`` (``shutdown``, or a key of ``_PATHS``) and return its value or error message.
 
-        Raises ``Broken`` for an undocumented error message. Any other exception is not caught.
+        Raises ``Broken`` for an error message that docs/control.md does not document.
         """
         if act == "shutdown":
             await self.cluster.stop()
@@ -151,7 +151,7 @@ class Controlled:
 
     @staticmethod
     async def pass_time(seconds: float) -> None:
-        """Advance virtual time; pending work continues during this time."""
+        """Wait for this number of seconds of virtual time. Pending work continues meanwhile."""
         await asyncio.sleep(seconds)
 
     # -- after faults -------------------------------------------------------------------------------------------

@@ -59,13 +59,15 @@ class Deletions(Reach):
         self._acknowledged = 0
         """The low watermark in the last DeleteRecords response without an error."""
         self._in_memory: dict[NodeLife, int] = {}
-        """By life of a node: the highest low watermark acknowledged in that life. A death of the node may undo it."""
+        """By life of a node: the highest low watermark acknowledged in that life. A kill of the node may undo it.
+        """
         self._settled = 0
         """The log start that all in-sync replicas have in their checkpoint files. No crash undoes it."""
         self._asked = 0
         """The highest offset up to which a client has requested to delete records, except ``BEYOND``."""
         self._to_the_end_until_ms = 0
-        """Time in ms until which the last request may arrive if it deletes up to the high watermark, else 0."""
+        """If the last request deletes up to the high watermark: time in ms until which it may still arrive. Else
+        0."""
         self._log_starts: dict[Partition, int] = {}
 
     def arguments(self, topic_settings: str) -> list[str]:

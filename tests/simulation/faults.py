@@ -57,8 +57,8 @@ class Chaos:
         self._tasks: list[asyncio.Task[None]] = []
         self._coming_back: set[int] = set()
         self._armed: dict[str, list[bool]] = {}
-        """By injection point, one element for each of the next steps to disturb. True: the node dies before the step.
-        False: the step is delayed."""
+        """By injection point, one element for each of the next steps to disturb. True: the node is killed before
+        the step. False: the step is delayed."""
         cluster.injection.points = self
         self._replicas = ReplicaFaults(cluster, random, say, self._kill, DRAFTS)
         self._joins_that_kill = 0
@@ -120,7 +120,7 @@ class Chaos:
     def reached(
         self, at: InjectionPoint, go_on: Callable[[], object], refuse: Callable[[ErrorCode], object]
     ) -> None:
-        """Handle a step of the broker: kill its node before the step, or delay the step, or call ``go_on`` at once."""
+        """Handle a step of the broker: kill its node before the step, delay it, or take it by calling ``go_on``."""
         where = f"{at.point} on node {at.node_id}"
         runtime = self._cluster.nodes[at.node_id]
         if not runtime.life.alive:
@@ -159,7 +159,7 @@ class Chaos:
         self._say("fault: the next follower that is to join the ISR dies")
 
     async def _altering(self, topic: str, index: int, leader_epoch: int, isr: Sequence[int]) -> None:
-        """Handle AlterPartition. If ``_joins_that_kill`` is not 0, first kill the follower that joins the ISR."""
+        """Handle AlterPartition. If ``_joins_that_kill`` is not 0, first kill a follower that is to join the ISR."""
         known = self._cluster.metadata.topics.get(topic)
         joining = set(isr).difference(known.partitions[index].isr) if known is not None else set()
         if self._joins_that_kill and joining and self._is_running(min(joining)):
@@ -265,7 +265,7 @@ class Chaos:
         await self._bring_back(node_id)
 
     def _is_backed_up(self, node_id: int) -> bool:
-        """Whether another running node is in sync for every partition of this node.
+        """Whether each partition with this node in its ISR also has another running node in the ISR.
 
         Otherwise Kafka too would lose records.
         """
@@ -277,7 +277,7 @@ class Chaos:
         )
 
     async def _fail_disk(self) -> None:
-        """Make a system call fail on one node until the node is started again."""
+        """Make a system call fail on one node for a while. If that node's partitions go offline, restart the node."""
         node_id, failing_s = self._node(), self._random.uniform(0.1, 20)
         call = self._random.choice(("fsync", "pwritev"))
         directory = self._cluster.nodes[node_id].data_dir

@@ -53,13 +53,16 @@ COPIED_AT_ONCE: Final = 5
 ABORTS: Final = 0.2
 BEATS_MEANWHILE: Final = 0.3
 ACTS: Final = (("sleep", 5), ("die", 3), ("leave", 3), ("subscribe", 3), ("work", 90))
-"""What a member does next, with weights."""
+"""The next action of a member, drawn with these weights."""
 Subscription = tuple[Sequence[str] | None, str | None]
 """Topic names and regular expression of a heartbeat; None leaves the field out."""
 
 
 class ConsumerMember:
-    """A client that is a group member, with one member id after another. ``work`` processes a partition of the member."""
+    """A member of a consumer group. After it has died or left, it joins again with a new member id.
+
+    ``work`` processes a partition of the member.
+    """
 
     def __init__(
         self, wire: Wire, group: str, subscriptions: Sequence[Subscription], instance: str | None = None

@@ -165,7 +165,7 @@ class Ledger:
                 self._check_deleted(reader, spot, view)
 
     def _check_deleted(self, reader: str, spot: Spot, view: View) -> None:
-        """Check that a consumer missed no committed records except those deleted before it read them."""
+        """Check that a consumer got all committed records up to its position that were not deleted before."""
         seen = {value: offset for offset, value in view.records}
         end = max(seen.values(), default=-1)
         for work in self.works:
@@ -181,9 +181,9 @@ class Ledger:
                     raise Broken(f"{reader} has missed {value!r} at offset {offset} of {spot}")
 
     def _may_come_twice(self, spot: Spot, written: int, seen: int) -> bool:
-        """Whether a retry may have appended a batch again at ``seen``, after it was deleted at ``written``.
+        """Whether a retry may have appended a batch again at ``seen``, after the batch at ``written`` was deleted.
 
-        The leader then built its producer state from the new log start, so it did not know the batch's sequence, as in
+        A leader that builds its producer state from the new log start does not have the batch's sequence, as in
         Kafka. ``written`` is -1 if the offset is unknown.
         """
         return written < 0 or any(written < cut <= seen for cut in self.cuts.get(spot, ()))
@@ -191,7 +191,8 @@ class Ledger:
     def check_markers(self, markers: dict[Spot, dict[int, int]]) -> None:
         """Check that read_committed consumers got records of a transaction only after its marker was committed.
 
-        ``markers``: offset of the marker of each transactional record, by the record's offset.
+        That is, the Fetch response has a high watermark above the marker's offset. ``markers``: by partition, the
+        offset of the marker of each transactional record, by the record's offset.
         """
         for (reader, spot), view in self.views.items():
             if view.isolation != "read_committed":

@@ -75,7 +75,7 @@ class Login(NamedTuple):
 
 
 class _Numbers:
-    """Replacement for the module ``secrets``: its numbers come from the seed."""
+    """Replacement for the module ``secrets`` in the broker's SCRAM code: its numbers come from the seed."""
 
     def __init__(self, random: Random) -> None:
         self._random = random
@@ -258,8 +258,10 @@ class Logins(Reach):
         return set(self._histories[user].possible)
 
     async def _work(self, wire: Wire, link: Link, login: Login, *, stays_too_long: bool) -> None:
-        """Send requests and reauthenticate now and then. If ``stays_too_long`` is true, let the session expire at the
-        end."""
+        """Send requests on a connection that is logged in, and reauthenticate now and then.
+
+        If ``stays_too_long`` is true, never reauthenticate, and let the session expire at the end.
+        """
         ends_ms = wire.now_ms() + SESSION_MS
         for _ in range(wire.random.randint(1, 5)):
             await asyncio.sleep(wire.random.uniform(*WORK_S))

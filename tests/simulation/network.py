@@ -16,7 +16,7 @@ from broker.config.endpoints import Endpoint
 
 LATENCY_S: Final = (0.0001, 0.003)
 SPLIT_ONE_IN: Final = 20
-"""One of this many pieces is split in two."""
+"""On average, one of this many pieces is split in two."""
 LATE_FRAMES: Final = 0.5
 """Probability that the bytes in flight still arrive after a client has reset the connection."""
 LATE_S_MAX: Final = 10.0
@@ -187,7 +187,7 @@ class _Direction:
 
     def __init__(self) -> None:
         self.pieces: deque[tuple[float, bytes | None]] = deque()
-        """(arrival time, piece) of what is in flight; None is a reset."""
+        """(arrival time, piece) of the bytes in flight. A piece is None for a reset, and empty for FIN."""
         self.latest = 0.0
         self.scheduled = False
         self.is_held = False
@@ -195,7 +195,8 @@ class _Direction:
 
 
 class Held(NamedTuple):
-    """The delay for one inter-node request, which ``wants`` selects by its frame."""
+    """A delay for one inter-node request. ``wants`` returns whether a frame is that request; ``then`` is called
+    with the client id of its sender."""
 
     delay_s: float
     then: Callable[[str], object]
@@ -357,7 +358,7 @@ class SimNetwork:
     # ---- faults
 
     def lose_answers(self, port: int, count: int) -> None:
-        """Drop the next responses of a node, and reset their connections."""
+        """Drop the next ``count`` responses of the node at ``port``, and reset their connections."""
         self._losing[port] = self._losing.get(port, 0) + count
 
     def at_next_accept(self, port: int, act: Callable[[], object]) -> None:
@@ -374,9 +375,10 @@ class SimNetwork:
         then: Callable[[str], object],
         wants: Callable[[bytes], bool] = lambda frame: True,
     ) -> None:
-        """Delay the next inter-node request of this API. The request arrives even if its sender dies before.
+        """Delay the next inter-node request of this API whose frame ``wants`` accepts.
 
-        ``then`` is called with the sender's client id in the next turn. ``wants`` selects the request by its frame.
+        The request arrives even if its sender dies before. ``then`` is called with the sender's client id in the
+        turn after the request was sent.
         """
         self._holding[api_key] = Held(delay_s, then, wants)
 

@@ -48,10 +48,11 @@ class OffsetsLedger:
     """Highest offset whose commit by a member was acknowledged, by partition."""
 
     def possible(self, key: tuple[str, Spot]) -> set[int]:
-        """Offsets that a group may have: that of the last committed transaction (-1 without one), and those of later
-        transactions with unknown outcome. ``key`` is the group and the partition.
+        """Offsets that a group may have in a partition. ``key`` is (group, partition).
 
-        A transaction takes effect as a whole or not at all, which ``check`` verifies.
+        These are the offset of the last committed transaction (-1 if there is none), and those of later
+        transactions with unknown outcome. ``check`` verifies that each transaction takes effect as a whole or not
+        at all.
         """
         found = {-1}
         for each in self.transactions:
@@ -64,7 +65,7 @@ class OffsetsLedger:
         return found
 
     def check_seen(self, group: str, seen: dict[Spot, int]) -> None:
-        """Check that offsets that a client fetched while no transaction was open are possible ones."""
+        """Check offsets that a client fetched while no transaction was open: each must be one of ``possible``."""
         for spot, offset in seen.items():
             possible = self.possible((group, spot))
             if offset not in possible:
@@ -73,9 +74,9 @@ class OffsetsLedger:
                 )
 
     def check(self, committed: Callable[[str, Spot], int]) -> None:
-        """Check at the end that each transaction is in all of its partitions or in none.
+        """Check at the end that each transaction has committed all of its offsets, or none.
 
-        In a partition, a later transaction may have replaced the offset.
+        A later transaction may have replaced an offset.
         """
         keys = {key for each in self.transactions for key in each.spots}
         offsets = {key: committed(*key) for key in keys}
@@ -102,7 +103,7 @@ class OffsetsLedger:
 async def mark(
     wire: Wire, groups: Sequence[str], spots: Sequence[Spot], ledger: OffsetsLedger, stop: Any, level: int
 ) -> None:
-    """Run transactions that only commit offsets, of several groups and many partitions, and abort many of them."""
+    """Run transactions that only commit offsets, of several groups and many partitions, and abort many."""
     producer = Producer(wire, wire.name, level=level)
     await producer.live()
     number = 0

@@ -37,7 +37,7 @@ DELIVERY_S: Final = 60.0
 """Seconds for which a producer retries one call, such as ``send`` or ``end``, before it aborts the transaction."""
 TRANSACTION_TIMEOUT_MS: Final = 40_000
 WITHOUT_THE_FIRST: Final = 0.2
-"""Probability that an idempotent producer's batches arrive without the first batch."""
+"""Probability that an idempotent producer first sends its batches without the first one."""
 EXPIRATION_MS: Final = 20 * 3_600_000
 """Time after which a producer's state may have expired: a leader expires it after 24 hours
 (``producer.id.expiration.ms``)."""
@@ -52,7 +52,7 @@ FATAL: Final = frozenset(
 
 
 class MemberOf(NamedTuple):
-    """Group member and epoch in TxnOffsetCommit; all defaults for a producer that is no member."""
+    """Group member in TxnOffsetCommit. The defaults are those of a producer that is not a group member."""
 
     member_id: str = ""
     epoch: int = -1
@@ -63,7 +63,7 @@ NO_MEMBER: Final = MemberOf()
 
 
 Wrote = Callable[[list[bytes], int], object]
-"""Called for each acknowledged batch with its values and base offset (-1 if the response had none)."""
+"""Called for each acknowledged batch with its values and its base offset (-1 if the response had no offset)."""
 
 
 class Batch(NamedTuple):
@@ -171,7 +171,10 @@ class Producer:
         self._known_ms[self._producer_id, spot] = self.wire.facts.ids_ms()
 
     def _is_known(self, spot: Spot) -> bool:
-        """Whether the leader has the idempotent producer's last sequence. A leader without it accepts any sequence."""
+        """Whether the producer is idempotent and its last sequence in ``spot`` cannot have expired at the leader.
+
+        A leader without the sequence accepts any sequence.
+        """
         known_ms = self._known_ms.get((self._producer_id, spot))
         is_fresh = known_ms is not None and self.wire.facts.ids_ms() - known_ms < EXPIRATION_MS
         return self._id is None and is_fresh
@@ -286,7 +289,7 @@ class Producer:
     async def send_offsets(
         self, group: str, offsets: Mapping[Spot, int], member: MemberOf = NO_MEMBER
     ) -> None:
-        """Send the group's offsets with TxnOffsetCommit, so that they become visible with the records."""
+        """Send the group's offsets with TxnOffsetCommit. They take effect when the transaction is committed."""
         self._begun = True
         if self._level == 1:
             request = AddOffsetsToTxnRequest(

@@ -319,7 +319,7 @@ BY_FAULT: Final = {
     "the broker ends beside a restore": "shutdown beside restore",
     "the broker ends beside a snapshot": "shutdown beside snapshot",
 }
-"""Part of the trace line of a fault, by name of the rare path."""
+"""By name of the rare path: text that the trace line of a fault contains."""
 
 BEHIND_LOG_START: Final = "a consumer is behind the log start"
 SETTING_CHANGED: Final = "a setting is changed on all nodes"

@@ -26,11 +26,11 @@ class Stage(NamedTuple):
     """Writes a line of the trace."""
     now_ms: Callable[[], int]
     reached: Callable[[str], None]
-    """Records that a rare path was reached, by its name in ``rare.BY_CLIENT``."""
+    """Records that a rare path was reached. The argument is its name in ``rare.BY_CLIENT``."""
 
 
 class Reach:
-    """Base class of a reach (an optional part of the workload), which adds nothing to the workload itself."""
+    """Base class of a reach (an optional part of the workload). Its methods add nothing to the workload."""
 
     clients: Sequence[str] = ()
     """Names of the reach's clients, whose connections the faults may cut."""

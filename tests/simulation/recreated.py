@@ -296,7 +296,7 @@ class Recreated(Reach, MetadataListener):
         self._check_works(committed)
 
     def _check_works(self, committed: list[tuple[int, bytes]]) -> None:
-        """Check the transactions. Records sent before the creation of the topic may be missing."""
+        """Check the transactions. Records sent to earlier topics of the name may be missing."""
         steady = content(self._leader(STEADY), read_committed=True)
         older, newer = self._ledger.works[: self._first_work], self._ledger.works[self._first_work :]
         maybe = {value for work in older for spot, value in work.sent if spot == PHOENIX}

@@ -55,10 +55,10 @@ class ReplicaFaults:
         """Futures of ``hold_write`` calls that wait for a write of a follower."""
 
     async def lose_leader(self) -> None:
-        """Kill the last in-sync replica while the other replicas have records that it lacks. Perhaps elect another
-        replica.
+        """Kill a partition's last in-sync replica, while other replicas have records that it lacks.
 
-        The others have these records from the previous leader, and do not fetch afterwards, as if their links were cut.
+        Sometimes another replica is then elected (unclean). The other replicas have these records from the
+        previous leader, and do not fetch afterwards, as if their links were cut.
         """
         topic = self._cluster.metadata.topics[self._topic]
         spot = (self._topic, self._random.randrange(len(topic.partitions)))
@@ -88,7 +88,10 @@ class ReplicaFaults:
         return self._cluster.metadata.topics[spot[0]].partitions[spot[1]]
 
     async def _lead_alone(self, spot: Spot, node_id: int) -> bool:
-        """Make a node the leader and remove all others from the ISR, as if they had been behind for too long."""
+        """Make a node the leader and propose to remove all others from the ISR, as if they had been too slow.
+
+        Returns whether the removal was proposed.
+        """
         with contextlib.suppress(ApiError):  # the node may have left the ISR meanwhile
             await self._cluster.metadata.replication_control.move_leader(*spot, node_id)
         node = self._cluster.running(node_id)
@@ -109,7 +112,10 @@ class ReplicaFaults:
         return bool(self._wanted) and point == LOG_WRITE
 
     def takes(self, at: InjectionPoint, go_on: Callable[[], object]) -> bool:
-        """Whether this step is delayed. If so, ``go_on`` is called later."""
+        """Delay the step ``at`` if ``hold_write`` waits for such a step, and return whether it is delayed.
+
+        ``go_on``, which takes the step, is called later.
+        """
         if not self.watches(at.point) or self._state((at.topic, at.partition)).leader in (
             at.node_id,
             NO_LEADER,

@@ -91,7 +91,7 @@ class Trace:
         self.errors: list[str] = []
         """Errors in the broker's log, except those of injected disk faults."""
         self.directory: str | None = None
-        """Directory of the run, replaced in the lines because each run has another directory."""
+        """Directory of the run. It is replaced in the trace's lines, because each run has another directory."""
 
     def say(self, text: str) -> None:
         line = f"{self._loop.now:.6f} {text}\n"
@@ -322,7 +322,10 @@ class Simulation:
             )
 
     def _members(self) -> Iterable[Any]:
-        """Consumer group members that copy, one of them static, and others that commit, some with a regex subscription."""
+        """Members of two consumer groups: of one that copies records, and of one that commits offsets.
+
+        Each group has a static member. Some subscriptions have a regular expression.
+        """
         stop = self._stop
         for name, instance in (("crew-1", None), ("crew-2", None), ("crew-3", "third")):
             copying = ConsumerMember(self._wire(name), CREW, [([SOURCE], None)], instance)

@@ -59,7 +59,7 @@ CODECS: Final = {"producer": 0, "uncompressed": 0, "gzip": 1}
 
 
 class Name(NamedTuple):
-    """One setting of one resource."""
+    """One setting of one topic or broker."""
 
     kind: int
     resource: str
@@ -111,7 +111,7 @@ class History:
 
     value: str | None = None
     pending: list[tuple[str | None, int]] = field(default_factory=list)
-    """Values of requests without a response, and the time until which the frame may arrive."""
+    """(value, time in ms until which the frame may arrive) of each request without a response."""
 
     def acknowledged(self, value: str | None, sent_ms: int) -> None:
         self.value = value
@@ -247,7 +247,7 @@ class DynamicSettings(Reach):
             wire.forget_leader(*TUNED)
 
     def _of_tuned(self, setting: str) -> set[str]:
-        """Possible values of a topic setting, including the values that come from the broker settings."""
+        """Possible values of a setting of the topic ``TUNED``, whether they come from the topic or a broker."""
         own = self._histories[Name(TOPIC, TUNED[0], setting)].possible
         found = {value for value in own if value is not None}
         if None in own:
@@ -354,5 +354,5 @@ PROBED: Final = {
     "compression.type": "compression.type",
     "flush.messages": "log.flush.interval.messages",
 }
-"""Topic settings, with the broker settings that are their defaults."""
+"""Topic setting -> the broker setting that supplies its default."""
 MAY_FAIL: Final = frozenset({ErrorCode.request_timed_out, ErrorCode.unknown_server_error})

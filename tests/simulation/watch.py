@@ -51,8 +51,8 @@ class Watch(MetadataListener):
         self.more: list[Callable[[], None]] = []
         """Further checks to make each time, such as those of reaches."""
         self._committed: dict[Spot, tuple[int, int]] = {}
-        """Highest high watermark of any leader since the last unclean election, and the leader epoch of the record
-        before this offset, by partition."""
+        """By partition: the highest high watermark of any leader since the last unclean election, and the leader
+        epoch of the last record below it."""
 
     async def run(self) -> None:
         self._cluster.metadata.subscribe(self)
@@ -113,9 +113,9 @@ class Watch(MetadataListener):
             check()
 
     def _check_progress(self, spot: Spot, leader: Partition) -> Seen:
-        """Check that high watermark and LSO of one leader epoch do not decrease.
+        """Check that within a leader epoch the high watermark and the LSO do not decrease.
 
-        Nor may the high watermark increase while fewer than min.insync.replicas are in sync.
+        The high watermark must not increase either while the ISR is smaller than min.insync.replicas.
         """
         is_short = len(leader.isr) < min(leader.log.config.min_insync_replicas, len(leader.replicas))
         self._check_stable(spot, leader)
@@ -149,8 +149,8 @@ class Watch(MetadataListener):
     def _check_in_sync(self, spot: Spot, node_id: int, replica: Partition) -> None:
         """Check that a replica in the ISR, or the leader, has all committed records, with the same leader epochs.
 
-        Records above this leader's high watermark count too: a new leader does not know yet which of them its predecessor
-        committed, and a replica that joins the ISR before the leader knows may become leader next.
+        Records above the current leader's high watermark are included. A new leader does not know yet which of
+        them its predecessor has committed, and a replica that joins the ISR meanwhile may become leader next.
         """
         committed, epoch = self._committed.get(spot, (0, -1))
         if replica.log_end_offset < committed:

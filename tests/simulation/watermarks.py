@@ -40,7 +40,7 @@ class Shown(NamedTuple):
 
 
 class Committed:
-    """Commits of the leaders: the high watermark, and the leader epochs of the records below it."""
+    """The records that leaders have committed: the high watermark, and the leader epochs below it."""
 
     def __init__(self) -> None:
         self._high_watermark = 0
@@ -51,7 +51,7 @@ class Committed:
         return f"{self._high_watermark} records with the epochs {self._epochs.entries()[-3:]}"
 
     def extend(self, leader: Partition) -> None:
-        """Extend the commits up to the leader's high watermark, which may have changed."""
+        """Add the records up to the leader's high watermark, which may have changed."""
         self._high_watermark = max(self._high_watermark, leader.high_watermark)
         self.leader_epoch = leader.leader_epoch
         if leader.log.epochs.latest != self._epochs.latest:
@@ -65,19 +65,19 @@ class Committed:
         )
 
     def covers(self, last: Shown) -> bool:
-        """Whether this record, and so each record before it, is committed."""
+        """Whether the record ``last``, and so each record before it, is committed."""
         known = self._epochs.epoch_for_offset(last.offset)
         return last.offset < self._high_watermark and known in (last.epoch, -1)
 
 
 class Watermarks:
-    """The commits of leaders, and the records that consumers were served, in one run."""
+    """By partition, the records that leaders have committed, and the last record that a consumer got."""
 
     def __init__(self) -> None:
         self.broken: str | None = None
         """The first violation. It is stored because the broker code in which it is found might catch an exception."""
         self._committed: dict[Key, list[Committed]] = {}
-        """Commits by partition. An unclean election, which may revoke commits, begins a new element."""
+        """By partition: the committed records. An unclean election, which may lose some, begins a new element."""
         self._shown: dict[Key, Shown] = {}
         self._unclean: dict[Key, int] = {}
         """By partition: the leader epoch of its last unclean election."""
@@ -155,7 +155,7 @@ class Watermarks:
             )
 
     def elected(self, topic: Topic, state: PartitionState) -> bool:
-        """Whether this is an unclean election. If so, forget earlier commits and served records."""
+        """Whether this is a new unclean election. If so, forget the record that consumers got last."""
         if state.leader_recovery_state != RECOVERING:
             return False
         key = (topic.topic_id, state.index)

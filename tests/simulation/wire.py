@@ -109,7 +109,7 @@ class Link(asyncio.Protocol):
 
 
 class Facts:
-    """Facts about the cluster that a check needs and a client does not have."""
+    """The state inside the cluster, for checks that a client could not make by requests."""
 
     def __init__(self, cluster: Cluster, watermarks: Watermarks) -> None:
         self._cluster = cluster
@@ -178,8 +178,8 @@ class Wire:
         self._correlation_id = 0
         self._late: set[asyncio.Task[None]] = set()
         self.latest_frame_ms = 0
-        """Time until which an earlier frame of this client may arrive, as a duplicate or over a connection that it has
-        closed."""
+        """Time until which an earlier frame may arrive: a duplicate, or a frame on a connection that was closed.
+        """
 
     def say(self, text: str) -> None:
         self._say(f"{self.name} {text}")
@@ -337,7 +337,7 @@ class Wire:
         return answers
 
     async def send_and_forget(self, topic: str, index: int, key: int, version: int, request: Any) -> None:
-        """Send a request to the leader, if there is one, without waiting for the response."""
+        """Send a request to the leader without waiting for the response. Raises ``Gone`` if there is no leader."""
         node_id, _ = await self.leader(topic, index)
         port = self._ports.get(node_id)
         if port is not None:

@@ -59,7 +59,7 @@ def with_connector() -> list[str | Path]:
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[list[str | Path]]:
-    """The command line of the program, with a running broker for it."""
+    """The program and its arguments, as a command line. They name a broker that runs during the test."""
     (tmp_path / "program.py").write_text(PROGRAM)
     with Broker(topics={"orders": 3, "copies": 3}, data_dir=tmp_path / "data") as broker:
         yield [tmp_path / "program.py", broker.bootstrap_servers, tmp_path / "data", tmp_path / "checkpoint"]

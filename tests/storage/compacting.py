@@ -65,7 +65,10 @@ def compact(
     upper_bound: int | None = None,
     map_capacity: int = CAPACITY,
 ) -> int | None:
-    """Run one pass. Returns the first dirty offset after it, None if there was nothing to compact."""
+    """Run one compaction pass, and install its result in the log.
+
+    Returns the first dirty offset after the pass, None if there was nothing to compact.
+    """
     part = part_of(log, checkpoint, now_ms)
     if upper_bound is not None:
         part = part._replace(upper_bound=upper_bound)
@@ -92,7 +95,7 @@ class Countdown:
 
 
 def calls_of(work: Callable[[], object]) -> int:
-    """The number of system calls that change a file during ``work``."""
+    """Number of system calls of ``work`` that change a file."""
     passages: list[str] = []
     with on_passage(passages.append):
         work()

@@ -97,7 +97,7 @@ class Flush:
 
 @dataclass
 class Load:
-    """The appends of clients, one batch in each ``step``. The load calls ``tell`` for each acknowledged batch."""
+    """The appends of clients, one batch in each ``step``. ``tell`` is called with each acknowledged batch."""
 
     logs: list[Log]
     rng: Random
@@ -175,12 +175,15 @@ class Load:
 
 
 def _sequence(number: int) -> int:
-    """The base sequence of a batch, as batches have one, two, three, one, ... records."""
+    """The base sequence of the batch with this number, if batches have one, two, three, one, two, ... records."""
     return number // 3 * 6 + (0, 1, 3)[number % 3]
 
 
 def next_numbers(acknowledged: Iterable[Acknowledged]) -> dict[tuple[int, int], int]:
-    """The number of the next batch of each idempotent producer: the first that was not acknowledged."""
+    """The number of each idempotent producer's first unacknowledged batch, by (producer id, partition).
+
+    A producer without an acknowledged batch in a partition has no entry for the partition.
+    """
     following: dict[tuple[int, int], int] = {}
     for one in acknowledged:
         if one.number >= 0:

@@ -116,7 +116,10 @@ def producers_after(written: Iterable[Written]) -> tuple[dict[int, Known], set[i
 
 
 def latest(written: list[Written], end_offset: int) -> dict[bytes, tuple[int, bytes]]:
-    """Offset and value of the last committed record below an offset, by key, without keys that end with a tombstone."""
+    """Offset and value of the last record of each key, among the committed records below ``end_offset``.
+
+    A key whose last record is a tombstone has no entry.
+    """
     _, aborted = producers_after(written)
     found: dict[bytes, tuple[int, bytes]] = {}
     for batch in written:
@@ -136,7 +139,7 @@ def content(log: Log) -> list[Written]:
 
 
 def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
-    """Yield an error for each difference from ``before`` to ``after`` that a compaction cannot make."""
+    """Yield an error for each difference between ``before`` and ``after`` that a compaction must not make."""
     were = {batch.base: batch for batch in before}
     for batch in after:
         was = were.get(batch.base)
@@ -149,9 +152,12 @@ def is_left_of(before: list[Written], after: list[Written]) -> Iterator[str]:
 
 
 def survived_as(what: str, done: bool, before: list[Written], after: list[Written]) -> bool:
-    """Whether ``after`` is valid after a crash in the operation ``what`` on ``before``. An appended batch must be there if
-    ``done``, and may be missing otherwise. A truncation or a deletion of segments may have happened in part. No other
-    operation changes the batches."""
+    """Whether the batches ``after`` are valid if a crash hit the operation ``what`` on the batches ``before``.
+
+    ``done``: whether the operation ended before the crash. An appended batch must be there if ``done``, and may be
+    missing otherwise. A truncation or a deletion of segments may have happened in part. No other operation changes
+    the batches.
+    """
     if what in ("append", "end"):
         return after[: len(before)] == before and len(after) - len(before) in ((1,) if done else (0, 1))
     if what == "truncate":
@@ -162,7 +168,7 @@ def survived_as(what: str, done: bool, before: list[Written], after: list[Writte
 
 
 def visible(data: bytes, aborted: list[AbortedTransaction]) -> list[int]:
-    """Offsets that a read_committed consumer returns for these bytes (the client's own algorithm, applied to batches)."""
+    """Base offsets of the batches that a read_committed consumer returns, by the algorithm of Kafka's client."""
     coming = sorted(aborted, key=lambda entry: entry.first_offset)
     active: set[int] = set()
     shown = []

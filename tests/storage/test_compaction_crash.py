@@ -36,7 +36,7 @@ LATER_MS = NOW_MS + 5000
 
 
 class Before(NamedTuple):
-    """The directory of a closed log, and its content."""
+    """The directory of a closed log, and the content that a consumer must find in it later."""
 
     folder: Path
     end_offset: int
@@ -117,7 +117,10 @@ def work_on(log: Log, before: Before) -> int | None:
 
 
 def check(before: Before, folder: Path, recovery_point: int) -> None:
-    """Open the directory and check that it has the former content, except for records that compaction may remove."""
+    """Open the copy ``folder`` of the directory and check that it has the content ``before``.
+
+    Records that compaction may remove may be missing.
+    """
     log = opening(folder, recovery_point=recovery_point)
     assert (log.log_start_offset, log.log_end_offset) == (0, before.end_offset)
     offsets = [(batch.base_offset, batch.last_offset) for batch in log.batches()]

@@ -248,8 +248,10 @@ def test_the_scenes_have_it_all(tmp_path: Path):
 
 
 def test_a_small_map_takes_more_passes(java: JavaClients, tmp_path: Path):
-    """With an offset map of nine keys, both cleaners need the same passes. Kafka's offset map uses 24 bytes for a key, and a
-    tenth of it stays free."""
+    """With an offset map of nine keys, each pass of both cleaners ends at the same offset.
+
+    Kafka's map has ten entries of 24 bytes, of which a tenth stays free.
+    """
     log = make(tmp_path / "topic-0", compressed)
     theirs = tmp_path / "kafka" / "topic-0"
     shutil.copytree(log.directory, theirs)

@@ -184,7 +184,7 @@ class CompactionMachine(RuleBasedStateMachine):
     # -- invariants ---------------------------------------------------------------------------------------------
 
     def _committed(self) -> list[Written]:
-        """Records that are not aborted, including those of open transactions."""
+        """Records whose transaction was not aborted, including those of open transactions."""
         return [record for record in self.written if record.transaction not in self.aborted]
 
     @invariant()

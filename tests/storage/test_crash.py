@@ -27,7 +27,10 @@ PROCESSES.set_forkserver_preload(["tests.storage.crashing"])
 
 
 def write_and_be_killed(root: Path, rng: Random, told: list[Acknowledged]) -> list[Acknowledged]:
-    """Run a child process that writes, and kill it at a random moment. Returns the batches that the process acknowledged."""
+    """Run a child process that writes, and kill it at a random moment.
+
+    ``told``: the batches that earlier child processes acknowledged. Returns those that this process acknowledged.
+    """
     reader, writer = PROCESSES.Pipe(duplex=False)
     child = PROCESSES.Process(
         target=write_until_killed, args=(root, rng.getrandbits(32), writer, next_numbers(told))

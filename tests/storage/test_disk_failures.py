@@ -108,7 +108,7 @@ def test_what_was_acknowledged_survives_a_failing_disk(tmp_path, seed):
 
 
 def old_message(magic: int, offset: int, value: bytes) -> bytes:
-    """A message of the format 0 or 1 without a key; in format 1 the message has a timestamp."""
+    """A message of the old format ``magic`` (0 or 1) without a key. In format 1 it has a timestamp."""
     stamp = NOW_MS.to_bytes(8, "big") if magic else b""
     body = (
         bytes([magic, 0])

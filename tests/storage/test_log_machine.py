@@ -253,9 +253,10 @@ class LogMachine(RuleBasedStateMachine):
             self._check_compacted(before, stable, sequences)
 
     def _sequences(self) -> dict[int, tuple[int, int]]:
-        """(sequence, offset) of the last record of each producer, if the log has it.
+        """(sequence, offset) of the last record of each producer whose last record is in the log.
 
-        Compaction keeps a producer's last batch. If that batch is truncated, the one before may be gone, as in Kafka.
+        Compaction keeps a producer's last batch. If that batch is truncated, the earlier one may be gone, as in
+        Kafka.
         """
         known, _ = producers_after(self.written)
         return {
@@ -274,8 +275,8 @@ class LogMachine(RuleBasedStateMachine):
     def _check_compacted(
         self, before: list[Written], stable: int, sequences: dict[int, tuple[int, int]]
     ) -> None:
-        """Check that the last committed value of each key is unchanged, and that no batch is new or has another offset or
-        sequence."""
+        """Check the log after a compaction: each key has the same last committed value as in ``before``, no batch
+        is new, and none has another offset or sequence."""
         assert list(is_left_of(before, self.written)) == []
         assert latest(self.written, stable) == latest(before, stable)
         untouched = [batch for batch in before if batch.base >= stable]
@@ -339,7 +340,7 @@ class LogMachine(RuleBasedStateMachine):
             self._check_indexes()
 
     def _cut(self, base: int, size: int) -> None:
-        """Remove from the model what the last segment has lost."""
+        """Remove from the model the batches that the last segment has lost."""
         position, kept = 0, []
         for batch in self.written:
             if batch.base >= base:
@@ -361,7 +362,7 @@ class LogMachine(RuleBasedStateMachine):
     def killed_in(
         self, what: str, calls: int, torn: int, records: Records, producer_id: int, share: float
     ) -> None:
-        """Kill the process at one of the system calls of an operation. The last write of the process is incomplete."""
+        """Kill the process at one of the system calls of the operation ``what``. Its last write may be incomplete."""
         work: dict[str, Callable[[], object]] = {
             "append": lambda: self.append_transactional(records, producer_id),
             "end": lambda: self.end_transaction(producer_id, share < 0.5, False, share < 0.25, 7),

@@ -32,7 +32,7 @@ def batch(sequence: int, *, epoch: int = 0, count: int = 1, pid: int = ME, txn: 
 
 
 class Log:
-    """The producer state of a log without its records."""
+    """A log's producer state and its log end, without the records."""
 
     def __init__(self, *, verification_enabled: bool = True) -> None:
         self.producers = ProducerStateManager()

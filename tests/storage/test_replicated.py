@@ -1,4 +1,4 @@
-"""A follower's log gets the same files and producer state as its leader's, also after a truncation."""
+"""A follower's log gets the same files and producer state as its leader's log, also after a truncation."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ def log_of(
     high_watermark: int | None = None,
     modified_ms: int = NOW_MS,
 ) -> Ageing[Piece]:
-    """A log of segments, each given as (size in bytes, age of its newest record in ms or None if it has no timestamps)."""
+    """A log of segments, each as (size in bytes, age in ms of its newest record, or None without timestamps)."""
     segments = [
         Piece(10 * index, size, -1 if age_ms is None else NOW_MS - age_ms)
         for index, (size, age_ms) in enumerate(pieces)

@@ -94,8 +94,10 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADL
 
 
 def tidy() -> None:
-    """Run the garbage collector, which closes sockets that the Python clients leave open: their warnings would fail a later
-    test."""
+    """Run the garbage collector, which closes sockets that the Python clients have left open.
+
+    Otherwise a later test would fail because of the ResourceWarning of such a socket.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
@@ -143,7 +145,7 @@ class ConfluentProducer:
         more: Mapping[str, Any] | None = None,
         call_timeout_s: float = DEADLINE_S,
     ) -> None:
-        """An ``idempotent`` producer sends its first batch half a second after its start, when it has its producer id."""
+        """An ``idempotent`` producer waits half a second for its producer id before it sends its first batch."""
         config = {
             **PATIENCE,
             "bootstrap.servers": bootstrap,
@@ -553,7 +555,7 @@ def values(
 def texts(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[str]:
-    """The values of a topic without tombstones, as strings. The arguments are those of ``values``."""
+    """The values of a topic, which must contain no tombstones. The arguments are those of ``read``."""
     found = values(bootstrap, topic, isolation_level, expected=expected)
     assert None not in found
     return [value for value in found if value is not None]

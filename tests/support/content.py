@@ -56,7 +56,7 @@ class Asked:
         return raw.decode_response(api, version, self._wire.receive_frame())[1]
 
     def any(self, api: str, version: int, **body: Any) -> Body:
-        """Return the first response without a retriable error, whatever its other error codes."""
+        """Send a request until there is no retriable error, and return the response with any other errors."""
         deadline = Deadline()
         while True:
             answer = self.once(api, version, **body)
@@ -144,7 +144,7 @@ class Asked:
         )
 
     def end_transaction(self, open_: OpenTransaction, *, committed: bool) -> Body:
-        """Send EndTxn with the id and epoch of the open transaction's producer, which does not run any more."""
+        """End the transaction ``open_`` of a producer that is not running, with its producer id and epoch."""
         return self(
             "end_txn",
             5 if open_.transaction_version == 2 else 3,
@@ -429,7 +429,8 @@ def _record_count(ask: Asked, topic: str) -> int:
 def observe(host: str, port: int, groups: Iterable[str] = ("simple", "readers", "movers")) -> Body:
     """Everything that a client can read, as JSON.
 
-    Leader epochs are those in the batches, as each start increments the current leader epoch.
+    The current leader epochs, which each start of a broker increments, are left out. Those in the batches are
+    included.
     """
     with Asked(host, port) as ask:
         for kind, key in ((0, "readers"), (1, OPEN_ID)):

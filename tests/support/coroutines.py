@@ -51,7 +51,7 @@ def handled(handler: Callable[[Any, Any], object], request: object, context: Req
 
 
 def values_of(coroutine: Coroutine[Any, Any, T], life: NodeLife | None = None) -> list[T]:
-    """Start a coroutine without an event loop. The returned list is empty until the coroutine has returned its value."""
+    """Start a coroutine without an event loop; return a list, to which the coroutine's value is appended later."""
     values: list[T] = []
 
     async def run() -> None:

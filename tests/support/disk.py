@@ -46,8 +46,10 @@ WRITABLE = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 @dataclass(slots=True)
 class Fault:
-    """Injected error: calls of these kinds on matching paths fail, after the first ``after`` calls, ``times`` times (None:
-    always)."""
+    """An injected error: the system calls named in ``calls`` fail with ``code`` on paths that match ``path``.
+
+    The first ``after`` matching calls succeed, the next ``times`` calls fail (None: all later calls).
+    """
 
     calls: tuple[str, ...]
     code: int
@@ -101,7 +103,7 @@ def _apply(names: dict[str, _Node], gone: str | None, come: str | None, node: _N
 
 
 class Unsynced(files.System):
-    """System calls without fsync, for tests without power cuts."""
+    """System calls of which fsync does nothing, for tests without power cuts."""
 
     def fsync(self, fd: int) -> None:
         pass
@@ -258,7 +260,7 @@ class Disk(files.System):
     # -- what is durable ----------------------------------------------------------------------------------------
 
     def _directory(self, path: Path) -> _Directory:
-        """The record of a directory. An unknown directory has just been created, and is added as an unsynced change."""
+        """Return the record of the directory ``path``. Add an unsynced record for a new directory."""
         node = self._top
         root = next(root for root in self._roots if f"{path}/".startswith(root))
         for name in filter(None, str(path)[len(root) :].split("/")):

@@ -123,7 +123,7 @@ class Container:
         return self.until_over()
 
     def tried(self, *command: str) -> subprocess.CompletedProcess[str]:
-        """Run a command in the container, as a health check does."""
+        """Run a command in the container, as a health check does; the exit code may be nonzero."""
         return self.docker.tried("exec", self.name, *command)
 
     def says(self, *command: str) -> str:

@@ -15,7 +15,10 @@ COMPLAINTS = re.compile(
 
 
 def complaints(printed: str, at_the_end: str) -> list[str]:
-    """Errors that the tool reports, except one false error: the tool expects every file to begin with offset 0."""
+    """The lines with errors in the tool's output ``printed`` and ``at_the_end``.
+
+    Without the error about a file that does not begin with offset 0, which is not an error.
+    """
     lines = [line for line in printed.splitlines() if not line.startswith(("Dumping ", "| offset:"))]
     found = [line for line in lines if COMPLAINTS.search(line.replace("isvalid: true", ""))]
     found += [line for line in printed.splitlines() if "Could not deserialize" in line]

@@ -115,7 +115,10 @@ def _skip(missing: Unavailable) -> NoReturn:
 
 @contextlib.contextmanager
 def _built_once(name: str, sources: Sequence[Path], *also: str) -> Iterator[tuple[Path, Path | None]]:
-    """Yield the folder with the build of these sources, and the folder in which to build it, None if it is already built."""
+    """Yield (folder of the finished build, folder in which to build now; None if the build already exists).
+
+    At the end of the block the second folder is renamed to the first.
+    """
     digest = hashlib.sha256("\0".join(also).encode())
     for source in sorted(sources):
         digest.update(source.name.encode() + b"\0" + source.read_bytes() + b"\0")
@@ -276,9 +279,9 @@ class Running:
         self._lines.put(None)
 
     def expect(self, name: str, value: Any, *, within_s: float = HANG_S) -> Any:
-        """Wait for an event with this name and value, and return its value. ``value`` may be a predicate on the value.
+        """Wait for an event with this name and value, skipping other events, and return its value.
 
-        Skips other events.
+        ``value`` may be a predicate. Fails after ``within_s`` seconds, or if the program ends first.
         """
         while True:
             try:
@@ -297,7 +300,7 @@ class Running:
                 return said[name]
 
     def heard(self, name: str) -> Any:
-        """The last value written under this name, without waiting. None if there is none."""
+        """The value of the last event with this name that the program has written; None if there is none."""
         with contextlib.suppress(Empty):
             while (said := self._lines.get_nowait()) is not None:
                 self.seen.append(said)
@@ -368,7 +371,7 @@ class Running:
 
 
 class Program:
-    """A client's program. The ``order`` of each method is the first argument of the command line."""
+    """A client's program. ``order``, its first command-line argument, selects what it does."""
 
     def __init__(self, command: Sequence[str]) -> None:
         self.command = list(command)

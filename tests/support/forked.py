@@ -124,7 +124,7 @@ def start(
 
 @contextlib.contextmanager
 def executed() -> Iterator[None]:
-    """Start brokers as users do, with a new interpreter."""
+    """Context manager: in its block, brokers are started as users do, with a new interpreter."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(odradek.process, "Child", Child)
         yield

@@ -76,7 +76,7 @@ class InProcess:
         return f"127.0.0.1:{self.cluster.first.listeners[0].port}"
 
     def advance(self, duration: str, only: Iterable[str] = ()) -> None:
-        """Advance the clock; return when all timers that became due have fired."""
+        """Advance the clock, in the domains ``only`` or in all; return when all timers that are due have fired."""
         self.run(self.clock.advance(parse_duration_ms(duration), parse_domains(only)))
 
     def stage(self, rule: str) -> ActiveRule:

@@ -38,7 +38,7 @@ _NOT_THE_TOOL = re.compile(
 
 
 def said_by_the_tool(text: str) -> str:
-    """Output of a Java program without the lines of its JVM and its loggers."""
+    """The part of a Java program's output ``text`` that is not from its JVM or its loggers."""
     return "".join(line for line in text.splitlines(keepends=True) if not _NOT_THE_TOOL.match(line))
 
 

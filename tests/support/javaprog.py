@@ -142,7 +142,10 @@ def worker_command(*arguments: str) -> list[str]:
 
 
 class JavaClients:
-    """The JVM of the driver program, started at the first request. The JVM of only one test process runs at a time."""
+    """The JVM of the driver program, started at the first request.
+
+    A lock ensures that the JVM of only one test process works at a time.
+    """
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[str] | None = None

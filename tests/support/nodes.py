@@ -240,7 +240,7 @@ class Nodes:
         )
 
     def configure(self, **configs: str) -> None:
-        """Change settings of the topic ``TOPIC``; underscores in the keywords stand for dots."""
+        """Change settings of the topic ``TOPIC``. Keywords have underscores instead of dots."""
         values = {name.replace("_", "."): value for name, value in configs.items()}
         self.controller.commit(records_for_config_change(TOPIC_RESOURCE, TOPIC, values))
 
@@ -293,7 +293,10 @@ class Nodes:
         return self.leader.append_marker(producer_id, epoch, EndTxnMarker(committed, 0), 0)
 
     def outcome(self, result: AppendResult, on: int | None = None) -> Outcome:
-        """The response of an append with acks=all: an `Outcome` whose ``error`` is set once the append is committed."""
+        """Return the `Outcome` of an append with acks=all.
+
+        Its ``error`` is set at once if the append failed, otherwise when the records are below the high watermark.
+        """
         outcome = Outcome()
         if result.error is not ErrorCode.none:
             outcome.error = result.error
@@ -303,7 +306,7 @@ class Nodes:
         return outcome
 
     async def fsync(self, node_id: int) -> None:
-        """Flush a replica's whole log, as after ``flush.ms``, and wait for the thread that does it."""
+        """Flush a replica's whole log, as after ``flush.ms``, and wait for the end of the flush in its thread."""
         partition = self.on(node_id)
         assert isinstance(partition.listener, PartitionListeners)
         for listener in partition.listener.members:
@@ -340,7 +343,7 @@ class Nodes:
 
 
 class Outcome:
-    """A response that may still be outstanding."""
+    """The response to an append. ``error`` is None until the response is sent."""
 
     error: ErrorCode | None = None
 

@@ -17,7 +17,10 @@ _LAST = len(MARKS)
 
 @cache
 def rank(module: Path) -> int:
-    """Index in ``MARKS`` of the mark that a test module's text contains, as schedulers get only the names of tests."""
+    """Index in ``MARKS`` of the mark that a test module uses; `_LAST` if it uses none.
+
+    The mark is searched in the module's text, because a scheduler of xdist gets only the names of tests.
+    """
     text = module.read_text("utf-8")
     return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), _LAST)
 

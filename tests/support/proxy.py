@@ -122,7 +122,7 @@ class Upstream:
         writer.close()
 
     def versions(self, asked: Asked) -> Body:
-        """An ApiVersions response with every API and version of kio, and an API that the proxy does not know."""
+        """An ApiVersions response with every API and version of kio, and an unknown API (9999)."""
         known = [
             {"api_key": key, "min_version": min(raw.versions(name)), "max_version": max(raw.versions(name))}
             for name, key in raw.API_KEYS.items()

@@ -19,7 +19,7 @@ with warnings.catch_warnings():
 
 
 POLLS = 5
-"""Number of polls of `sees`. Each poll is a Fetch, to which the broker responds when it has data, or after 100 ms."""
+"""Number of polls in `Reader.sees`. Each poll is a Fetch, with a response after at most 100 ms."""
 
 
 class Poller(Protocol):
@@ -42,7 +42,7 @@ class Reader:
         return found
 
     def sees(self) -> list[str]:
-        """Values of ``POLLS`` polls. Most tests call this to show that there are no values."""
+        """Poll ``POLLS`` times and return the values. Most tests use this to show that there are none."""
         return [value for _ in range(POLLS) for value in self._poller.poll()]
 
     def __enter__(self) -> Reader:

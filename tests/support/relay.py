@@ -77,8 +77,9 @@ class Loss:
 
 class Relay:
     def __init__(self, name_of: Callable[[int, int], object] = lambda *ports: None) -> None:
-        """``name_of`` returns the client of a connection, by the ports of client and relay, for ``cut`` and ``hold``. By
-        default clients have no names.
+        """``name_of(client port, relay port)`` returns a client's name, by which ``cut`` and ``hold`` select it.
+
+        By default clients have no names.
         """
         self._name_of = name_of
         self._listener = socket.create_server((HOST, 0))

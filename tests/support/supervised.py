@@ -21,7 +21,7 @@ STUCK_S: Final = stretched(20)
 
 
 def supervised(call: Callable[..., object], *arguments: object) -> None:
-    """Call a function, and end the process if the call takes longer than `STUCK_S`."""
+    """Call ``call`` with ``arguments``, and end this process if the call takes longer than `STUCK_S`."""
     timer = threading.Timer(STUCK_S, _end)
     timer.daemon = True
     timer.start()

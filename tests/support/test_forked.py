@@ -1,4 +1,4 @@
-"""Tests of forked brokers: each passes for an executed broker too."""
+"""Tests of forked brokers. Most of these tests also run with a broker in a new interpreter, and pass too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tests of how Java and Kafka's jars are found."""
+"""Tests of the functions that find Java and Kafka's jars."""
 
 import stat
 import sys

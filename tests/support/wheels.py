@@ -18,12 +18,12 @@ QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
 
 
 def types_of(root: Path) -> list[Path]:
-    """The .pyi files (ADR 25) below a folder."""
+    """The .pxd files below a folder, which declare the types of compiled modules (ADR 25)."""
     return sorted(path for name in PACKAGES for path in (root / name).rglob("*.pxd"))
 
 
 def is_of_python(types: Path) -> bool:
-    """Whether the stub only describes classes of a module that is not compiled."""
+    """Whether the .pxd file ``types`` only describes classes of a module that stays interpreted."""
     return "cdef extern" in types.read_text("utf-8")
 
 

@@ -103,7 +103,7 @@ class Cluster:
         }
         self.image = SimpleNamespace(brokers=self.brokers, topics=self.topics, configs={}, offset=0)
         self.waiting_for_ids: list[asyncio.Future[int]] | None = None
-        """The calls that wait for producer ids. None: producer ids are available at once."""
+        """Futures of requests for producer ids that wait. None: producer ids are available at once."""
         self._config = config
         self._listeners: list[MetadataListener] = []
         self._next_producer_id = 0
@@ -228,7 +228,7 @@ class World:
         )
 
     def crash(self) -> None:
-        """Kill the process between two instructions, and open the directory again as it is."""
+        """Simulate the death of the process: drop all objects, and start again from the files as they are."""
         self.abandon()
         self.cluster.restart()
         self._open()
@@ -249,7 +249,7 @@ class World:
         self.node.transactions.start()
 
     def drop_coordinator(self) -> None:
-        """Replace the coordinator by a new one with empty state. Logs stay open."""
+        """Replace the transaction coordinator by a new one without state. The logs stay open."""
         node = self.node
         node.transactions.close()
         self.clock.forget_timers()
@@ -323,7 +323,7 @@ class World:
         *keys: TopicPartition,
         version: int = 3,
     ) -> dict[TopicPartition, int]:
-        """Error codes of a client's AddPartitionsToTxn, by partition."""
+        """Handle an AddPartitionsToTxn request of a client, and return the error codes by partition."""
         answer = self.ask_add(transactional_id, producer_id, epoch, *keys, version=version)
         assert isinstance(answer, AddPartitionsToTxnResponse), "the handler must not wait here"
         return {

@@ -87,7 +87,7 @@ def definition(module: str, name: str) -> tuple[str, ast.stmt] | None:
 
 
 def described(path: str, module: str, name: str) -> Iterator[str]:
-    """The recorded lines for a name that a user may import as ``path``."""
+    """Yield the lines for ``recorded.txt`` about a name of a module, which a user may import as ``path``."""
     found = definition(module, name)
     assert found is not None, f"{path} is defined nowhere"
     home, node = found

@@ -34,7 +34,7 @@ GROUP, TRANSACTION = 0, 1
 RETRY_S: Final = stretched(30.0)
 RETRY_PAUSE_S: Final = 0.1
 NODE_S: Final = stretched(2.0)
-"""Timeout in seconds for each node if several nodes are queried, and the result is useful without a silent node."""
+"""Timeout in seconds of a query to several nodes, whose result is useful even if some nodes do not respond."""
 THREADS_MAX: Final = 16
 FIRST_PAUSE_S: Final = 0.002
 """Seconds before the first retry after CONCURRENT_TRANSACTIONS. Each later pause is twice the previous one."""
@@ -57,7 +57,7 @@ class Cluster:
         self._seeds = parse_bootstrap(bootstrap)
         self._connections: dict[Address, Connection] = {}
         self._responsive: list[Address] = []
-        """The bootstrap address that responded last: it is tried first, as a silent one would delay each request."""
+        """The address that responded last (at most one). `any` tries it first: a silent address causes delays."""
         self.nodes: dict[int, Address] = {}
         self.controller_id = -1
         self.cluster_id: str | None = None
@@ -92,7 +92,7 @@ class Cluster:
         return self._connection(self.nodes[node_id])
 
     def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
-        """Send a request to any node, and return the response."""
+        """Send a request to any node, in a version of at most ``highest``, and return the response."""
         return self._with(self.any, api, request, highest)
 
     def ask_node(self, node_id: int, api: str, request: Any, highest: int | None = None) -> Any:
@@ -106,9 +106,11 @@ class Cluster:
     def each(
         self, ask: Callable[[int], _T], nodes: Iterable[int] | None = None
     ) -> tuple[dict[int, _T], dict[int, ToolError]]:
-        """Call the function for these nodes (None: all) in parallel. Returns the results, and the errors of the other nodes.
+        """Call ``ask`` with each node id in ``nodes`` (None: all nodes), in parallel.
 
-        Each call is limited to ``NODE_S``. A node that has timed out once is not called again.
+        Returns (results by node id, errors by node id of the nodes without a result). All calls together are
+        limited to ``NODE_S`` seconds. ``ask`` is not called for a node that has timed out before; its earlier
+        error is returned.
         """
         if nodes is None:
             self.refresh()
@@ -134,9 +136,10 @@ class Cluster:
         return found, errors
 
     def of_all(self, ask: Callable[[int], list[_T]], missing: list[str] | None = None) -> list[_T]:
-        """Call the function for all nodes, and concatenate the results. ``missing`` collects a sentence per failed node.
+        """Call ``ask`` with each node id, as `each` does, and concatenate the results.
 
-        Without ``missing``, or if all nodes fail, the error of the first failed node is raised.
+        For each failed node, a sentence is appended to ``missing``. If ``missing`` is None, or if all nodes
+        failed, raises the error of the first failed node.
         """
         found, errors = self.each(ask)
         if errors and (missing is None or not found):
@@ -234,7 +237,7 @@ class Cluster:
         return self.retrying(find)
 
     def retrying(self, function: Callable[[], _T]) -> _T:
-        """Call the function until it raises no retriable error, for at most ``RETRY_S``."""
+        """Return the function's result. Retries retriable errors for at most ``RETRY_S`` seconds."""
         with waiting_for(""):
             return self._retrying(function)
 

@@ -83,7 +83,7 @@ class Connection:
         return version
 
     def ask(self, api: str, request: Any, highest: int | None = None) -> Any:
-        """Send the request, and return the response."""
+        """Send a request, in a version of at most ``highest``, and return the response."""
         return self._exchange(KEYS[api], self.version(api, highest), request)
 
     def send_only(self, api: str, request: Any) -> None:

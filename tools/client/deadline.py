@@ -10,7 +10,7 @@ from tools.client.errors import OutOfTime, ToolError
 
 
 class Deadline:
-    """A time limit for all responses together, or no limit."""
+    """A time limit for all requests of a command together, or no limit."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         self._timeout_s = timeout_s or 0.0
@@ -44,7 +44,7 @@ class Deadline:
 
     @contextmanager
     def within(self, timeout_s: float) -> Iterator[None]:
-        """Context manager: a shorter limit for some of the requests."""
+        """Context manager: a shorter limit for the requests in the block."""
         before = self._end, self._timeout_s
         end = time.monotonic() + timeout_s
         if self._end is None or end < self._end:

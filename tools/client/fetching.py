@@ -40,7 +40,7 @@ class _Partition:
     index: int
     offset: int
     end: int
-    """Offset at which reading ends: the last stable offset or the high watermark at the start."""
+    """Offset at which reading ends: the last stable offset or the high watermark when the reader was created."""
     stable: int
     aborted: dict[int, list[int]] = field(default_factory=dict)
     """First offsets of aborted transactions below the last stable offset, by producer id."""
@@ -90,7 +90,10 @@ class Reader:
 
     @property
     def stable(self) -> int:
-        """The last stable offset when the leader was last asked for it."""
+        """The last stable offset, from a response of the leader.
+
+        A ``READ_UNCOMMITTED`` reader updates it only when it has read everything (`at_end`).
+        """
         return self._at.stable
 
     @property
@@ -108,7 +111,7 @@ class Reader:
         self._at.offset = offset
 
     def read(self, wait_ms: int = 0) -> Iterator[Seen]:
-        """The records of the next Fetch; none if there are none within ``wait_ms``."""
+        """Yield the records of one Fetch response; none if no records are available within ``wait_ms``."""
         at = self._at
         # Below the last stable offset, a response to a read_committed Fetch lists the aborted transactions.
         below = at.offset < at.stable or self._isolation == READ_COMMITTED

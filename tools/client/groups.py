@@ -85,7 +85,7 @@ class Group:
 
 
 def list_groups(cluster: Cluster, missing: list[str] | None = None) -> list[Listed]:
-    """The groups of all coordinators, by id. ``missing`` as in ``Cluster.of_all``."""
+    """The groups of all coordinators, sorted by id. ``missing`` as in ``Cluster.of_all``."""
     found = cluster.of_all(partial(_groups_of, cluster), missing)
     return sorted(found, key=lambda each: each.group_id)
 
@@ -219,7 +219,7 @@ def stable_offsets(cluster: Cluster, group: str, partitions: Iterable[tuple[str,
 def unstable_partitions(
     cluster: Cluster, group: str, partitions: Iterable[tuple[str, int]]
 ) -> set[tuple[str, int]]:
-    """The partitions among these for which an open transaction has a pending offset."""
+    """Return those of ``partitions`` for which an open transaction has a pending offset of the group."""
     found = _fetched(cluster, group, list(partitions), is_stable=True)
     return {where for where, (_, code) in found.items() if code == ErrorCode.unstable_offset_commit}
 
@@ -227,7 +227,11 @@ def unstable_partitions(
 def _fetched(
     cluster: Cluster, group: str, partitions: Sequence[tuple[str, int]] | None, *, is_stable: bool
 ) -> dict[tuple[str, int], tuple[int, int]]:
-    """(offset, error code) by partition: of ``partitions``, or if None of all with a committed offset."""
+    """Return (committed offset, error code) by partition.
+
+    The result has ``partitions``, or if that is None, all partitions with a committed offset. ``is_stable``
+    requests the error UNSTABLE_OFFSET_COMMIT for partitions with a pending offset of an open transaction.
+    """
     if partitions is not None and not partitions:
         return {}
     by_topic = _by_topic(dict.fromkeys(partitions or (), 0))

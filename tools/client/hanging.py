@@ -1,7 +1,8 @@
 """Find hanging transactions: open in a partition, although no coordinator will end them (KIP-664).
 
-The leaders are asked for open transactions before and after the coordinators are asked for theirs. A transaction that is
-open both times and unknown to the coordinators hangs. One that just begins or ends is open only once.
+Three queries, in this order: the leaders list open transactions, the coordinators list their transactions, the
+leaders list open transactions again. A transaction hangs if both lists of the leaders contain it, and no
+coordinator will end it. A transaction that begins or ends during the queries is in only one of the two lists.
 """
 
 from __future__ import annotations
@@ -209,13 +210,19 @@ def _may_hang(each: Open, why: str) -> str:
 
 
 def unexpected(opened: Iterable[Open], known: Mapping[int, Transaction]) -> list[Open]:
-    """Those of the open transactions that no coordinator will end, each with the state that its coordinator reports."""
+    """Return those in ``opened`` that no coordinator will end, with their attribute ``known`` set.
+
+    The argument ``known`` has the transactions that the coordinators report, by producer id.
+    """
     told = (replace(each, known=known.get(each.producer_id)) for each in opened)
     return [each for each in told if not each.is_expected]
 
 
 def still_open(candidates: Iterable[Open], opened: Iterable[Open]) -> list[Open]:
-    """The transactions that are open in both queries: the same producer and first offset."""
+    """Return the ``candidates`` that are also in ``opened``, the result of a later query, sorted by partition.
+
+    Two entries are the same transaction if partition, producer id and first offset are equal.
+    """
     again = {(each.where, each.producer_id, each.start_offset) for each in opened}
     found = [each for each in candidates if (each.where, each.producer_id, each.start_offset) in again]
     return sorted(found, key=lambda each: (each.where, each.start_offset))

@@ -41,7 +41,9 @@ def lag_of(cluster: Cluster, name: str) -> list[dict[str, Any]]:
 
 
 def _pending(cluster: Cluster, name: str, topics: Collection[str]) -> set[tuple[str, int]]:
-    """Partitions of these topics with a pending offset of an open transaction; of all topics if the group has none yet.
+    """Return the partitions of ``topics`` with a pending offset of an open transaction.
+
+    If ``topics`` is empty (the group has no offsets or members yet), all topics except internal ones are queried.
 
     A coordinator reports pending offsets only for partitions that are requested by name.
     """

@@ -25,7 +25,7 @@ def names_of(cluster: Cluster, kind: Kind) -> list[str]:
 
 
 def near_name(cluster: Cluster, error: ToolError) -> str:
-    """The suffix of an error about an unknown name, with the most similar known one; empty for other errors."""
+    """Suggestion to append to an error about an unknown name: a similar existing name. Empty for other errors."""
     if error.unknown is None:
         return ""
     kind, name = error.unknown

@@ -62,7 +62,7 @@ def list_transactions(
     producer_ids: Sequence[int] = (),
     missing: list[str] | None = None,
 ) -> list[Transaction]:
-    """The transactional ids of all coordinators, by id, filtered by ``states`` and ``producer_ids`` unless empty.
+    """The transactional ids of all coordinators, sorted. An empty ``states`` or ``producer_ids`` matches all.
 
     ``missing`` as in ``Cluster.of_all``.
     """

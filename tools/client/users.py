@@ -22,7 +22,7 @@ _SALT_BYTES: Final = 24
 
 
 def list_users(cluster: Cluster, name: str | None = None) -> dict[str, dict[str, int]]:
-    """The iterations of each mechanism, by user: of all users, or only of ``name``."""
+    """Return user -> SCRAM mechanism -> iterations, for all users, or only for the user ``name``."""
     users = None if name is None else [UserName(name=name)]
     response = cluster.ask(
         "describe_user_scram_credentials", DescribeUserScramCredentialsRequest(users=users)

@@ -61,7 +61,7 @@ def _filters(
     on_cluster: bool,
     **names: tuple[str, ...],
 ) -> list[Acl]:
-    """One filter per principal, operation and resource; ANY for what is not given."""
+    """One filter per principal, operation and resource. An option that is not set matches everything."""
     resources: list[tuple[str, str | None]] = [
         (resource, name) for option, resource in _RESOURCES.items() for name in names[option]
     ]

@@ -196,7 +196,7 @@ def describe(cluster: Cluster, transactional_id: str, as_json: bool) -> None:
 
 
 def _near_id(remote: Remote, transactional_id: str) -> str:
-    """The suffix of an error about an unknown id, with the most similar known one."""
+    """Suggestion to append to an error about an unknown transactional id: the most similar existing id."""
     known = [each.transactional_id for each in remote.transactions]
     return "" if transactional_id in known else did_you_mean(transactional_id, known)
 

@@ -80,7 +80,7 @@ class Asking:
             return None
 
     def near(self, kind: Kind, name: str) -> str | None:
-        """The most similar known name for an unknown one; None if none is similar."""
+        """The existing name that is most similar to ``name``; None if none is similar, or the query failed."""
         try:
             with self.cluster.within(self.share_s):
                 found = nearest(name, names_of(self.cluster, kind), NEAR)

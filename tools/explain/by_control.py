@@ -44,7 +44,7 @@ class Control:
         return [Explanation(each["subject"], _cause(each["cause"]), tuple(each["lines"])) for each in found]
 
     def ages_ms(self) -> dict[tuple[str, int | None], int | None]:
-        """Age of each open transaction by the broker's clock, in ms, by id and start."""
+        """(transactional id, start in ms) -> age in ms of the open transaction, by the broker's clock."""
         found = self._get("/v1/transactions").get("transactions", ())
         return {(each["transactional_id"], each.get("start_ms")): each.get("open_ms") for each in found}
 

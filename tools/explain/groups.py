@@ -172,7 +172,11 @@ def _where(name: str) -> Where:
 def _fetch_offsets(
     cluster: Cluster, group: str, node: int, named: Collection[Where] | None, *, is_stable: bool
 ) -> dict[Where, int | None]:
-    """Committed offsets of these partitions, or of all if None. A pending offset of a transaction is None."""
+    """Return the committed offsets of the partitions ``named``, or if that is None, of all partitions.
+
+    With ``is_stable``, the offset is None for a partition with a pending offset of an open transaction. A
+    partition without a committed offset is left out.
+    """
     if named is not None and not named:
         return {}
     indexes: dict[str, list[int]] = {}

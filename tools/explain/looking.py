@@ -49,7 +49,7 @@ class _Log:
 
     @property
     def holder(self) -> tuple[int, int, int] | None:
-        """The open transaction at the last stable offset; None if there is none, or it has ended since."""
+        """Entry of ``opened`` that begins at the last stable offset; None if there is none, or it has ended."""
         return next((each for each in self.opened if each[2] == self.stable), None)
 
     @property
@@ -99,8 +99,10 @@ def look(
 
 
 def _judged(log: _Log, before: _Log | None) -> _Log:
-    """Drop transactions that were not open both before and after the coordinators were queried, since they just begin or
-    end.
+    """Return ``log`` with only the open transactions that are also in ``before``, the log of an earlier query.
+
+    The other transactions began between the two queries, and the coordinators were queried in between: their
+    responses need not contain these transactions.
     """
     known = before.opened if before is not None else ()
     return replace(log, opened=tuple(each for each in log.opened if each in known))
@@ -309,7 +311,10 @@ def _min_isr(asking: Asking, placed: Mapping[Where, MetadataResponsePartition]) 
 
 
 def _with_tails(asking: Asking, found: Mapping[Where, PartitionFacts]) -> dict[Where, PartitionFacts]:
-    """Of partitions that readers can read to their end, at most `TAILS_MAX`: the facts with the content of that end."""
+    """Return the facts of at most `TAILS_MAX` partitions, with a `Tail` that describes each log's last records.
+
+    Only partitions that have a leader, records, and no open transaction are read.
+    """
     by_leader: dict[int, list[PartitionFacts]] = {}
     count = 0
     for at in found.values():

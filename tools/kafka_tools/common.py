@@ -46,7 +46,7 @@ def _properties(options: Mapping[str, Any]) -> dict[str, str]:
 
 
 def one_of(**actions: bool) -> str:
-    """The only action that is set. Raises a usage error for none or several."""
+    """Return the name of the only action that is true. Raises ``click.UsageError`` if none or several are true."""
     given = [name for name, is_given in actions.items() if is_given]
     if len(given) != 1:
         names = ", ".join(f"--{name.replace('_', '-')}" for name in actions)

@@ -156,7 +156,10 @@ def consumer(
 
 
 def _records(readers: list[Reader], timeout_ms: int | None, most: int) -> Iterator[Seen]:
-    """Records as they arrive, without control records and aborted ones, until none arrived for ``timeout_ms``."""
+    """Yield records as they arrive, without control records.
+
+    Ends after ``most`` records (-1: no limit), or when no record has arrived for ``timeout_ms`` (None: never).
+    """
     left, last = most, time.monotonic()
     while left != 0:
         wait_ms = (

@@ -86,7 +86,7 @@ class Client:
     client_id: str
     client_host: str
     may_describe: MayDescribe | None = None
-    """Tells which topics the client may describe; None if it may describe every topic."""
+    """Topic name -> whether the client may describe the topic; None if it may describe every topic."""
 
 
 @slotted

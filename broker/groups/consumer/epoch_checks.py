@@ -60,7 +60,7 @@ def check_commit(
 def _assigned_since(member: ConsumerGroupMember, topic_id: UUID | None, partition: int) -> int | None:
     """Epoch at which the partition was assigned to the member; None if the member does not have the partition.
 
-    The member also has partitions that it must revoke and has not reported as revoked yet.
+    A partition that the member must revoke still counts as the member's until the member reports it as revoked.
     """
     if topic_id is None:
         return None

@@ -53,7 +53,7 @@ def leave(
     config: ClassicGroupConfig,
     request: ConsumerGroupHeartbeatRequest,
 ) -> Decision[ConsumerGroupHeartbeatResponse]:
-    """Process a ConsumerGroupHeartbeat with epoch -1 (leave) or -2 (leave temporarily)."""
+    """Process a ConsumerGroupHeartbeat with epoch -1 (leave) or, for a static member, -2 (leave temporarily)."""
     response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence(context, group, config, [member_of(group, request.member_id)], response)
@@ -76,7 +76,11 @@ def fence(
     members: Sequence[ConsumerGroupMember],
     response: R,
 ) -> Decision[R]:
-    """Remove members from the group, and downgrade it if only members of the classic protocol remain."""
+    """Return the decision that removes ``members`` from the group; ``response`` is its response.
+
+    The group becomes a classic group if only members of the classic protocol remain, and the settings allow a
+    downgrade.
+    """
     decision = Decision(response)
     if not members:
         return decision

@@ -24,7 +24,10 @@ def group_to_join(
     found: ConsumerGroup | ClassicGroup | None,
     decision: Decision[Any],
 ) -> ConsumerGroup:
-    """Return the group that a member joins. A classic group is replaced if it is empty, and otherwise upgraded."""
+    """Return the group that a member joins: ``found``, or a new one if ``found`` is None or a classic Empty group.
+
+    A classic group with members is upgraded. The records and timers are added to ``decision``.
+    """
     if found is None:
         return ConsumerGroup(group_id)
     if isinstance(found, ConsumerGroup):
@@ -49,10 +52,10 @@ def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
 
 
 def check_epoch(member: ConsumerGroupMember, epoch: int, owned: Iterable[TopicPartitions] | None) -> None:
-    """Raise FENCED_MEMBER_EPOCH if ``epoch`` is neither 0 (a join) nor the member's epoch.
+    """Raise `Refused` with FENCED_MEMBER_EPOCH unless ``epoch`` is 0 (a join) or the member's epoch.
 
-    The previous epoch is accepted if all ``owned`` partitions are assigned to the member: in this case the member did
-    not receive the last response, and sends its request again.
+    The member's previous epoch is accepted, too, if all ``owned`` partitions are assigned to the member: in this
+    case the member did not receive the last response, and sends its request again.
     """
     if epoch == 0 or epoch == member.member_epoch:
         return

@@ -87,7 +87,7 @@ def _revoke_unsubscribed(member: ConsumerGroupMember, goal: Goal) -> ConsumerGro
 class _Difference(NamedTuple):
     """The difference between the current and the target assignment of a member.
 
-    ``has_unreleased``: another member has not released a partition of the target assignment yet.
+    ``has_unreleased``: whether another member still has a partition of the target assignment.
     """
 
     kept: dict[UUID, dict[int, int]]

@@ -31,10 +31,10 @@ def update_target(
     homogeneous: bool,
     out: list[LogRecord],
 ) -> Target:
-    """Return the target assignment of ``new``, which replaces ``old``.
+    """Return the target assignment of the member ``new``, which replaces ``old``.
 
-    If the group epoch is newer than the assignment epoch, and the assignment interval has passed, the target assignments of
-    all members are computed again.
+    If the group epoch ``epoch`` is newer than the assignment epoch, and the assignment interval has passed,
+    compute the target assignments of all members first, and add their records to ``out``.
     """
     if group.assignment_epoch >= epoch or not _is_due(context, group):
         return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))

@@ -72,7 +72,7 @@ class Checkpoints:
             self._files[LOG_STARTS].drop(key)
 
     def high_watermark_moved(self, partition: Partition) -> None:
-        """Remember that the high watermark moved. Its value is read when the file is written, since it moves often."""
+        """Mark the high watermark as changed. Its value is read when the checkpoint is written."""
         self._high_watermarks_moved[partition] = None
 
     def removed(self, partition: Partition) -> None:
@@ -81,7 +81,8 @@ class Checkpoints:
     def forget(self, key: PartitionKey) -> None:
         """Drop the rows of a deleted partition, and write the files soon.
 
-        After a crash the rows would otherwise be applied to a new partition of this name. Kafka: ``LogManager.asyncDelete``.
+        After a crash the rows would otherwise apply to a new partition with the same name. Kafka:
+        ``LogManager.asyncDelete``.
         """
         for checkpoint in self._files.values():
             checkpoint.drop(key)
@@ -101,9 +102,10 @@ class Checkpoints:
         return bool(self._high_watermarks_moved) or self.is_changed
 
     def write(self, names: Iterable[str], then: Callable[[], None]) -> None:
-        """Write the named files in a thread, if they have changed.
+        """Write those of the named files in a thread whose values have changed.
 
-        ``then`` is called afterwards, even if the write failed.
+        ``then`` is called after the write, even if it failed, or at once if nothing has changed. After `close`,
+        the call does nothing.
         """
         names = tuple(names)
         if self._closed:

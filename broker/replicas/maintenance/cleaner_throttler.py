@@ -11,8 +11,8 @@ STRETCH_S: Final = 0.0005
 With Python's own switch interval the event loop would wait 5 ms for the GIL each time.
 """
 REST_S: Final = 0.00005
-"""Seconds for which the compacting thread sleeps after ``STRETCH_S`` of work. If it only yielded, it would take the GIL
-back before the event loop's thread has woken up."""
+"""Seconds for which the compacting thread sleeps after ``STRETCH_S`` of work. A thread that only
+yielded would take the GIL back before the event loop's thread has woken up."""
 SLEEP_S_MAX: Final = 0.02
 """Longest single sleep in seconds: after each sleep the thread checks whether its pass was abandoned. A low limit of
 the I/O rate causes many sleeps in a row."""

@@ -40,7 +40,7 @@ PARTITIONS_AT_ONCE: Final = 32
 
 @slotted(eq=False)
 class _Sync:
-    """The flush of one partition, while a thread runs it."""
+    """One flush of a partition in a thread: its files, the time at which it began, and its error."""
 
     partition: Partition
     flush: Flush
@@ -52,7 +52,7 @@ class _Sync:
 
 
 class Flushing(PartitionListener["Partition"]):
-    """Syncs partitions, and moves their recovery points and checkpoints."""
+    """Syncs partitions, then advances their recovery points and writes the checkpoint files."""
 
     def __init__(
         self,
@@ -132,7 +132,7 @@ class Flushing(PartitionListener["Partition"]):
     # -- one partition ------------------------------------------------------------------------------------------
 
     def flush(self, partition: Partition) -> None:
-        """fsync all of a partition's log; the high watermark moves afterwards (``flush.messages``)."""
+        """Start an fsync of the whole log; when it ends, the high watermark may move (``flush.messages``)."""
         self._sync(partition, whole=True)
 
     def _arm(self, partition: Partition, since_ms: int) -> None:
@@ -160,8 +160,9 @@ class Flushing(PartitionListener["Partition"]):
             self._sync_all([sync], _nothing)
 
     def _prepare(self, partition: Partition, *, whole: bool) -> _Sync | None:
-        """The files to sync for moving the recovery point to the log end (``whole``) or to the active segment's base offset.
+        """Collect the files to sync before the recovery point moves.
 
+        The recovery point moves to the log end with ``whole``, else to the active segment's base offset. Returns
         None if there is nothing to sync, or if the partition goes offline in this call.
         """
         log = partition.log
@@ -254,9 +255,10 @@ class Flushing(PartitionListener["Partition"]):
     # -- periodic rounds ----------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the periodic rounds.
+        """Start the periodic rounds, each of which syncs changed partitions and writes the checkpoints.
 
-        If ``odradek.background.flush.interval.ms`` is 0, Kafka's checkpoint intervals apply.
+        If ``odradek.background.flush.interval.ms`` is 0, no partition is synced periodically, and the checkpoints
+        are written at Kafka's intervals.
         """
         config = self._config
         if config.background_flush_interval_ms > 0:

@@ -59,10 +59,11 @@ class LogCleaner(PartitionListener["Partition"]):
         self._throttler = CleanerThrottler(self._config.log_cleaner_io_max_bytes_per_second)
         self._at_work: Partition | None = None
         self._oldest: Segment | None = None
-        """The oldest segment that the running pass still needs. If the log lost this segment, a failed
-        pass does not make the log uncleanable."""
+        """The oldest segment that the running pass still needs. If the pass fails after the log has lost this
+        segment, the log may be compacted again later."""
         self._work_is_gone = False
-        """Whether the partition of the running pass was deleted or went offline. The pass then removes its files."""
+        """Whether the running pass must not replace segments any more, and discards the segment that it has
+        written: the partition was deleted or went offline, or the node was killed."""
         self._task: asyncio.Task[None] | None = None
         self._rounds: Periodic | None = None
         self._removals: dict[int, Timer] = {}
@@ -236,7 +237,10 @@ class LogCleaner(PartitionListener["Partition"]):
         return work is not None
 
     async def _pass(self, partition: Partition, part: LogToClean, now_ms: int) -> Pass | None:
-        """Compact the log and write the checkpoint. None if the log's segments were deleted or truncated meanwhile."""
+        """Compact the log, write the checkpoint of cleaner offsets, and return the completed pass.
+
+        None if segments of the log were deleted or truncated meanwhile, or if the partition went offline.
+        """
         # Imported here, since most brokers never compact a log.
         from storage.compaction.rewriting import Pass
 
@@ -262,8 +266,9 @@ class LogCleaner(PartitionListener["Partition"]):
 
     @staticmethod
     async def _sources(partition: Partition, part: LogToClean) -> dict[Source, Segment]:
-        """The segments to compact, keyed by their `Source` objects, which the thread uses instead. Yields to the event loop
-        from time to time, since there may be very many segments.
+        """Segments to compact, keyed by the `Source` (base offset and size) that is passed to the thread.
+
+        The call suspends from time to time, since there may be very many segments.
         """
         from storage.compaction.grouping import Source
 
@@ -301,7 +306,11 @@ class LogCleaner(PartitionListener["Partition"]):
         )
 
     async def _install(self, partition: Partition, sources: list[Segment], cleaned: Cleaned) -> bool:
-        """Replace the source segments by the compacted one. Returns False if the log does not have them any more."""
+        """Replace the source segments by the compacted one.
+
+        Returns False if the log does not have the source segments any more, or if the partition is deleted or
+        offline.
+        """
         log = partition.log
         if self._work_is_gone or not log.holds(sources):
             await self._in_background(partial(_discard, cleaned))
@@ -337,7 +346,7 @@ class LogCleaner(PartitionListener["Partition"]):
         self._removals[number] = self._clock.call_later_ms(delay_ms, remove_now, Domain.RETENTION)
 
     def _mark_uncleanable(self, partition: Partition, error: Exception) -> None:
-        """Exclude a log from compaction until the next start: a full disk or a corrupt batch would fail again."""
+        """Exclude a log from compaction until the next start: the next pass would probably fail too."""
         self._candidates.pop(partition, None)
         self._uncleanable.add(partition)
         log_events.error(

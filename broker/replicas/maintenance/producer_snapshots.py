@@ -21,7 +21,7 @@ SNAPSHOTS_KEPT: Final = 2
 
 
 class ProducerSnapshots:
-    """The snapshots of all partitions: segment and position of the last snapshot, and the offsets of kept snapshots."""
+    """For each partition, segment and position of the last snapshot, and the offsets of the kept snapshots."""
 
     def __init__(self) -> None:
         self._last: dict[Partition, tuple[Segment, int]] = {}
@@ -33,7 +33,7 @@ class ProducerSnapshots:
         self._kept.pop(partition, None)
 
     def take_if_due(self, partition: Partition) -> None:
-        """Take a snapshot at the log end, which is about to be the recovery point, if the last snapshot is far behind it.
+        """Take a snapshot at the log end if the active segment has grown by ``SNAPSHOT_BYTES`` since the last one.
 
         Raises ``StorageError`` if an old snapshot cannot be removed.
         """

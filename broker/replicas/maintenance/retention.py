@@ -35,7 +35,7 @@ WORK_PER_TURN: Final = 8
 OPENED_PER_TURN: Final = 4
 """Number of partitions opened in one turn of the event loop. The first check opens each unopened partition once."""
 STALE_MAX: Final = 16
-"""A queue rebuilds its heap when the heap has more entries than twice the queue's number of logs plus this number."""
+"""A queue rebuilds its heap when the heap has more than ``STALE_MAX`` entries beyond two for each log."""
 NOW: Final = 0
 """Due time of a log that the next check has to examine in any case."""
 
@@ -86,7 +86,7 @@ class _Queue:
         return self._heap[0][0] if self._heap else None
 
     def take(self) -> Partition | None:
-        """Remove and return the next partition that is due in this check; None ends the check."""
+        """Remove and return the next partition that is due in this check; end the check if there is none."""
         due_ms = self.next_due_ms()
         if due_ms is not None and due_ms <= self.until_ms:
             _, _, partition = heappop(self._heap)
@@ -126,7 +126,8 @@ class Retention(PartitionListener["Partition"]):
         """Sequence number -> timer of work that runs once, such as the deletion of files after a delay."""
         self._checks: list[Timer] = []
         self._rounds: Periodic | None = None
-        """Periodic checks of compacted logs, which Kafka makes in the cleaner's thread. None without a cleaner."""
+        """Periodic checks of compacted logs, which Kafka makes in the cleaner's thread. None before `start`, and
+        if ``log.cleaner.enable`` is false."""
 
     def start(self) -> None:
         """Start the checks. The first one runs after ``log.initial.task.delay.ms``, as in Kafka."""

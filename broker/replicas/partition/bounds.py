@@ -28,11 +28,11 @@ def clamped(log: Log, high_watermark: int) -> int:
 
 
 def check_bounds(partition: Bounded) -> None:
-    """Check the invariant. Call this after the log start or log end moved and the high watermark did not.
+    """Clamp the high watermark and log an error, if it is below the log start or above the log end.
 
-    A high watermark out of bounds is a bug of this broker; the files are intact. Kafka clamps it silently, and does not take
-    the partition offline. Here it is clamped too, and an error is logged. The tests and the simulation fail if this error
-    was logged.
+    Call this after the log start or log end moved and the high watermark did not. A high watermark out of bounds
+    is a bug of this broker; the files are intact. Kafka clamps it silently, and does not take the partition
+    offline. The tests and the simulation fail if the error was logged.
     """
     log = partition.log
     if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:

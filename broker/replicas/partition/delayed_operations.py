@@ -27,7 +27,7 @@ class DelayedOperations:
         self.commits.add(end_offset, callback)
 
     def committed(self, high_watermark: int, verdict: ErrorCode = NONE) -> None:
-        """Call the callbacks of Produce up to the new high watermark with ``verdict``; then call all watchers."""
+        """Call each Produce callback whose offset is reached with ``verdict``; then call all watchers."""
         if self.commits.pending:
             self.commits.release(high_watermark, verdict)
         if self.watchers:

@@ -87,7 +87,7 @@ class Partition:
         self.leading: LeaderRole | None = None
         self.following: FollowerRole | None = None
         self.offline: str | None = None
-        """Why the partition is offline, that is, its files cannot be used; None if it is online."""
+        """Reason why the partition is offline, that is, its files cannot be used; None if it is online."""
         self._clock = clock
         self._verification_enabled = verification_enabled
         self.listener = listener or PartitionListener()
@@ -118,7 +118,7 @@ class Partition:
     def check(
         self, batch: RecordBatch, limits: BatchLimits = LIMITS
     ) -> Checked | Invalid | Steps[Checked | Invalid]:
-        """Validate a client's batch for `append`. Returns steps (a generator) if the records have to be read for it.
+        """Validate a client's batch for `append`. Returns a generator if the records have to be read for that.
 
         `append_as_sent` is the fast path of `check` and `append` (ADR 23).
         """
@@ -366,8 +366,9 @@ class Partition:
             self.delayed.notify()
 
     def truncate_by(self, work: Callable[[Partition, int], None], offset: int) -> None:
-        """Call ``work`` to truncate the log to ``offset``, and adjust the high watermark, the held writes and the waiting
-        requests.
+        """Call ``work`` to truncate the log to ``offset``, then adjust the high watermark and the held writes.
+
+        The partition goes offline if ``work`` fails.
         """
         try:
             work(self, offset)
@@ -450,7 +451,7 @@ class Partition:
             self.listener.high_watermark_updated(self)
 
     def on_committed(self, end_offset: int, callback: Callback) -> None:
-        """Call ``callback`` with NONE once the high watermark reaches ``end_offset``, now or later; or with an error."""
+        """Call ``callback`` with NONE once the high watermark is at ``end_offset``, or before with an error."""
         if self.high_watermark >= end_offset:
             callback(NONE)
         else:
@@ -595,7 +596,9 @@ class Partition:
         )
 
     def readable_bytes(self, offset: int, *, read_committed: bool) -> tuple[int, bool]:
-        """(bytes from ``offset`` to the reader's end offset, whether these offsets are in different segments)."""
+        """Number of bytes from ``offset`` to the end offset of this isolation level, and whether the end is in a
+        later segment. If the files cannot be read, the result is (0, True).
+        """
         end_offset = self._read_end(read_committed=read_committed)
         try:
             available = self.log.bytes_between(offset, end_offset)
@@ -623,8 +626,11 @@ class Partition:
     def diverging(
         self, last_fetched_epoch: int, fetch_offset: int
     ) -> tuple[ErrorCode, tuple[int, int] | None]:
-        """(error, None) if there is an error or the logs agree; (NONE, (epoch, end offset) up to which they agree) if the
-        reader's log has diverged.
+        """Compare a reader's log with this log by leader epochs (KIP-595).
+
+        Returns (NONE, None) if the logs agree or the reader sent no epoch, and (error, None) if they cannot be
+        compared. If the reader's log has diverged, returns (NONE, (epoch, end offset)): the largest epoch of this
+        log that is at most the reader's, and its end offset.
         """
         if last_fetched_epoch < 0:
             return NONE, None

@@ -10,7 +10,7 @@ from protocol.slotted import slotted
 
 
 class ReadResult(NamedTuple):
-    """Bytes for a Fetch, which are whole batches except perhaps the last, and the offsets at the time of the read."""
+    """The batches for a Fetch response (the last may be incomplete), and the offsets at the time of the read."""
 
     error: ErrorCode
     records: bytes = b""

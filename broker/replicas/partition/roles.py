@@ -9,7 +9,8 @@ class LeaderRole(Protocol):
     """Role of the leader of a partition with several replicas: it tracks the followers."""
 
     epoch_start_offset: int
-    """First offset of this leader's epoch. Below it, only what followers have confirmed is known to be committed."""
+    """Log end at the start of this leader's epoch. While the high watermark is below it, the previous leader's may
+    have been higher (KIP-207)."""
 
     @property
     def low_watermark(self) -> int:

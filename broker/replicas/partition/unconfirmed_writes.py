@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class HeldWrite:
-    """One append at the injection point ``log.write``: released, refused, or held until a fault rule does either."""
+    """One append at the injection point ``log.write``: held until a fault rule releases or refuses it."""
 
     __slots__ = ("_later", "refused", "released")
 

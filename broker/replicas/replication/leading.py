@@ -292,9 +292,9 @@ class Leading:
     def _expand(self, node_id: int, progress: Progress) -> None:
         """Propose to add a follower to the ISR, if it has reached the high watermark and the start of this leader's epoch.
 
-        Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch waits
-        at this leader.
-        The offsets alone do not show that the follower still fetches, since the high watermark may not move for long.
+        Kafka: ``Partition.maybeExpandIsr``. Call this only for a follower that has just fetched, or whose Fetch
+        waits at this leader. The offsets alone do not show that the follower still fetches, since the high
+        watermark may not move for a while.
         """
         partition = self._partition
         if (
@@ -307,8 +307,8 @@ class Leading:
     def shrink(self) -> bool:
         """Propose to remove followers from the ISR that were not caught up for ``replica.lag.time.max.ms``.
 
-        Returns whether to check again: a follower in the ISR is behind, or the high watermark is below the log end, also
-        because of a follower that was about to join the ISR and stopped fetching.
+        Returns whether to check again later: a follower in the ISR is behind, or the high watermark is below the
+        log end. A follower that was about to join the ISR and stopped fetching also holds back the high watermark.
         """
         if self._ended:
             return False
@@ -374,9 +374,9 @@ class Leading:
         self._look_again()
 
     def _look_again(self) -> None:
-        """Check the ISR again after a change of the ISR has succeeded or failed.
+        """Propose to add waiting followers to the ISR, after an AlterPartition has succeeded or failed.
 
-        Waiting followers count as fetching, since Kafka's followers would have fetched by now.
+        A follower whose Fetch waits at this leader counts as one that has just fetched, as it would have in Kafka.
         """
         self._retry = None
         for node_id in self._waiting:

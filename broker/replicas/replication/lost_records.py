@@ -66,7 +66,7 @@ def note_lost(
 
 
 def _batches(partition: Partition, offset: int) -> Iterator[RecordBatch]:
-    """The client batches from ``offset`` on. Markers are left out, since the coordinator writes them again."""
+    """At most ``BATCHES_MAX`` batches from ``offset`` on, without markers: the coordinator writes these again."""
     batches = islice(partition.log.batches(offset), BATCHES_MAX)
     return (batch for batch in batches if not batch.is_control)
 

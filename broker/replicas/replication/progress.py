@@ -20,15 +20,17 @@ class Progress:
     last_fetch_ms: int = 0
     leader_end_at_last_fetch: int = UNKNOWN
     broker_epoch: int | None = None
-    """Broker epoch of the last fetch; None if there was none, or the broker could not be in the ISR then."""
+    """Broker epoch of the follower at its last fetch; None before the first fetch, or if the follower could not be
+    in the ISR then."""
 
     def note_fetch(
         self, fetch_offset: int, log_start_offset: int, leader_end_offset: int, now_ms: int
     ) -> None:
         """Record a fetch: the follower has everything before ``fetch_offset``.
 
-        A follower that has now reached the leader's log end of its previous fetch was caught up at that time. So a follower
-        that is always one batch behind a busy leader counts as caught up.
+        If ``fetch_offset`` is at least the leader's log end at the previous fetch, the follower was caught up at
+        the time of the previous fetch. So a follower that is always one batch behind a busy leader counts as
+        caught up.
         """
         if fetch_offset >= leader_end_offset:
             self.last_caught_up_ms = max(self.last_caught_up_ms, now_ms)
@@ -44,8 +46,10 @@ class Progress:
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
 
     def begin_epoch(self, leader_end_offset: int, now_ms: int, *, new_leader: bool, in_sync: bool) -> None:
-        """Reset for a new leader epoch. A new leader knows no offsets of its followers. Followers in the ISR count as
-        caught up, so they have ``replica.lag.time.max.ms`` to fetch.
+        """Reset for a new leader epoch. With ``new_leader`` the follower's offsets are unknown until it fetches.
+
+        A follower in the ISR (``in_sync``) counts as caught up now, so that it has ``replica.lag.time.max.ms`` to
+        fetch.
         """
         self.last_caught_up_ms = now_ms if in_sync else 0
         if new_leader:

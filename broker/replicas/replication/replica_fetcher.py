@@ -95,7 +95,10 @@ class ReplicaFetcher:
         step()
 
     def _become_idle(self) -> None:
-        """Become idle. A response of the leader, a link, a timer or a flush starts the next fetch."""
+        """Become idle, or fetch again if `pull` was called during the fetch.
+
+        When idle, a wake-up by the leader, a link, a timer or a flush starts the next fetch.
+        """
         self._busy = False
         if self._again:
             self._again = False
@@ -240,7 +243,8 @@ class ReplicaFetcher:
     def _append_past_point(self, fetched: LeaderResponse) -> bool:
         """Append through the injection point ``replica.append``, which may hold the step.
 
-        If the step is still held after ``LOST_MS``, the response is dropped and fetched again. Returns whether to continue.
+        If the step is still held after ``LOST_MS``, the response is dropped and fetched again. Returns as `_apply`
+        does.
         """
         at_once, is_open = True, True
         done = False
@@ -310,7 +314,9 @@ class ReplicaFetcher:
         return partition.offline is None
 
     def _handle_out_of_range(self, fetched: LeaderResponse) -> bool:
-        """Handle a log whose end is outside of the leader's log: after its end (unclean election), or before its start."""
+        """Truncate this log to the leader's log end if it is longer (unclean election). If it ends before the
+        leader's log start, delete it and start it there. Returns as `_apply` does.
+        """
         partition = self._partition
         if fetched.log_end_offset < partition.log_end_offset:
             truncate(partition, fetched.log_end_offset, self._context)

@@ -15,10 +15,11 @@ log_events = get_logger()
 
 
 def truncate(partition: Partition, offset: int, context: ReplicationContext) -> None:
-    """Truncate the log to ``offset``, because the leader does not have the rest.
+    """Truncate the log to ``offset``, because the leader does not have the rest, and record the lost batches.
 
-    Removed records below the high watermark were committed. After an unclean election, even records above the high
-    watermark may have been committed, since a log that was opened after a kill has an older, checkpointed high watermark.
+    A warning is logged if committed records may be lost. Records below the high watermark were committed. After an
+    unclean election, records above it may have been committed too, since a log that was opened after a kill has an
+    older, checkpointed high watermark.
     """
     before = partition.log_end_offset
     if offset < before:

@@ -86,10 +86,11 @@ class AclIndex:
             self._lengths = tuple(sorted(+self._prefixes_of_length))
 
     def matching(self, name: str) -> Iterator[Entries]:
-        """Yield the ACLs that match a resource, by pattern.
+        """Yield the entries of each pattern that matches a resource name.
 
-        As in Kafka, the wildcard `*` does not match a longer name that begins with `*`: Kafka's search treats the wildcard
-        as a literal name that is too short.
+        As in Kafka, the wildcard `*` does not match a longer name that begins with `*`, such as `*a`: Kafka
+        compares the beginning of the names first, and then skips `*` as a literal name that is only a prefix of
+        `*a`.
         """
         literal = self._literal
         if name in literal:

@@ -15,11 +15,14 @@ from broker.security.authorizer.acl_index import ALL, AclIndex, Entries, Entry
 
 WILDCARD_PRINCIPAL: Final = "User:*"
 _ANY_NAME: Final = "hardcode"
-"""The resource name with which Kafka checks super users for any resource of a type."""
+"""The resource name that Kafka checks first to decide whether a principal may access any resource of a type."""
 
 _CACHED_MAX: Final = 10_000
 _CACHED_NAME_LENGTH_MAX: Final = 249
-"""Longer names are not cached. No topic name is longer, and clients could fill the memory with made-up group names."""
+"""Maximum length of a resource name whose decisions are cached.
+
+No topic name is longer. Without a limit, clients could fill the memory with long group names.
+"""
 
 _IMPLIED_BY: Final[Mapping[str, tuple[str, ...]]] = {
     "DESCRIBE": ("READ", "WRITE", "DELETE", "ALTER"),

@@ -144,7 +144,7 @@ class SaslServerAuthenticator:
 
     @property
     def refused(self) -> str:
-        """Why the mechanism refused the token, while it waits for the client's confirmation; otherwise empty."""
+        """Reason for which the token was refused, until the client confirms the refusal; otherwise empty."""
         return "" if self._server is None else self._server.refused
 
     @property

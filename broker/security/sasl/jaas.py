@@ -47,7 +47,7 @@ class JaasFile(NamedTuple):
 
 
 class Jvm(NamedTuple):
-    """The parts of ``KAFKA_OPTS`` that the SASL settings use. Kafka's JVM gets them beside the broker's settings."""
+    """The parts of ``KAFKA_OPTS`` that affect SASL: the system properties, and the JAAS file, or None."""
 
     properties: Mapping[str, str]
     jaas_file: JaasFile | None
@@ -60,7 +60,10 @@ class JaasContext(NamedTuple):
     modules: tuple[LoginModule, ...]
 
     def option(self, key: str, module: str) -> str | None:
-        """Value of the option in the first entry of this module that has it (``JaasContext.configEntryOption``)."""
+        """Return the option ``key`` of the login module ``module``, or None (``JaasContext.configEntryOption``).
+
+        If the module is listed several times, the first entry with the option counts.
+        """
         return next(
             (each.options[key] for each in self.modules if each.name == module and key in each.options), None
         )

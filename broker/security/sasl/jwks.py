@@ -156,9 +156,9 @@ class Refresh(NamedTuple):
 
 
 class JwksEndpoint:
-    """Keys from an endpoint.
+    """Keys from an endpoint, fetched again after ``refresh_ms``, or after a token with an unknown key id.
 
-    A token with an unknown key id is refused, and the next token waits until the keys are fetched.
+    The token with the unknown key id is refused. The next token waits until the keys are fetched.
     """
 
     def __init__(
@@ -216,7 +216,11 @@ class JwksEndpoint:
             self._missing.pop(str(key.members.get("kid")), None)
 
     def _miss(self, key_id: str) -> None:
-        """Make a later token fetch the keys again, unless this key id was missing in the last `MISSING_KEY_ID_MS`."""
+        """Schedule a fetch of the keys, because they do not contain ``key_id``. A later token starts the fetch.
+
+        Does nothing if this key id has scheduled a fetch in the last `MISSING_KEY_ID_MS`, if the last fetch
+        failed, or if the key id is too long.
+        """
         now_ms = self._now_ms()
         if self._failures or len(key_id) > KEY_ID_MAX or self._missing.get(key_id, now_ms) > now_ms:
             return

@@ -38,7 +38,7 @@ class SaslServer(Protocol):
 
     @property
     def refused(self) -> str:
-        """Why the token was refused, for the log, until the client has confirmed the refusal. Otherwise empty."""
+        """Reason in the log for a refused token, until the client confirms the refusal; otherwise empty."""
         ...
 
     async def evaluate(self, token: bytes) -> bytes:

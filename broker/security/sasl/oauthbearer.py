@@ -46,8 +46,9 @@ class InvalidToken(Exception):
 
 
 class _Refusal(NamedTuple):
-    """A refused token's error, until the client confirms it. It is only text, since a traceback would keep the token in
-    memory.
+    """The error for a refused token, stored until the client confirms the refusal.
+
+    It has only the texts of the exception, whose traceback would keep the token in memory.
     """
 
     json: str

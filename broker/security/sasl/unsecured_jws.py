@@ -205,7 +205,7 @@ def token(options: Mapping[str, str], now_ms: int) -> str | None:
 
 
 def extensions(options: Mapping[str, str]) -> dict[str, str]:
-    """SASL extensions that the client sends beside its token."""
+    """SASL extensions (name -> value) that the client sends with its token, from the login module's options."""
     prefix = f"{_LOGIN}Extension_"
     return {name.removeprefix(prefix): value for name, value in options.items() if name.startswith(prefix)}
 

@@ -39,7 +39,10 @@ _log = get_logger()
 
 
 class _Aged(NamedTuple):
-    """A TLS ``context`` for a clock that is ``ahead_s`` seconds ahead; ``young`` is the context for a clock in time."""
+    """A TLS ``context`` whose certificate's validity is moved back by ``ahead_s`` seconds.
+
+    ``young`` is the listener's own context, from which ``context`` was made.
+    """
 
     young: ssl.SSLContext
     ahead_s: int

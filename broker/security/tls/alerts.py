@@ -20,7 +20,7 @@ _client: Final[ContextVar[socket.socket | None]] = ContextVar("client", default=
 
 
 def alert(client: socket.socket) -> None:
-    """Set the client's socket, which gets the alert if the handshake that this task starts fails."""
+    """Set the socket that gets the TLS alert if the next handshake of the current task fails."""
     _client.set(client)
 
 
@@ -29,7 +29,7 @@ class AlertingObject(ssl.SSLObject):
 
     outgoing: ssl.MemoryBIO
     client: socket.socket | None = None
-    """The socket for an alert; None if there is none, or after the handshake."""
+    """The socket to which an alert is sent; None if `alert` was not called, or after the handshake."""
 
     def do_handshake(self) -> None:
         try:

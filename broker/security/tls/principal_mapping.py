@@ -140,7 +140,12 @@ def _referred(reference: re.Match[str], match: re.Match[str]) -> str:
 
 
 def _group(digits: str, match: re.Match[str]) -> str:
-    """Text of the group with the longest number that exists; further digits are literal. Fails if no group exists."""
+    """Text for the reference `$` + ``digits``.
+
+    The longest prefix of the digits that is the number of a group is the reference, and the other digits are
+    literal: with one group, `$12` is group 1 followed by "2". If no prefix is such a number, the text is `$` and
+    the digits. Raises IndexError if the pattern has no groups.
+    """
     groups = match.re.groups
     used = len(digits)
     while used > 1 and int(digits[:used]) > groups:

@@ -138,8 +138,11 @@ def _make(settings: TlsSettings) -> _Made:
 
 
 def _check_each_with_the_other(one: _Made, other: _Made) -> None:
-    """Handshake in both combinations, since some brokers have the new settings earlier than others
-    (``SslEngineValidator``)."""
+    """Raise `TlsConfigError` unless a client of each context can connect to a server of the other context.
+
+    As in Kafka's ``SslEngineValidator``: while settings change, some brokers have the old context, others the new
+    one.
+    """
     try:
         for server, client in ((one, other), (other, one)):
             handshake(

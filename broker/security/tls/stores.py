@@ -125,7 +125,7 @@ def _content(store: StoreSettings) -> bytes | None:
 
 
 def _unreadable(store: StoreSettings, reason: str) -> TlsConfigError:
-    """Error with Kafka's message, which calls both kinds a keystore, followed by the reason."""
+    """Error with Kafka's message, which says "keystore" also for a trust store file, followed by the reason."""
     prefix = store.kind.prefix
     if store.location is None:
         what = "keystore" if store.kind == KEY_STORE else "truststore"
@@ -206,7 +206,10 @@ def _pkcs12(store: StoreSettings, content: bytes) -> PKCS12KeyAndCertificates:
 
 
 def _checked(entry: PrivateKey) -> PrivateKey:
-    """Check the key's algorithm and certificates, and return the entry. Kafka also loads DSA keys, which TLS 1.3 lacks."""
+    """Return the entry. Raises ValueError unless its key is RSA or EC, and its certificates can be parsed.
+
+    Kafka also loads DSA keys, which cannot be used with TLS 1.3.
+    """
     if entry.algorithm not in (_RSA, _EC):
         raise ValueError(f"Private key could not be loaded: {entry.alias} is neither RSA nor EC")
     if not entry.chain:

@@ -338,7 +338,10 @@ class _Read:
         self._open = {producer_id: offset for offset, producer_id in log.producers.open_transactions()}
 
     def records(self) -> tuple[list[RecordView], int]:
-        """(records, offset for the next call). The offset is the end offset if the log has nothing more to read."""
+        """Return (records, offset at which the next call continues).
+
+        The offset is the end offset if the log has no further records for the reader.
+        """
         found: list[RecordView] = []
         offset, size = self._offset, 0
         for batch in batches(self._bytes):

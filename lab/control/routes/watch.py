@@ -27,7 +27,10 @@ BATCHES_OF_MAX: Final = 24
 EVERY_MS_MIN: Final = 100
 EVERY_MS_MAX: Final = 60_000
 SHARE_MAX: Final = 4
-"""Pause after each round of events, as a multiple of the round's duration: a viewer takes at most 1/5 of the time."""
+"""Pause after each round of events, as a multiple of the round's duration.
+
+So one viewer takes at most 1/5 of the event loop's time.
+"""
 SILENCE_MS_MAX: Final = 15_000
 """Time without an event after which a comment is sent, because proxies close silent connections."""
 NAMES_MAX: Final = 8192

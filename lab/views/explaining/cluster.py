@@ -56,7 +56,7 @@ class Suspects:
 
 
 async def suspects(cluster: Cluster) -> Suspects:
-    """Find what may have a problem, by a walk over all partitions, transactions and groups, in slices."""
+    """Find the partitions, transactions and groups that may have a problem, by a walk over all, in slices."""
     partitions = [each async for each in in_turns(_partitions(cluster), PER_TURN) if each is not None]
     # Skip young transactions: under load there are hundreds that are about to end.
     now_for = cluster.clock.now_for
@@ -86,7 +86,7 @@ async def suspects(cluster: Cluster) -> Suspects:
 
 
 def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found: Suspects) -> ClusterFacts:
-    """The facts of the suspects in this turn of the event loop."""
+    """The facts of the suspects ``found``, as they are in this turn of the event loop."""
     places = (partition_facts(cluster, owners, *place) for place in found.partitions)
     at = (coordinated(cluster, each) for each in found.transactional_ids)
     groups = (group_facts(cluster, None, fetched, each) for each in found.groups)
@@ -105,9 +105,10 @@ def cluster_facts(cluster: Cluster, owners: Owners, fetched: LastFetches, found:
 
 
 def _unmarked(cluster: Cluster, transactional_ids: Iterable[str]) -> Iterator[Place]:
-    """The partitions of decided transactions whose markers the coordinator still waits for.
+    """The partitions of decided transactions for whose markers the coordinator still waits.
 
-    A marker that ``odradek txn`` has written is unknown to the coordinator.
+    They include partitions in which ``odradek txn`` has written the marker: the coordinator does not see such a
+    marker.
     """
     for at in (coordinated(cluster, each) for each in transactional_ids):
         if at is not None and at.entry is not None and at.entry.txn.state in DECIDED:

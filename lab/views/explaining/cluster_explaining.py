@@ -1,8 +1,8 @@
-"""Explanations for the cluster of this process. The facts of an explanation are read in one turn of the event loop, so
-they are consistent.
+"""Explanations for the cluster of this process.
 
-What does not change any more is read before or after that turn, in slices: the trace, the states of an id in the
-coordinator's log, and the content of a log below its last stable offset.
+The facts of an explanation are read in one turn of the event loop, so they are consistent. Only records that do
+not change any more are read before or after this turn, in slices: the trace, the states of a transactional id in
+the coordinator's log, and the content of a log below its last stable offset.
 """
 
 from __future__ import annotations
@@ -119,8 +119,9 @@ class ClusterExplaining:
     async def _look(
         self, producers: Callable[[], frozenset[int]], take: Callable[[Owners], T]
     ) -> tuple[T, ClusterContext]:
-        """Facts (from ``take``) and context, read in one turn of the event loop. ``producers`` returns the producer ids
-        whose transactional ids are needed.
+        """Return (facts, context). Both are read in one turn of the event loop, the facts by calling ``take``.
+
+        ``producers`` returns the producer ids whose transactional ids ``take`` needs.
         """
         refusals = await refused(self._trace, self._cluster.clock)
         owners = await owners_of(self._cluster, producers)

@@ -35,7 +35,10 @@ class Content(NamedTuple):
 
 
 def tail(log: Log, end: int) -> Tail:
-    """The end of the log before ``end``, behind the last record that readers get. There must be no open transaction."""
+    """Counts of the markers and aborted records between the last record that readers get and the offset ``end``.
+
+    Reads at most ``TAIL_OFFSETS`` offsets before ``end``. No transaction may be open below ``end``.
+    """
     start = max(log.log_start_offset, end - TAIL_OFFSETS)
     hidden = list(takewhile(lambda piece: piece.is_marker or piece.is_aborted, _backwards(log, start, end)))
     count = sum(1 for _ in headers_between(log, start, end))
@@ -69,7 +72,10 @@ def _backwards(log: Log, start: int, end: int) -> Iterator[Piece]:
 
 
 def _resolved(log: Log, found: list[BatchView], start: int) -> Iterator[Piece]:
-    """The pieces of the batches, last first, since a marker gives the outcome of its producer's earlier batches."""
+    """Yield the pieces of the batches ``found`` without the offsets below ``start``, the last piece first.
+
+    In this order a marker, which decides the outcome of its producer's earlier batches, is seen before them.
+    """
     aborted: dict[int, bool] = {}
     for batch in reversed(found):
         records = min(batch.records, batch.last_offset + 1 - start)

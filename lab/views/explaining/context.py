@@ -44,7 +44,7 @@ Refused = tuple[tuple[Refusal, ...], tuple[Throttle, ...]]
 
 
 def context(cluster: Cluster, faults: Faults, trace: Trace, refused: Refused) -> ClusterContext:
-    """The context of an explanation now. ``refused``: the refusals and throttles that were found in the trace."""
+    """The present context of an explanation. ``refused`` is the result of the function `refused`."""
     rules = faults.list()
     held = islice(((active, item) for active in rules for item in active.held if not item.is_done), HELD_MAX)
     now_ms = cluster.clock.now_ms(Domain.REQUESTS)
@@ -90,7 +90,11 @@ async def refused(trace: Trace, clock: Clock) -> Refused:
 
 
 def _fold(found: dict[T, tuple[int, T]], key: T, tell: Callable[[T], T]) -> None:
-    """Count a refusal or throttle. If it is the first with this key, the newest one, ``tell`` adds its details."""
+    """Count a refusal or throttle in ``found`` under ``key``, the refusal or throttle without its details.
+
+    The first call with a key is for the newest exchange, and stores what ``tell`` returns: ``key`` with the
+    details.
+    """
     if key in found:
         count, newest = found[key]
         found[key] = (count + 1, newest)
@@ -122,7 +126,7 @@ def _throttled(exchange: Exchange, names: Names, clock: Clock, throttle: Throttl
 
 
 def _partitions(exchange: Exchange, names: Names) -> tuple[str, ...]:
-    """The partitions of a Produce or a Fetch, from the response: a Fetch in a session does not name them."""
+    """The partitions in the response to a Produce or a Fetch. A Fetch request in a session need not name them."""
     answer = answer_dict(exchange, names) or {}
     return tuple(
         f"{topic.get('name') or topic.get('topic_name') or topic.get('topic')}-{index}"

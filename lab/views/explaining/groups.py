@@ -223,7 +223,10 @@ def _consumer_member(
 
 
 def _assigned(data: bytes) -> tuple[str, ...]:
-    """The partitions in a consumer's assignment. A group of another kind, or any member, may store other bytes there."""
+    """The partitions in the assignment of a classic group's member, at most ``ASSIGNED_MAX``.
+
+    Empty if the bytes are no assignment of the consumer protocol: a group's leader may send any bytes.
+    """
     try:
         found = Assignment.decode(data) if data else None
     except MalformedRecord:
@@ -239,7 +242,9 @@ def _fetch_ms(clock: Clock, fetched: LastFetches, client_id: str, host: str) -> 
 
 
 def _state_ms(group: Group, clock: Clock) -> int | None:
-    """Age of a classic group's state; None if unknown, and for a Stable group, which still stores the time of its earlier
+    """Age of a classic group's state in milliseconds; None if the age is not known.
+
+    The age is not known for consumer groups, nor for a Stable group, which still has the timestamp of its previous
     state.
     """
     if isinstance(group, ConsumerGroup) or group.state_since_ms == NO_TIMESTAMP:

@@ -97,7 +97,10 @@ def transaction_facts(entry: Entry, node: Node) -> TransactionFacts:
 
 @slotted(frozen=True)
 class Owners:
-    """The transactional ids of producers, collected in earlier turns of the event loop. `facts` reads the state now."""
+    """The transactional ids of producers, which were collected in earlier turns of the event loop.
+
+    `facts` reads the present state of a transactional id.
+    """
 
     by_producer: Mapping[int, str]
     asked: frozenset[int]

@@ -33,7 +33,7 @@ def command(function: Callable[..., object]) -> list[str]:
 
 
 def found(file: Path, name: str) -> Callable[..., object]:
-    """Import the file and return its function of this name."""
+    """Import ``file`` as a module, and return the module's function ``name``."""
     parts, folder = [file.stem], file.parent
     while (folder / "__init__.py").exists():
         parts.insert(0, folder.name)

@@ -110,7 +110,7 @@ class Command:
         return [_filled(word, values) for word in self.words]
 
     def environment(self, values: Mapping[str, str]) -> dict[str, str]:
-        """The environment variables that the command line assigns."""
+        """The environment variables that the command line assigns; ``values`` replace the placeholders in them."""
         return {name: _filled(value, values) for name, value in self.assigned}
 
     def check(self) -> None:
@@ -203,7 +203,10 @@ def _needs_shell(text: str, words: Sequence[str]) -> bool:
 
 
 def _script(text: str, words: Sequence[str]) -> str:
-    """The script, preceded by ``exec`` if it is one command, so that signals and the exit code are the job's own."""
+    """Return the script ``text``, preceded by ``exec`` if it is a single command.
+
+    With ``exec`` the job replaces the shell: it gets the signals, and the exit code is the job's.
+    """
     program = next((each for each in words if not _ASSIGNMENT.fullmatch(each)), "")
     is_list = any(char in _CONTROL for _, char, quote in _characters(text) if not quote)
     if is_list or not program or program in _OF_THE_SHELL:
@@ -248,16 +251,20 @@ def _quoted(value: str, quote: str) -> str:
 
 
 def _in_words(words: Sequence[str]) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces, and whether it is certainly a placeholder, as the braces are the whole word."""
+    """Yield (name, is_meant) for each name in braces.
+
+    ``is_meant``: the name is certainly a placeholder, because the word consists only of the name and its braces.
+    """
     for word in words:
         for found in _PLACEHOLDER.finditer(word):
             yield found[1], found[0] == word
 
 
 def _in_text(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each name in braces, and whether it is certainly a placeholder, as the braces are outside quotes.
+    """Yield (name, is_meant) for each name in braces.
 
-    Inside quotes, the braces may belong to awk or JSON.
+    ``is_meant``: the name is certainly a placeholder, because its braces are outside quotes. Inside quotes, braces
+    may belong to awk or JSON.
     """
     quotes = {place: quote for place, _, quote in _characters(text)}
     for found in _PLACEHOLDER.finditer(text):
@@ -265,7 +272,10 @@ def _in_text(text: str) -> Iterator[tuple[str, bool]]:
 
 
 def _refuse_unknown(found: Iterator[tuple[str, bool]]) -> None:
-    """Raise ``ValueError`` for an unknown name that resembles a placeholder or is certainly meant as one."""
+    """Raise ``ValueError`` for a name in ``found`` that is no placeholder, but resembles one or is meant as one.
+
+    ``found`` are pairs (name, is_meant), see `_in_words` and `_in_text`.
+    """
     for name, is_meant in found:
         if name in PLACEHOLDERS:
             continue

@@ -74,10 +74,10 @@ class Launcher(Protocol):
         """Stop all processes of all instances with SIGSTOP."""
 
     def end(self, grace_s: float) -> bool:
-        """Send SIGTERM to all remaining processes, and SIGKILL after ``grace_s`` (at once if 0). Returns False after
-        SIGKILL.
+        """End all remaining processes: send SIGTERM, and after ``grace_s`` seconds SIGKILL (at once if 0).
 
-        Raises `StillAlive` if a process does not end, because the next run must not begin beside it.
+        Returns True if all processes ended without SIGKILL. Raises `StillAlive` if a process does not end, because
+        the next run must not begin while this process is alive.
         """
 
 

@@ -22,7 +22,7 @@ from odradek.deadlines import stretched
 GRACE_S: Final = stretched(0.5)
 """Default time from SIGTERM to SIGKILL at the end of a run, in seconds."""
 GRACE_SHARE: Final = 0.2
-"""Maximum fraction of a run that the end of the job may take: a longer end would cost too many runs."""
+"""Maximum duration of the job's end, as a fraction of the run. A longer end would leave time for too few runs."""
 LINES: Final = 12
 """Number of last lines kept of an instance that has ended."""
 _PAUSE_S: Final = 0.01
@@ -52,8 +52,8 @@ class Exit:
 class Grace:
     """The time from SIGTERM to SIGKILL at the end of a run, reduced to 0 for jobs that do not end within it.
 
-    Once a job has not ended within that time, or its end has taken more than a share of `GRACE_SHARE` of the run, later runs
-    send SIGKILL at once. A time that the user has set (``--grace``) does not change.
+    If a job has not ended within the time, or its end has taken more than the fraction `GRACE_SHARE` of the run,
+    later runs send SIGKILL at once. A time that the user has set (``--grace``) does not change.
     """
 
     def __init__(self, said_s: float | None = None) -> None:
@@ -61,7 +61,7 @@ class Grace:
         self.seconds = GRACE_S if said_s is None else said_s
 
     def learn(self, *, in_time: bool, end_s: float, run_s: float) -> None:
-        """Adapt the time after a run of ``run_s`` seconds whose job took ``end_s`` seconds to end.
+        """Set the time to 0 if the job took too long to end (``end_s`` seconds) after a run of ``run_s`` seconds.
 
         ``in_time``: whether the job ended without SIGKILL.
         """
@@ -97,7 +97,7 @@ class Job:
         self._has_left = False
         self.exits: list[Exit] = []
         self.kills = 0
-        """Number of times that the certifier killed or froze an instance, so that the instance did not leave its group."""
+        """Number of kills and freezes by the certifier, after which an instance is still a member of its group."""
         self.given_up = 0
         """Number of times that an instance ended with an error, or was killed, and was not restarted."""
         self.completed: set[int] = set()
@@ -166,7 +166,7 @@ class Job:
 
     @property
     def has_ended(self) -> bool:
-        """Whether no instance runs and none will be started, by `supervise` or within `replaced`."""
+        """Whether no instance runs, and neither `supervise` nor a `replaced` block will start an instance."""
         with self._lock:
             return not self._instances and not self._due and not self._replaced
 
@@ -190,7 +190,10 @@ class Job:
 
     @property
     def died_alike(self) -> int:
-        """Number of consecutive latest exits with the same nonzero exit code. `exits` has the last lines of their output."""
+        """Number of exits at the end of `exits` with the same nonzero exit code; 0 if the last exit code is 0.
+
+        `exits` also contains the last lines of the instances' output.
+        """
         newest = self.exits[-1].code if self.exits else 0
         count = 0
         for each in reversed(self.exits):

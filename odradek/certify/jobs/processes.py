@@ -55,10 +55,13 @@ class Process:
 
 
 class Tree:
-    """A tree of processes: those with its mark (`MARK`) in their environment, its roots, and all their descendants."""
+    """A tree of processes: its roots, the processes with its mark (`MARK`), and all descendants of these."""
 
     def __init__(self, mark: str, roots: Iterable[int] = ()) -> None:
-        """``mark`` is a prefix of the mark: a tree with a shorter prefix contains the trees with longer ones."""
+        """The tree contains each process whose mark begins with ``mark``, and the process ids ``roots``.
+
+        So the tree for "a." contains the trees for "a.1" and "a.2".
+        """
         self._mark = f"{MARK}={mark}".encode()
         self._roots = frozenset(roots)
         self._groups = set(roots)
@@ -79,7 +82,7 @@ class Tree:
         return sorted((each for each in inside if not each.has_ended), key=lambda each: each.pid)
 
     def tell(self, *numbers: signal.Signals) -> list[Process]:
-        """Send each of the signals, in this order, to all processes of the tree. Returns these processes."""
+        """Send the signals ``numbers``, in this order, to all processes of the tree, and return the processes."""
         told = self.processes()
         for number in numbers:
             _send(self._groups, number)
@@ -124,7 +127,11 @@ def _send(groups: Iterable[int], number: signal.Signals) -> None:
 def members(
     rows: Iterable[Process], groups: Collection[int], known: Collection[tuple[int, float]] = ()
 ) -> list[Process]:
-    """The rows of processes that are marked, are in ``known``, are in one of the groups, or descend from such a process."""
+    """Return the rows of a tree's processes; never the row of the calling process.
+
+    A process is in the tree if it is marked, if its (process id, start time) is in ``known``, if its process group
+    is in ``groups``, or if its parent is in the tree.
+    """
     rows = [each for each in rows if each.pid != os.getpid()]
     inside = {
         each.pid: each

@@ -72,7 +72,7 @@ class Order(NamedTuple):
     partition: int | None
     expected: tuple[Row, ...]
     found: tuple[Row, ...]
-    """The rows in the order of the run. With ``keyed``, only the last row of each run.
+    """The rows in the order of the run. With ``keyed``, ``expected`` and ``found`` contain only the last row.
 
     >>> str(Order("out", "k", None, (Row("out", "k", "1"),), (Row("out", "k", "2"),)))
     'out: key k: 2, without faults 1'
@@ -125,7 +125,10 @@ class Difference:
 
 
 Identity = Callable[[Row], Hashable]
-"""Function that returns what two rows must have in common for one to be a changed version of the other."""
+"""Function from a row to a value, by which a changed row is recognised.
+
+An unexpected row is a changed version of a lost row if the function returns the same value for these two rows.
+"""
 
 
 def by_content(row: Row) -> Hashable:
@@ -169,7 +172,7 @@ def _multisets(expected: Iterable[Row], found: Iterable[Row], identity: Identity
 def _changed(
     missing: Counter[Row], more: Counter[Row], wanted: Counter[Row], identity: Identity
 ) -> Counter[Change]:
-    """Pair each unexpected row with a lost row that has the same ``identity``, and count the pairs."""
+    """Pair each unexpected row with a lost row that has the same ``identity(row)``, and count the pairs."""
     places: defaultdict[Hashable, list[Row]] = defaultdict(list)
     for row in missing.elements():
         places[identity(row)].append(row)
@@ -231,7 +234,10 @@ def _by_key(rows: Iterable[Row]) -> dict[_Key, list[Row]]:
 
 
 def _reordered(expected: Iterable[Row], found: Iterable[Row]) -> Iterable[Order]:
-    """Keys with a different order, for equal multisets. Rows without a key are ordered if their partitions are compared."""
+    """Yield each key whose rows are in a different order in ``found``. Both arguments contain the same rows.
+
+    For rows without a key, yield each partition with a different order, if partitions are compared.
+    """
     one, two = _sequences(expected), _sequences(found)
     for key in one:
         if one[key] != two[key]:

@@ -43,7 +43,11 @@ def bad(
 
 
 class _Places:
-    """The partition and offset of each record with a row's content; `of` selects committed records, or all others."""
+    """The records of a run, by their content.
+
+    `of` returns the partition and offset of each record that has the content of a row: of the committed records,
+    or of all others.
+    """
 
     def __init__(self, records: Iterable[Record], expected: Reference | None) -> None:
         self._records: defaultdict[Hashable, list[Record]] = defaultdict(list)

@@ -143,7 +143,10 @@ def stuck(outputs: Outputs) -> list[Finding]:
 
 
 _MISSING: Final = frozenset({Kind.LOST, Kind.TORN, Kind.REFUSED})
-"""Kinds that are not failures while records may still be written. A check may refuse only because records are missing."""
+"""Kinds of findings that are not failures while records may still be written.
+
+A check that refuses the outputs may accept them when the missing records are written.
+"""
 _SUPERVISOR: Final = (
     "A supervisor that always restarts (--restart always, as Kubernetes does) starts the job again; "
     "a supervisor that restarts only after failures does not"
@@ -221,7 +224,10 @@ def _missing(reference: Reference, lost: Counter[Row], places: _Places) -> list[
 
 
 def _torn(reference: Reference, lost: Mapping[Row, int]) -> Counter[Row]:
-    """Lost rows whose key has lost no row in another output topic: only a part of an input's outputs is missing."""
+    """Count the lost rows whose key also has rows in another output topic, none of which are lost.
+
+    Then only a part of the outputs of an input record is missing.
+    """
     topics: defaultdict[object, set[str]] = defaultdict(set)
     incomplete = {(each.topic, each.key) for each in lost}
     for each in reference.rows:

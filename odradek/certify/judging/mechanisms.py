@@ -57,10 +57,11 @@ LIFTED_BY: Final[Mapping[str, frozenset[str]]] = {
     "spark-sink": frozenset({CHECK, KEYED}),
     "streams-at-least-once": frozenset({CHECK, KEYED}),
 }
-"""Names of the lints that defeat a job's mechanisms for exactly-once, each with the mechanisms that it does not defeat.
+"""The lints that defeat mechanisms for exactly-once: name of the lint -> the only mechanisms that survive it.
 
-Each of these lints concerns a record or an offset that is written outside the transaction. Any other lint defeats no
-mechanism, because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets are fenced).
+Each of these lints concerns a record or an offset that is written outside the transaction. Any other lint defeats
+no mechanism, because a fault shows its effect, or because a mechanism makes it harmless (`changing-id` if offsets
+are fenced).
 """
 
 _HARMLESS_WITH: Final[Mapping[str, frozenset[str]]] = {

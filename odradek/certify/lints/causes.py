@@ -93,7 +93,10 @@ def _revoked(case: Case) -> Iterator[Lint]:
 
 
 def _not_fenced(case: Case) -> Iterator[Lint]:
-    """Yield the lints on fencing if two producers wrote a record, and one committed old offsets without a member id."""
+    """Yield the lints on fencing if two producers wrote the same record, and the group did not fence one of them.
+
+    That producer committed, without a member id, an offset that is not above the previously committed offset.
+    """
     late = [
         each
         for one, two in case.pairs
@@ -109,7 +112,7 @@ def _not_fenced(case: Case) -> Iterator[Lint]:
 
 
 def _are_others(one: Write, two: Write) -> bool:
-    """Whether the two records come from two producers: their producer ids or their transactional ids differ."""
+    """Whether two producers sent ``one`` and ``two``: the producer ids or the transactional ids differ."""
     ours, theirs = one.exchange, two.exchange
     are_other = (
         ours.producer is not None and theirs.producer is not None and ours.producer[0] != theirs.producer[0]
@@ -170,7 +173,7 @@ def _outside(case: Case) -> Iterator[Lint]:
 
 
 def _is_at_fault(case: Case) -> bool:
-    """Whether a producer without transactions explains the duplicates, and not a job that read its input again.
+    """Whether a producer without transactions explains the duplicates. Otherwise the job has read its input again.
 
     The producer explains them if the job has transactional producers too, or if the client sent a batch twice.
     """
@@ -191,7 +194,8 @@ def _is_resent(one: Write, two: Write) -> bool:
 def _loses(case: Case, lint: Lint) -> bool:
     """Whether a request outside transactions explains the torn or lost records.
 
-    Torn records exist in one topic only because no transaction contained the records of both topics.
+    Records are torn if one output topic has the records of a key and another has not. A transaction with the
+    records of both topics would prevent this.
     """
     assert lint.shown is not None
     topics = set(lint.shown.topics)
@@ -313,7 +317,7 @@ def _never_ends(case: Case) -> Iterator[Lint]:
 
 
 def _of_the_job(case: Case) -> Evidence:
-    """The trace of the failure, up to the first fault if the certifier itself started another instance (`_TAKES_A_PLACE`).
+    """The trace of the failure; only up to the first fault if the plan has a fault of `_TAKES_A_PLACE`.
 
     After such a fault two instances may use one transactional id, and the certifier is the cause, not the job.
     """

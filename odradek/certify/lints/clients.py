@@ -58,7 +58,8 @@ def _broken(exchanges: Sequence[Exchange]) -> list[Exchange]:
 def _got_through(exchanges: Sequence[Exchange], broken: Exchange) -> bool:
     """Whether the client got a response on a connection that it opened after the break.
 
-    The response must belong to the transactional id of the broken exchange, else to its group, else to its API.
+    The response must have the same transactional id as the broken exchange. If the exchange has none, the response
+    must have the same group, or else the same API.
     """
     at = next(number for number, each in enumerate(exchanges) if each is broken)
     seen = {each.peer for each in exchanges[: at + 1]}

@@ -168,7 +168,10 @@ def _given_up(evidence: Evidence) -> Iterator[tuple[int, Exchange, TopicPartitio
 
 
 def _next_commit(evidence: Evidence, number: int) -> int | None:
-    """Index of the next OffsetCommit on a connection used before exchange ``number``; None if there is none."""
+    """Index of the first successful OffsetCommit of the input after exchange ``number``; None if there is none.
+
+    Only connections that were already used before that exchange count.
+    """
     before = {each.peer for each in evidence.exchanges[:number]}
     for place in range(number + 1, len(evidence.exchanges)):
         each = evidence.exchanges[place]
@@ -185,7 +188,11 @@ def _next_commit(evidence: Evidence, number: int) -> int | None:
 def _is_sent_again(
     evidence: Evidence, number: int, commit: int, key: TopicPartition, batch: Mapping[str, Any]
 ) -> bool:
-    """Whether the client sent the batch again, or the job sent a batch with as many records before index ``commit``."""
+    """Whether ``batch``, or a batch that the job may have sent in its place, was written after ``number``.
+
+    The client's retry has the same base sequence and base timestamp. The job's batch has as many records, and was
+    sent before the exchange with index ``commit``.
+    """
     for place, exchange in enumerate(evidence.exchanges[number + 1 :], number + 1):
         if exchange.api == "Produce" and was_taken(exchange):
             for topic, partition, other in batches(exchange):

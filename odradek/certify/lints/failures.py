@@ -142,7 +142,7 @@ def _name(topic: Mapping[str, Any]) -> str:
 
 
 def hits(exchanges: Sequence[Exchange], plan: Plan) -> dict[int, Injection]:
-    """The requests that the faults of the plan have hit, by their index in the trace."""
+    """Return {index in the trace: injection} for each request that a fault of the plan has hit."""
     found: dict[int, Injection] = {}
     for injection in plan.injections:
         moment = injection.moment

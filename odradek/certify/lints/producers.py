@@ -14,7 +14,7 @@ _SPARK: Final = "spark-kafka-"
 _STREAMS: Final = "-StreamThread-"
 FATAL: Final = frozenset({"PRODUCER_FENCED", "INVALID_PRODUCER_EPOCH", "INVALID_PRODUCER_ID_MAPPING"})
 _REFUSED: Final = frozenset({"TOPIC_AUTHORIZATION_FAILED", "INVALID_RECORD", *FATAL})
-"""Errors that reject a batch finally."""
+"""Errors that reject a batch and are not retriable."""
 _SINK: Final = "odradek-spark"
 """Client id prefix of our Spark sink, whose driver ends the transactions of its tasks and fences old ones by design."""
 _OF_PRODUCER: Final = frozenset(
@@ -137,7 +137,7 @@ class _ProducerConnections:
 
 
 def used_on(evidence: Evidence) -> Iterator[Lint]:
-    """Yield fatal producer errors after which the job makes no new producer, but reads on and writes nothing more."""
+    """Yield fatal producer errors after which the job continues to read, but creates no new producer."""
     connections = ConnectionMap()
     dead: dict[str, tuple[Exchange, frozenset[str]]] = {}
     later: Counter[str] = Counter()

@@ -46,7 +46,7 @@ class Coverage(Enum):
     UNTRIED = "untried"
     NOT_REACHED = "not reached"
     NO_EFFECT = "no effect"
-    """The fault was injected but changed nothing, so the run says nothing about the job."""
+    """The fault was injected but changed nothing, so the run does not show whether the job survives the fault."""
     CLEAN = "clean"
     UNFINISHED = "unfinished"
     FAILED = "failed"
@@ -104,9 +104,9 @@ class Exploration:
     # -- what is tried -------------------------------------------------------------------------------------------
 
     def plans(self, *, is_full: bool = True) -> Iterator[Plan]:
-        """Yield the plans that a certificate needs, and with ``is_full`` further plans without end.
+        """Yield the plans that a certificate needs, and with ``is_full`` more plans, indefinitely.
 
-        `slow` plans are excluded.
+        The plans of `slow` are not among them.
         """
         yield from self._needed(is_slow=False)
         if not is_full:
@@ -141,9 +141,10 @@ class Exploration:
                     yield self._at(cell)
 
     def _elsewhere_too(self) -> Iterator[Plan]:
-        """Yield plans with a fault of `OF_TWO` at further requests of a class where the fault did no harm.
+        """Yield plans that try a fault of `OF_TWO` at more requests of a class where it has caused no failure.
 
-        Such a fault makes two instances work, so its effect depends on what the first instance is doing.
+        After such a fault two instances work at the same time, so the effect depends on what the first one is
+        doing.
         """
         for _ in range(TRIES - 1):
             for cell, state in list(self.cells.items()):
@@ -152,7 +153,10 @@ class Exploration:
                     yield self._at(cell)
 
     def _best(self, requirement: Requirement) -> Cell | None:
-        """The least tried cell (class of requests, fault) for a requirement; None if one failed or is unfinished."""
+        """The cell (class of requests, fault) of a requirement that was tried least often.
+
+        None if a cell of the requirement is already in state FAILED or UNFINISHED, or if there is no cell.
+        """
         cells = list(requirements.cells_of(requirement, self.cells))
         if any(self.cells[each] in (Coverage.FAILED, Coverage.UNFINISHED) for each in cells):
             return None

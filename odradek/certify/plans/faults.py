@@ -245,13 +245,18 @@ FAULTS: Final = (
 )
 BY_NAME: Final = {each.name: each for each in FAULTS}
 DELAYS_MS: Final = (0, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89)
-"""Delays after a response, from which faults between two requests are drawn. Most are short, because the code that handles
-the response runs then."""
+"""Delays after a response, of which a fault between two requests gets a random one.
+
+Most are short, because the code that handles the response runs then.
+"""
 
 
 _WAITED_FOR: Final = WRITES | {"OffsetFetch"}
-"""Requests whose response clients await for their request timeout only. For JoinGroup and SyncGroup they wait as long
-as a rebalance may take: at least max.poll.interval.ms, five minutes by default."""
+"""Requests to which the response may be lost: clients wait for it only until their request timeout.
+
+For JoinGroup and SyncGroup clients wait as long as a rebalance may take: at least max.poll.interval.ms, five
+minutes by default.
+"""
 _WHERE: Final[Mapping[str, Collection[str]]] = {
     **CODES,
     "duplicate": WRITES,

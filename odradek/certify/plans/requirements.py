@@ -114,7 +114,7 @@ def cells_of(requirement: Requirement, cells: Iterable[Cell]) -> Iterator[Cell]:
 
 
 def unmet(needed: Sequence[Requirement], clean: Iterable[Cell]) -> list[Requirement]:
-    """The requirements (API, fault) that no cell meets; ``clean`` are the cells whose fault did no harm."""
+    """The requirements (API, fault) in ``needed`` that no cell in ``clean`` meets."""
     said = {(kind.on, fault) for kind, fault in clean}
     return [each for each in needed if (each.on, each.fault) not in said]
 

@@ -30,7 +30,10 @@ def not_promised(workload: Workload) -> list[str]:
 
 
 VERSION: Final = 2
-"""Version of the JSON form. Version 1 had the verdicts clean, failed and none, and the kinds repeated and unordered."""
+"""Version of the JSON format.
+
+Version 1 had the verdicts clean, failed and none, and listed the kinds of a failure repeatedly and in any order.
+"""
 
 
 def as_dict(certificate: Certificate) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def _rule(rule: Rule, documentation: str) -> dict[str, Any]:
 
 
 def _documentation() -> str:
-    """URL of the package's documentation, or "". A helpUri must be absolute, so it is omitted without this URL."""
+    """URL of the package's documentation, or "": then no helpUri is written, as it must be absolute."""
     urls = (each.partition(",") for each in metadata("odradek").get_all("Project-URL") or ())
     return next((url.strip() for label, _, url in urls if label.strip().lower() == "documentation"), "")
 

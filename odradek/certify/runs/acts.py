@@ -41,7 +41,7 @@ _LOOK_S: Final = 0.03
 ATTRIBUTE_S: Final = 0.1
 """Interval between two queries of the connections of running instances, in seconds."""
 _STARTS: Final = 2
-"""Number of exits without any request to the broker after which an instance is not expected to send a request."""
+"""Number of exits without a request to the broker after which the certifier no longer waits for a request."""
 _COMMITS: Final = frozenset({"EndTxn", "OffsetCommit", "TxnOffsetCommit"})
 _COMES_IN: Final = WRITES | JOINS | {"Fetch"}
 
@@ -180,9 +180,10 @@ def _second_copy(scene: Scene, strike: Strike) -> str:
 
 
 def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
-    """Start an instance, and hold the hit request until the new instance has sent a request.
+    """Start instance ``number``, and hold the request that was hit until the new instance has sent a request.
 
-    If the job has a group, the new instance must also have joined the group. Returns why there was no effect, or "".
+    If the job has a group, the new instance must also have joined the group. Returns why there was no effect, or
+    "".
     """
     others = OtherInstances(scene)
     ended = _ended(scene, number)
@@ -212,7 +213,7 @@ def _start_beside(scene: Scene, strike: Strike, number: int) -> str:
 
 
 def _ended(scene: Scene, number: int) -> list[int]:
-    """The exit codes of all starts of this instance number that have ended by themselves."""
+    """The exit codes of instance ``number``: one for each time that it ended by itself."""
     return [each.code for each in scene.job.exits if each.instance == number]
 
 
@@ -235,10 +236,11 @@ def _remove_instance(scene: Scene, strike: Strike) -> str:
 class OtherInstances:
     """Observer of the requests that other instances send after the certifier's action began.
 
-    Other instances are all except ``frozen``, or only new ones if none is frozen.
+    With ``frozen``, the requests of all instances but this one count; otherwise only those of instances that are
+    started later.
 
-    A connection is assigned to the running instance whose process has it. A new connection whose process has ended is
-    assigned to the instance that was ``started``, if all earlier instances are still running.
+    A connection is assigned to the running instance whose process has it. A new connection whose process has ended
+    is assigned to the instance that was ``started``, if all earlier instances are still running.
     """
 
     def __init__(self, scene: Scene, frozen: Instance | None = None) -> None:
@@ -251,7 +253,7 @@ class OtherInstances:
         self._looked = 0.0
 
     def look(self) -> None:
-        """Assign new connections to instances before these instances end. The caller polls this."""
+        """Assign new connections to instances. The caller polls this, as it works only while the instances run."""
         if time.monotonic() - self._looked >= ATTRIBUTE_S:
             self.did()
             self._looked = time.monotonic()

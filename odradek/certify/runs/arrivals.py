@@ -22,7 +22,7 @@ class Arrivals:
 
     @property
     def are_complete(self) -> bool:
-        """Whether each running instance has sent a request and none awaits its restart; True if none has ever ended."""
+        """Whether each running instance has sent a request and no restart is pending; True if none has ended."""
         job = self._job
         if not job.exits and not job.kills:
             return True

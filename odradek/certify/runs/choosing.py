@@ -18,7 +18,7 @@ IDLE_S: Final = stretched(3.0)
 """Minimum idle time after which a job that commits no offsets to Kafka counts as done, in seconds."""
 IDLE_MIN_S: Final = 2.0
 PAUSES: Final = 3.0
-"""A pause counts as the end of the job's work if it lasts this many times as long as the longest pause before it."""
+"""A pause counts as the end of the job's work if it is longer than the longest earlier pause by this factor."""
 
 
 class Choice:

@@ -62,7 +62,7 @@ def unanswered(entries: Iterable[Entry]) -> set[int]:
 
 
 def struck(entries: Sequence[Entry], action: str) -> Entry | None:
-    """The latest request whose trace outcome a rule with this action causes; None if there is none."""
+    """Return the latest request with an outcome that a rule with this action leaves in the trace; None if there is none."""
     for outcome in _OUTCOMES.get(action.partition(" ")[0], ("in_progress",)):
         for each in reversed(entries):
             if each["outcome"] == outcome:

@@ -18,7 +18,7 @@ from odradek.deadlines import stretched
 from odradek.errors import OdradekError
 
 IsRight = Callable[[Outputs], bool | None]
-"""Function that decides whether the outputs are correct; None means not yet, ask again."""
+"""Function that returns whether the outputs are correct; None if records are missing that may still be written."""
 Position = tuple[str, int]
 """Topic and partition."""
 LOOK_PAUSE_S: Final = 0.1
@@ -121,7 +121,7 @@ class Progress:
         return REBALANCES_S if is_on_its_way or self._observation.is_rebalancing() else RESTS_S
 
     def says(self, is_right: IsRight) -> bool | None:
-        """Whether the outputs are correct; None if the check says not yet. Calls `asked` at intervals.
+        """Whether the outputs are correct; None if missing records may still come. Calls `asked` at intervals.
 
         The result is cached until the job's next request, but not longer than `ASK_PAUSE_S`.
         """

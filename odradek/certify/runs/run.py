@@ -334,10 +334,10 @@ class _RunInProgress:
         return self._judged_by is None or self._judged_by(outputs) is True
 
     def _once_more(self, first: Outputs, settle_s: float) -> Outputs:
-        """Start all instances again, as a supervisor might, to tell lost records from records not written yet.
+        """Start all instances again, as a supervisor might, to find out whether they write the missing records.
 
-        Returns ``first``, as `Ending.UNFINISHED` if the restarted instances write the missing records: the job ended too
-        early, and no record is lost.
+        Returns ``first``. If the restarted instances write the missing records, its ending is `Ending.UNFINISHED`:
+        the job ended too early, and no record is lost.
         """
         self._last_request = self._observation.newest()
         for number in range(1, self._workload.instances + 1):

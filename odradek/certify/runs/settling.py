@@ -25,7 +25,7 @@ COMES_S: Final = stretched(15.0)
 FACTOR: Final = 3.0
 """Factor on ``settle_s`` in `stillness_s`, for outputs that are not correct."""
 AT_ONCE_S: Final = 0.05
-"""A job whose last record follows the end of its work within this time is considered not to write after that end."""
+"""If a job writes its last record within this time after the end of its work, later runs do not wait for more."""
 
 
 def stillness_s(settle_s: float, *, is_right: bool) -> float:

@@ -80,7 +80,10 @@ class Staging:
         return [0 if at in self._missed else rule.hits for at, rule in enumerate(self._rules)]
 
     def release(self) -> bool:
-        """Release the requests that rules still hold, so that they are handled in this run. False if none was held."""
+        """Release the requests that rules still hold, so that the broker handles them in this run.
+
+        Returns False if no request was held.
+        """
         held = False
         for rule in self._rules:
             if rule.held:

@@ -22,7 +22,7 @@ class Telling:
     def __init__(
         self, tell: Tell, directory: Path, exits: Sequence[Exit], now_s: Callable[[], float] = time.monotonic
     ) -> None:
-        """The instances print to ``job-N.log`` in the directory; ``exits`` is appended to during the run."""
+        """``directory`` contains the output of each instance in ``job-N.log``; the job appends to ``exits``."""
         self._tell_user, self._directory, self._exits, self._now_s = tell, directory, exits, now_s
         self._read: dict[Path, int] = {}
         """Number of bytes read of each log."""

@@ -39,7 +39,10 @@ class Timekeeping:
         self._observation = Observation(cluster.handle)
         self._expelled, self._note = expelled, note
         self._sessions_over = self._transactions_over = 0
-        """Number of dead instances and rejected members at the last advance of the clock of groups."""
+        """``_sessions_over``: number of dead instances and rejected members when sessions were last timed out.
+
+        ``_transactions_over``: number of dead instances when transactions were last timed out.
+        """
         self._waits_seen: set[int] = set()
         self._idleness = Idleness(now_s)
         self._ended_once: set[tuple[str, int]] = set()
@@ -53,7 +56,7 @@ class Timekeeping:
         A member that died, or was rejected as unknown, stays in the group until its session times out. Joining members wait
         for it. If no instance replaces the member, the others wait for its partitions. Offsets of its open transaction stay
         pending until the transaction times out, unless a producer with the same id is initialised first. A client that
-        initialises its producer with the first record can only wait for the timeout (KIP-447).
+        calls InitProducerId only when it has a record to write can only wait for the timeout (KIP-447).
         """
         if not self._moves_time:
             return
@@ -72,8 +75,9 @@ class Timekeeping:
 
         Returns False if no timeout is pending.
 
-        After the session timeout the group reassigns the partitions of a dead member, even if no instance replaces it, or if
-        only a client inside a living process died (a thread of Kafka Streams). The coordinator aborts transactions.
+        After the session timeout the group reassigns the partitions of a dead member, even if no instance replaces
+        it, or if only a client inside a living process died (a thread of Kafka Streams). After the transaction
+        timeout the coordinator aborts an open transaction.
         """
         if not self._moves_time:
             return False
@@ -90,8 +94,8 @@ class Timekeeping:
     def ends_open_transactions(self, *, are_left: bool = False) -> bool:
         """Advance the clock so that the coordinator aborts transactions that a finished job left open.
 
-        Returns False if no transaction is open, or if all open transactions have outlived such an advance already.
-        Unless ``are_left``, also returns False if the job may still continue one of them.
+        Returns False if no transaction is open, or if each open transaction was already open at an earlier
+        advance. Unless ``are_left``, also returns False if the job may still continue one of the transactions.
         """
         if not self._moves_time:
             return False
@@ -106,7 +110,7 @@ class Timekeeping:
 
     @property
     def owes_nothing(self) -> bool:
-        """Whether no clock must be advanced: no dead member, waiting join or open transaction has a pending timeout."""
+        """Whether no timeout is pending: of a dead member, of a join that waits, or of an open transaction."""
         waits = self._observation.unanswered("JoinGroup") | self._observation.unanswered("SyncGroup")
         is_over = self._gone <= self._sessions_over
         return is_over and not waits and not self._observation.open_transactions()

@@ -31,7 +31,7 @@ class End:
 
 
 class Watch:
-    """The wait for the end of one run. ``until`` is the condition; it replaces ``auto`` once it is selected."""
+    """The wait for the end of one run. ``until`` is the condition; a selected condition replaces ``auto``."""
 
     def __init__(
         self,
@@ -43,7 +43,10 @@ class Watch:
         is_right: IsRight | None = None,
         telling: Telling | None = None,
     ) -> None:
-        """``telling`` is set in a run without faults, which ends once the job has ended three times with one error code."""
+        """``telling`` is set only in a run without faults.
+
+        Such a run ends early if the last three exits of the job have the same nonzero exit code.
+        """
         self._telling = telling
         self._job, self._staging, self._progress, self._patience = job, staging, progress, patience
         self.until, self._is_right = until, is_right

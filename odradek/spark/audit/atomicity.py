@@ -1,10 +1,12 @@
 """Atomicity of transactions: each partition that a decision lists has a marker, and the marker has the decision's outcome.
 
-Markers are matched to decisions by producer id and epoch. The epoch of a ``bumped`` decision is higher than the epoch
-of its data, and no other transaction has it. All other decisions of a producer share an epoch and are matched by
-counting: a partition has at least as many markers of each outcome as there are decisions (a coordinator that restarts
-sends some markers again, and an operator's kafka-transactions abort writes additional markers). If a partition has too
-few markers, timestamps show which decision lacks its marker.
+Markers are matched to decisions by producer id and epoch. A ``bumped`` decision has a higher epoch than its data,
+and no other transaction has this epoch. All other decisions of a producer share an epoch and are matched by
+counting: a partition has at least as many markers of each outcome as there are decisions (a coordinator that
+restarts sends some markers again, and an operator's kafka-transactions abort writes additional markers). If a
+partition has too few markers, timestamps show which decision lacks its marker.
+
+``spoken`` are the transactions in the chosen replicas (those of the partitions' last leaders).
 """
 
 from __future__ import annotations

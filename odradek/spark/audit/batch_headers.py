@@ -18,7 +18,7 @@ CONSUMER_OFFSETS: Final = "__consumer_offsets"
 # Brokers append to these topics themselves, without sequence checks (GroupCoordinator always writes sequence 0).
 _INTERNAL: Final = (CONSUMER_OFFSETS, TRANSACTION_STATE, "__share_group_state", "__cluster_metadata")
 BUCKET_BITS: Final = 16
-"""A bucket is a range of 2^16 offsets: replicas are compared bucket by bucket, and differing buckets batch by batch."""
+"""A bucket is a range of 2^``BUCKET_BITS`` offsets. Replicas are compared by bucket, then by batch."""
 
 
 def milliseconds(column: str) -> Column:

@@ -20,7 +20,8 @@ OUTCOMES: Final = (("commit", "committed"), ("abort", "aborted"), ("open", "open
 def counted(assigned: DataFrame, spoken: DataFrame) -> DataFrame:
     """One row for each transaction and partition with data.
 
-    ``transaction`` is a number, equal in all partitions of a transaction.
+    ``transaction`` is a number, equal in all partitions of a transaction. ``assigned``: the ended transactions
+    with their decisions (`figures.assigned`). ``spoken``: all transactions in the chosen replicas.
     """
     alike = Window.partitionBy("replica", "producer_id", "marker_epoch", "outcome").orderBy("marker_offset")
     key = (

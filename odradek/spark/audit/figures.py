@@ -1,7 +1,7 @@
 """Figures of the report that no rule depends on: shares, counts, latencies, and the data of the plots.
 
 All figures use only the chosen replica of each partition (``speaks``: that of its last leader), so the replication
-factor does not change them.
+factor does not change them. ``spoken`` are the transactions in the chosen replicas.
 """
 
 from __future__ import annotations

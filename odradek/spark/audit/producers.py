@@ -14,7 +14,10 @@ from odradek.spark.audit.findings import finding
 
 
 def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
-    """Findings for batches without the transactional bit, of producers with a transactional id, batch or marker."""
+    """Findings for batches without the transactional bit, from producers that are transactional.
+
+    A producer is transactional if it has a transactional id, a transactional batch or a marker.
+    """
     transactional = (
         transactions.where("first_offset is not null or marker_offset is not null")
         .select("producer_id")
@@ -41,7 +44,11 @@ def plain_findings(transactions: DataFrame, ids: DataFrame) -> DataFrame:
 
 
 def strangers(spoken: DataFrame, steps: DataFrame) -> DataFrame:
-    """Markers whose producer id is in none of the coordinators' records: one row per replica and producer."""
+    """Markers whose producer id is in none of the coordinators' records: one row per replica and producer.
+
+    ``spoken`` are the transactions in the chosen replicas, ``steps`` the coordinators' records
+    (`coordinator.steps`).
+    """
     known = steps.select(
         F.explode(F.array("producer_id", "previous_producer_id", "next_producer_id")).alias("producer_id")
     )

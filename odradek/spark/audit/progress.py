@@ -68,7 +68,7 @@ class Lines:
 
 
 Shown = Bars | Lines
-"""The object that ``audit`` calls with each step (``tables.Say``); ``look`` is called with the tasks of the current step."""
+"""Progress on stderr: `audit` calls it with each step, and `watched` passes the tasks of this step to ``look``."""
 
 
 @contextmanager
@@ -93,7 +93,10 @@ def shown(console: Console | None = None, clock: Callable[[], float] = time.mono
 
 @contextmanager
 def watched(session: Any, steps: Shown) -> Iterator[None]:
-    """Poll Spark for the number of finished tasks; with Spark Connect, which has no status tracker, only show the steps."""
+    """Context manager: pass the number of finished tasks to ``steps`` twice a second.
+
+    Spark Connect has no status tracker: with it only the steps are shown.
+    """
     tracker = _tracker(session)
     if tracker is None:
         yield

@@ -80,7 +80,7 @@ class Store:
 
 @contextmanager
 def adapted(spark: SparkSession, batches: int) -> Iterator[None]:
-    """Set Spark's configuration for queries over this number of batches, and restore the session's own at the end.
+    """Context manager: adapt Spark's settings to queries over this number of batches, and restore them at the end.
 
     With few batches, code generation and additional stages cost more time than they save.
     """

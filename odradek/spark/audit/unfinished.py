@@ -11,6 +11,7 @@ from odradek.spark.audit.findings import finding
 def open_transactions(spoken: DataFrame, replicas: DataFrame) -> DataFrame:
     """Transactions without a marker in their partition's chosen replica (that of the last leader).
 
+    ``spoken`` are all transactions in the chosen replicas.
     ``held_offsets`` is the number of offsets from the transaction's first batch to the end of the log.
     """
     damage = replicas.select("replica", F.col("damaged").alias("damage"))

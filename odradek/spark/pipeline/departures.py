@@ -59,7 +59,7 @@ def in_order(lines: Iterable[str], count: int | None = None) -> list[Departure]:
 
 
 def disorder(departures: Iterable[Departure]) -> timedelta:
-    """The longest time by which a scheduled time is behind the latest scheduled time of the earlier departures."""
+    """How far flights are out of order: the most that a scheduled time is before one of an earlier departure."""
     most, latest = 0, None
     for each in departures:
         latest = each.scheduled if latest is None else max(latest, each.scheduled)

@@ -23,7 +23,7 @@ SINK_POINTS: Final[Mapping[str, str]] = {
     "decision.written": "just before the decision",
     "end.all": "between the last EndTxn and Spark's commit log",
 }
-"""Steps of the sink at which the driver may be killed (``odradek.spark.sink.points``)."""
+"""Steps of the sink (``odradek.spark.sink.points``) at which the driver may be killed, each with a description."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +45,9 @@ class Plan:
     """The kills of a run that are still to be carried out.
 
     ``driver``, ``worker`` and ``producer`` are ascending shares of the flights, after which a process is killed.
-    ``sink_points`` are (step of the sink, how often the driver reaches it): kills of the driver that come before those
-    in ``driver``. ``broker_points`` are (crash point, how often the broker reaches it).
+    ``sink_points``: a step of the sink, and the number of times that the driver reaches it before it is killed;
+    these kills come before those in ``driver``. ``broker_points``: a crash point, and the number of times that the
+    broker reaches it.
     """
 
     driver: list[float] = field(default_factory=list)

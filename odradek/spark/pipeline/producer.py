@@ -31,7 +31,7 @@ TRANSACTION_TIMEOUT_MS = 30_000
 
 
 class RowLimit:
-    """The row up to which the producer may write, read from standard input, a number per line."""
+    """The row up to which (exclusive) the producer may write: the highest number read from stdin so far."""
 
     def __init__(self) -> None:
         self._until = 0

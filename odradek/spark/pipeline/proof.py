@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from odradek.spark.audit import Report
 
 FLIGHT = "get_json_object(cast(value as string), '$.row')"
-"""The row number of a flight, which is unique in the source topic; closing records have none."""
+"""SQL expression for a flight's row number, which is unique in the source topic; null for closing records."""
 AIRPORT_AND_HOUR = "cast(key as string)"
 FINDINGS_SHOWN = 5
 

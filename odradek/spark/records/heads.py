@@ -51,8 +51,8 @@ HEAD = np.dtype([(name, np.int64) for name in FIELDS])
 
 # The reason why a scan stopped.
 DONE, SHORT, CUT, LENGTH, LOST = range(5)
-"""The scan reached the end; found too few bytes for a header, a batch that the buffer cuts off, a length that no batch
-can have, or no batch."""
+"""Reasons why a scan stopped, in this order: the end of the buffer, too few bytes for a header, a batch that the
+buffer cuts off, a length that no batch can have, bytes that are no batch."""
 
 _CRC_START = 21
 _COMPILED_CRC_BYTES_MAX = 1024

@@ -69,7 +69,7 @@ def int32(values: NDArray[np.int64]) -> pa.Array:
 
 
 def place(piece: Piece) -> dict[str, Any]:
-    """The values, by column name, that all rows of a piece (a part of a segment) have: directory to file name."""
+    """The values of ``log_dir``, ``topic``, ``partition`` and ``file`` in all rows of a piece of a segment."""
     partition = piece.segment.partition
     return {
         "log_dir": partition.log_dir,

@@ -136,7 +136,7 @@ class Conditions(NamedTuple):
 
 
 def take(table: str, filters: Iterable[spark.Filter]) -> tuple[Conditions, list[spark.Filter]]:
-    """The accepted filters as conditions, and the filters that Spark must apply itself."""
+    """Split ``filters`` into the accepted ones, as conditions, and those that Spark must apply itself."""
     place: list[Condition] = []
     batch: list[Condition] = []
     row: list[Condition] = []
@@ -178,7 +178,7 @@ def _condition(table: str, one: spark.Filter) -> Condition | None:
 
 
 def _literal(kind: DataType, value: Any) -> Any:
-    """A literal of a filter as it is compared with values of the column type ``kind``; None if it has another type."""
+    """Convert a filter's literal to compare it with a column of type ``kind``; None if it has another type."""
     if isinstance(kind, TimestampType):
         if isinstance(value, datetime.datetime) and value.tzinfo is not None:
             return (value - _EPOCH) // _MICROSECOND

@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 
 class InternalRows:
-    """Converter of an internal topic's records to rows of ``transaction_state`` or ``offsets``; each has a subclass."""
+    """Base class of converters of an internal topic's records to rows of a table, one subclass per table."""
 
     topic: str
     carried: tuple[str, ...]

@@ -39,7 +39,10 @@ class Piece(NamedTuple):
 
 
 def plan(segments: Sequence[Segment], split_bytes: int, tasks_min: int) -> list[list[Piece]]:
-    """The pieces for each Spark task, about ``split_bytes``; less if there would be fewer than ``tasks_min`` tasks."""
+    """Distribute the segments over Spark tasks, as pieces: about ``split_bytes`` for each task.
+
+    The tasks get fewer bytes if there would otherwise be fewer than ``tasks_min`` tasks.
+    """
     total = sum(segment.size for segment in segments)
     wanted = min(split_bytes, max(total // max(tasks_min, 1), _TASK_BYTES_MIN))
     tasks: list[list[Piece]] = []

@@ -65,10 +65,10 @@ def chunks(piece: Piece, options: Options) -> Iterator[tuple[Piece, Chunk]]:
 
 
 def _open(piece: Piece) -> tuple[Piece, int] | None:
-    """Open the piece's file; return the piece, with the file's present size, and the file descriptor.
+    """Open the piece's file; return the piece to read, and the file descriptor.
 
-    If compaction has replaced the file, the returned piece is that part of the new file which may contain the same
-    offsets. None if no segment contains these offsets any more.
+    If compaction has replaced the file, the piece to read is the whole of the file that has its offsets now. None
+    if there is no such file.
     """
     segment = piece.segment
     try:

@@ -62,7 +62,7 @@ class RecordRows:
         return table if keep.all() else table[keep]
 
     def _bodies(self, chunk: Chunk, table: Heads, flaws: list[Flaw]) -> Iterator[Bodies]:
-        """Groups of batches with about ``rows_max`` records, as their headers count them, and a bounded number of bytes."""
+        """Yield groups of batches with about ``rows_max`` records (by their headers) and a limited size."""
         promised = np.cumsum(np.clip(table["records"], 1, self._asked.rows_max))
         start = 0
         while start < len(table):
@@ -81,7 +81,10 @@ class RecordRows:
     def _decompressed(
         self, chunk: Chunk, table: Heads, start: int, stop: int, flaws: list[Flaw]
     ) -> tuple[int, Bodies]:
-        """Decompress some batches of ``table[start:stop]``; return them, and the start of the next group."""
+        """Decompress batches of ``table[start:stop]`` until ``GROUP_BYTES`` are exceeded.
+
+        Returns the start of the next group, and the bodies. An error is added to ``flaws`` for each damaged body.
+        """
         plain = self._plain
         plain.clear()
         good, starts, ends = [], [], []

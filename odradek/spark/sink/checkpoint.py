@@ -88,7 +88,7 @@ class Checkpoint:
             return None
 
     def mark(self) -> SinkPlace | None:
-        """The sink that ``odradek-sink.json`` names: it has planned a batch before. None without a readable file."""
+        """The sink that ``odradek-sink.json`` names, which has planned a batch before; None if unreadable."""
         directory = self._readable()
         if directory is None:
             return None

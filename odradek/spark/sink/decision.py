@@ -36,8 +36,9 @@ Transactions = Sequence[tuple[str, ProducerId]]
 def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) -> SinkState | None:
     """Decide the batch and commit its transactions. Return the written record, None if the batch was decided before.
 
-    Raises ``NotDecided`` if the batch will be replayed, ``OutcomeUnknown`` if a restart of the query has to find out whether
-    the batch is decided or to commit its transactions, and ``MayBeLost`` if the batch is decided but rows of it may be lost.
+    Raises ``NotDecided`` if the batch will be replayed, ``OutcomeUnknown`` if a restart of the query has to find
+    out whether the batch is decided or to commit its transactions, ``MayBeLost`` if the batch is decided but rows
+    of it may be lost, and ``DecisionMismatch`` if the batch was decided before with other rows.
     """
     plan, batch = _common(reports)
     reached("commit.started", batch)
@@ -65,7 +66,7 @@ def commit_batch(cluster: Coordination, reports: Sequence[Report], now_ms: int) 
 
 
 def _common(reports: Sequence[Report]) -> tuple[Plan, int]:
-    """The plan and the batch that all reports have in common. Only the report of task 0 contains the plan's pool."""
+    """Return the plan (task 0 reports it with the pool) and the batch. Raises ``SinkError`` if reports differ."""
     if len({(report.plan.driver, report.batch, report.query_id, report.skipped) for report in reports}) != 1:
         raise SinkError(
             "The tasks of the batch report different plans: this is an error in the sink. The batch is not decided."
@@ -87,7 +88,7 @@ def _content(plan: Plan, reports: Iterable[Report], batch: int) -> Content:
 
 
 def _check_content(plan: Plan, reports: Sequence[Report], batch: int) -> None:
-    """Raise ``DecisionMismatch`` if the replay of a decided batch, which is skipped, has other rows than were decided.
+    """Raise ``DecisionMismatch`` if the replay of a decided batch has other rows than the batch that was decided.
 
     The number of rows is compared first. With the same number, an equal digest is enough: it does not depend on the order of
     rows or on tasks. A different digest is accepted only if the batch's ``offsets`` file is the one that was decided: then
@@ -239,7 +240,7 @@ def _read_back(store: Store, record: SinkState) -> None:
     """Read the decision record again, because only a record that was read back is certain to be stored.
 
     A late copy of the plan's EndTxn may have ended the driver's transaction before the record was written in it. Raises
-    ``NotDecided`` if the record was not stored.
+    ``NotDecided`` if the record was not stored, and ``SinkError`` if another driver has replaced it.
     """
     found = store.read()
     if found == record:

@@ -86,9 +86,10 @@ NO_CONTENT = Content()
 
 
 class Answer(NamedTuple):
-    """The option ``firstBatch``, ``<batch>@<plan>``: the next batch to write, valid while ``plan`` made the last decision.
+    """The option ``firstBatch`` (``<batch>@<plan>``): the next batch to write.
 
-    The option resolves one error of the sink and no later error, because the next decision has another plan.
+    The option is valid only while ``plan`` is the number of the plan of the last decision. So it resolves one
+    error of the sink and no later error, because the next decision has another plan.
     """
 
     batch: int
@@ -126,6 +127,7 @@ class Decided:
 @dataclass(frozen=True)
 class SinkState:
     """The state of a sink, as its decision record stores it.
+
     ``plan``: the number of the plan, one more than that of the previous plan. ``run``: the number of the plan that
     named the pool's ids; a plan that finds an unfinished plan takes new names, because the processes of that plan may
     still run. ``query_id``: Spark's id of the query that made the last decision ("" before the first). ``decision``:

@@ -24,11 +24,11 @@ class Decision:
     """The last decision of a sink.
 
     ``batch``: the last decided batch, -1 if there is none; it has ``rows`` rows and was decided at ``decided_at``
-    (UTC). ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed). ``plan`` is
-    the number of the last plan; ``run`` is the number of the plan that chose the tasks' transactional ids, which a plan
-    does after a failed plan; ``decision`` is the number of the plan of the last decision, for the option
-    ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the decision; while ``phase``
-    is ``"planning"``, of those that could not be committed (normally none).
+    (UTC). ``phase``: ``"decided"``, or ``"planning"`` while a later batch is being written (or has failed).
+    ``plan`` is the number of the last plan; ``run`` is the number of the plan that chose the tasks' transactional
+    ids (a plan chooses new ones after a failed plan); ``decision`` is the number of the plan of the last decision,
+    for the option ``firstBatch``. ``transactions``: transactional id and producer of each transaction of the
+    decision; while ``phase`` is ``"planning"``, of those that could not be committed (normally none).
     """
 
     name: str

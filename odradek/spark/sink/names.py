@@ -41,7 +41,7 @@ def pool_id(name: str, run: int, task: int) -> str:
 
 
 def ticket_id(name: str, run: int, task: int) -> str:
-    """The transactional id of a task's ticket: the attempt of the task that gets its next epoch may use the pool id."""
+    """The transactional id of a task's ticket: the attempt that gets its next epoch may use the pool id."""
     return f"{name}-{run}-{task}-ticket"
 
 
@@ -63,7 +63,7 @@ def query_group(query_id: str) -> str:
 
 
 class TaskId(NamedTuple):
-    """A task's transactional id in its parts; ``plan`` is None for an id of the pool."""
+    """The parts of a task's transactional id; ``plan`` is None for an id of the pool."""
 
     run: int
     task: int

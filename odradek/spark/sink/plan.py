@@ -27,10 +27,13 @@ SWEEP_INTERVAL_MS = 10_000
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the protocol. ``answer``: the option ``firstBatch``, None if it is not set. ``hashed``: whether to compute
-    a digest of a batch's rows (the option ``contentHash``). ``checkpoint``: the location of the query's checkpoint, None if
-    unknown. ``streaming``: whether this is the one sink of a streaming query, and not a batch write. ``numbered``: whether
-    batches have numbers; a batch write without a number is always a new batch."""
+    """Settings of the sink's protocol.
+
+    ``answer``: the option ``firstBatch``, None if it is not set. ``hashed``: whether to compute a digest of a
+    batch's rows (the option ``contentHash``). ``checkpoint``: the location of the query's checkpoint, None if
+    unknown. ``streaming``: whether the sink writes a streaming query; False for a batch write. ``numbered``:
+    whether batches have numbers; a batch write without a number is always a new batch.
+    """
 
     name: str
     topic: str
@@ -58,7 +61,7 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Plan:
-    """The message that the driver passes to the tasks of a batch, and the tasks return to the driver.
+    """The plan of a batch, which the driver sends to the tasks, and which each task sends back in its report.
 
     ``number``: the number of this plan; ``run``: the number of the plan that named the pool. ``driver``: the driver's
     producer in this plan. ``next_batch``, ``query_id``, ``decision``, ``topics``, ``content``, ``doubt``: as in

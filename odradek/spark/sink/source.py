@@ -146,8 +146,9 @@ def _reports(messages: Sequence[WriterCommitMessage | None]) -> list[Report]:
 class StreamWriter(_Planned, DataSourceStreamArrowWriter):
     """A writer that commits each micro-batch as one decision.
 
-    In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD passes single rows, which the writer
-    for Python drops without an error. An error of ``commit`` is only logged. So planning raises the error."""
+    In continuous processing Spark 4.2 never calls ``write``: its ContinuousWriteRDD passes single rows, which the
+    writer for Python drops without an error. Spark only logs an error that ``commit`` raises. So the plan of such
+    a query raises the error."""
 
     def _plan(self) -> Plan:
         location = self.options.protocol.checkpoint

@@ -96,9 +96,9 @@ def _warned_of_rights(query_id: str) -> Iterator[None]:
 
 
 class Store:
-    """The decision record of the sink ``name``: committed offsets of ``topic``, in whose metadata the record is.
+    """Store of a sink's decision record: the metadata of offsets that the group ``name`` has committed.
 
-    Nothing is written to the topic itself."""
+    The offsets are those of partitions of ``topic``; nothing is written to the topic."""
 
     def __init__(self, cluster: Coordination, name: str, topic: str) -> None:
         self.cluster = cluster
@@ -169,8 +169,8 @@ class Store:
     def bind(self, driver: ProducerId, query_id: str) -> None:
         """Commit, in the driver's open transaction, an offset of the query's group that names this sink.
 
-        The sink decides the query's first batch in the same transaction, so `bound` finds the sink only if it did. If
-        the group may not be written, this only logs a warning.
+        The same transaction decides the query's first batch, so `bound` finds the sink only if the batch was
+        decided. If the client may not write to the group, this only logs a warning.
         """
         offsets = {(self.topic, 0): (0, to_binding(self.place))}
         with _warned_of_rights(query_id):

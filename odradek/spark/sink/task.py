@@ -144,7 +144,7 @@ def _check_new(cluster: Coordination, plan: Plan, batch: int, query_id: str) -> 
 
 
 def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
-    """Evidence that a sink without a decision has had one, as a clause for an error message; "" if there is none."""
+    """Evidence that an earlier decision of the sink is lost, as a clause for an error message; "" if none."""
     if plan.doubt or plan.query_id or not plan.settings.streaming:
         return plan.doubt
     other = Store(cluster, plan.settings.name, plan.settings.topic).bound(query_id)
@@ -152,7 +152,7 @@ def _doubt(cluster: Coordination, plan: Plan, query_id: str) -> str:
 
 
 def _check_decided(cluster: Coordination, plan: Plan, batch: int) -> None:
-    """Raise ``MayBeLost`` if rows of a decided batch, which is skipped, may be lost: uncommitted, or in a deleted topic."""
+    """Raise ``MayBeLost`` if a decided batch has uncommitted transactions, or a topic that was deleted."""
     if plan.unended:
         lost = (
             f"{plan.unended} of its transactions could not be committed any more: their transaction.timeout.ms passed "
@@ -195,12 +195,12 @@ def open_transaction(cluster: Coordination, plan: Plan, label: Label) -> tuple[s
 
     Returns the transactional id, its producer, whether it belongs to the pool, and the label for the report.
 
-    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second attempt
-    of the stage, speculation). Spark has already given up some of them, and a Python worker cannot find out whether its
-    own attempt is such a one. So each attempt sends InitProducerId for the task's ticket, a second transactional id
-    without transactions. Each response contains the next epoch, and exactly one attempt gets the epoch after the
-    driver's. That attempt alone uses the pool id and does not initialise it. If it runs late, its producer has an old
-    epoch and is fenced. Every other attempt initialises an id of its own.
+    The driver has initialised a pool id for the task. But several attempts may run at once (a retry, a second
+    attempt of the stage, speculation). Spark has already given up some of them, and a Python worker cannot find
+    out whether its own attempt is one of these. So each attempt sends InitProducerId for the task's ticket, a
+    second transactional id without transactions. Each response contains the next epoch, and exactly one attempt
+    gets the epoch after the driver's. That attempt alone uses the pool id and does not initialise it. If it runs
+    late, its producer has an old epoch and is fenced. Every other attempt initialises an id of its own.
     """
     settings = plan.settings
     place = plan.pool.get(label.task)

@@ -121,7 +121,7 @@ class Kafka:
     def topic(
         self, partitions: int = 1, *, name: str | None = None, replicas: int = 1, **configs: object
     ) -> str:
-        """Create a topic and return its name; ``retention_ms`` is Kafka's ``retention.ms``."""
+        """Create a topic and return its name. ``configs`` are its settings, with underscores: ``retention_ms``."""
         from confluent_kafka.cimpl import NewTopic
 
         said = {key.replace("_", "."): str(value) for key, value in configs.items()}
@@ -150,7 +150,10 @@ class Kafka:
         return opened
 
     def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
-        """Read all records that are in the topic now, partition by partition, in the order of their offsets."""
+        """Read all records that are in the topic now, partition by partition, in the order of their offsets.
+
+        Raises ``NotInTime`` if they cannot be read within ``TIMEOUT_S``.
+        """
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
@@ -178,7 +181,7 @@ class Kafka:
         return sorted(found, key=lambda each: (each.partition, each.offset))
 
     def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
-        """Read until the topic has at least this number of committed records, and return them."""
+        """Read until the topic has ``records`` or more committed records. Return all, or raise ``NotInTime``."""
         found: list[Record] = []
 
         def enough() -> bool:

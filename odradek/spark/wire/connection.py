@@ -24,7 +24,10 @@ _CORRELATION_MASK = 0x7FFF_FFFF
 
 
 class Call:
-    """A request and its response or error. ``sent``: the kernel accepted some of its bytes, so the broker may act on it."""
+    """A request, and its response (``answer``) or error.
+
+    ``sent``: the kernel accepted bytes of the request, so the broker may act on the request.
+    """
 
     __slots__ = ("answer", "api", "broker", "correlation_id", "deadline", "error", "sent", "version")
 
@@ -71,11 +74,14 @@ class Connection:
 
     @property
     def deadline(self) -> float:
-        """Monotonic time at which the oldest request times out."""
+        """Monotonic time at which the oldest request times out; infinity if there is none."""
         return self._calls[0].deadline if self._calls else math.inf
 
     def submit(self, api: Api, request: Any, deadline: float) -> Call:
-        """Queue a request, and send as much as the socket accepts."""
+        """Queue a request, send as many bytes as the socket accepts, and return the call to wait for.
+
+        Raises ``UnsupportedVersion`` if the broker has no version of the API that this client needs.
+        """
         version = choose_version(api, self.versions, self.address)
         correlation_id = self._next_correlation_id
         self._next_correlation_id = (correlation_id + 1) & _CORRELATION_MASK

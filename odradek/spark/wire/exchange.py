@@ -52,7 +52,8 @@ class Malformed(Exception):
 class Exchange:
     """A request with its result.
 
-    ``subject`` begins the sentences of the request's errors; with ``coordinator`` None, any broker gets the request.
+    ``subject`` begins the messages of the request's errors. ``coordinator``: kind and key of the coordinator to
+    which the request is sent; None for any broker.
 
     ``read`` takes the response and its version, and returns the result. ``read`` raises ``Refusal`` for an error code, and
     ``Malformed`` if the response lacks what was requested. A settled exchange has either a ``result`` or an ``error``.
@@ -89,7 +90,7 @@ class Exchange:
 
 
 def raise_for(codes: Iterable[int], said: str | None = None) -> None:
-    """Raise ``Refusal`` for the most important non-zero code: final errors come before retriable ones."""
+    """Raise ``Refusal`` if a code is not 0: for a final error if there is one, else for a retriable one."""
     bad = [int(code) for code in codes if code]
     if bad:
         # If one partition is rejected, the others get OPERATION_NOT_ATTEMPTED.
@@ -128,7 +129,10 @@ class Exchanges:
                     self._take_answer(each)
 
     def ask_once(self, to: int | Peer, api: Api, request: Any) -> tuple[Any, int]:
-        """Send a request once; return the response and its version. Raises ``Retriable`` if there was no response."""
+        """Send a request once; return the response and its version.
+
+        Raises ``Retriable`` if there was no response, and another ``WireError`` if it cannot be parsed.
+        """
         call = self._network.submit(to, api, request)
         while not call.done:
             self._network.pump(_PUMP_SECONDS_MAX)
@@ -165,7 +169,7 @@ class Exchanges:
         return self._coordinators[exchange.coordinator]
 
     def _find(self, wanted: Iterable[Coordinator]) -> dict[Coordinator, Exception]:
-        """Look up coordinators, with one request for each kind; return the errors of those that are still unknown."""
+        """Look up the coordinators of groups and transactional ids; return the errors of those not found."""
         failures: dict[Coordinator, Exception] = {}
         for kind in (GROUP, TRANSACTION):
             keys = sorted(key for each, key in wanted if each == kind)
@@ -178,7 +182,10 @@ class Exchanges:
         return failures
 
     def _find_some(self, kind: int, keys: Sequence[str], failures: dict[Coordinator, Exception]) -> int:
-        """Look up coordinators and return for how many keys: all, or one with brokers before Kafka 3.0 (KIP-699)."""
+        """Look up coordinators, and add errors to ``failures``. Return the number of keys in the request.
+
+        Brokers before Kafka 3.0 accept one key in a request (KIP-699).
+        """
         request = FindCoordinatorRequest(key=keys[0], key_type=kind, coordinator_keys=keys)
         peer = self._network.anyone()
         answer, version = self.ask_once(peer, FIND_COORDINATOR, request)

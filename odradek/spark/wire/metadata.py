@@ -74,7 +74,7 @@ class Metadata:
         return leader if leader != _NO_LEADER and self._network.knows(leader) else None
 
     def refresh(self, topics: Iterable[str]) -> None:
-        """Request the topics' metadata once. Raises ``Retriable`` if no broker responded; the cache then remains."""
+        """Request the topics' metadata once. Raises ``Retriable``, and keeps the cache, if no broker responded."""
         self._ask(sorted(topics))
 
     def nodes(self) -> list[int]:

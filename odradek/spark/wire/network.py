@@ -57,7 +57,7 @@ class Peer:
 
     @property
     def deadline(self) -> float:
-        """Monotonic time at which the oldest request times out."""
+        """Monotonic time at which the oldest request times out; infinity if there is none."""
         return self.connection.deadline if self.connection else math.inf
 
 
@@ -91,7 +91,10 @@ class Network:
         return self._brokers[node_id].outstanding
 
     def anyone(self) -> Peer:
-        """A broker for requests that any broker can handle. Raises ``ConnectionLost`` if all brokers are in back-off."""
+        """The connected broker with the fewest outstanding requests; if none is connected, connect to one.
+
+        Raises ``ConnectionLost`` if no broker can be reached now.
+        """
         everyone = [*self._brokers.values(), *self._bootstrap]
         connected = [peer for peer in everyone if peer.connection is not None]
         if connected:

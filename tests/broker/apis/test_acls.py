@@ -57,7 +57,8 @@ async def ask(
     denied: tuple[tuple[str, str, str], ...] = (),
     has_authorizer: bool = True,
 ) -> Any:
-    """Encode the request, handle it, and return the response as a client of the version decodes it."""
+    """Send the request to its handler and return the response. Both are encoded and decoded in ``version``, so
+    they have only the fields of this version."""
     handlers: dict[type, tuple[int, Any]] = {
         CreateAclsRequest: (30, create_acls),
         DeleteAclsRequest: (31, delete_acls),

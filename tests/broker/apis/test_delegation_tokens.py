@@ -54,7 +54,8 @@ async def ask(
     denied: tuple[tuple[str, str, str], ...] = (),
     **fields: Any,
 ) -> Any:
-    """Encode the request, handle it, and return the response as a client of the version decodes it."""
+    """Send the request ``what`` to its handler and return the response. Both are encoded and decoded in
+    ``version``, so they have only the fields of this version."""
     key, handle = HANDLERS[what]
     handler: Any = handle
     context = context_of(cluster, version, denied=denied)

@@ -250,7 +250,7 @@ async def test_many_appends_in_one_turn_cause_one_read(world):
 
 
 def parked(world: World):
-    """The object in purgatory that the only suspended Fetch waits for."""
+    """What the node's only suspended coroutine, a Fetch in purgatory, waits for."""
     (suspended,) = world.node.life.suspended_coroutines
     return suspended.waits_at
 

@@ -14,7 +14,7 @@ async def world() -> World:
 
 
 async def enter(world: World, version: int, **changes):
-    """Join as a client of this version does, with a second request if needed, and return the last response."""
+    """Send JoinGroup, again with the assigned member id after MEMBER_ID_REQUIRED, and return the last response."""
     first = world.join(version=version, **changes)
     if version >= 4 and "group_instance_id" not in changes:
         assert first.error_code == E.member_id_required

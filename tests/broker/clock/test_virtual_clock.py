@@ -231,7 +231,8 @@ async def test_an_advance_that_is_given_up_stays_where_it_got_to(bench):
 
 
 async def begun(bench: Bench, by_ms: int = DAY_MS) -> asyncio.Task[None]:
-    """Start an advance that stops at each second, and return its task after it has made some stops."""
+    """Return the running task of an advance by ``by_ms``, in which a timer has fired several times, once each
+    second."""
 
     def again() -> None:
         bench.note("tick")
@@ -427,8 +428,8 @@ async def test_work_that_follows_real_time_is_done_once_however_far_it_is_advanc
 
 
 async def test_waits_of_requests_that_come_meanwhile_stop_the_clock_so_many_times(bench):
-    """An advance stops at most a limited number of times for a client that sends another Fetch whenever one has timed
-    out."""
+    """An advance stops at most ``PROMPT_TIMERS_MAX`` times for a client that sends another Fetch, during the
+    advance, whenever one has timed out."""
 
     def fetch() -> None:
         bench.note("fetch", Domain.REQUESTS)
@@ -577,8 +578,8 @@ async def test_what_is_written_on_the_way_ages_from_there(bench, domain, age_ms)
 
 
 async def test_what_is_written_in_the_millisecond_of_an_advance_is_before_it_or_after_it(bench):
-    """An advance within one millisecond ages a timestamp that was written before the advance, but not an equal
-    timestamp that was written after the advance."""
+    """A timestamp from before an advance ages by the advance, and a timestamp from after it does not, even if all
+    of this happens within one millisecond of real time."""
     clock = bench.clock
     await clock.advance(7 * DAY_MS, {RETENTION})
     before_ms = clock.now_ms()

@@ -60,8 +60,8 @@ class Cluster:
         return answer["producer_id"], answer["producer_epoch"]
 
     def send(self, who: tuple[int, int], transactional_id: str | None = None, *, once: bool = False) -> int:
-        """Send the first batch of the producer ``who`` (producer id, epoch) to the leader and return the error. Retries
-        while the last transaction is not complete, unless ``once``."""
+        """Send the first batch of the producer ``who``, a pair of producer id and epoch, to the leader. Returns
+        the error code. Retries on CONCURRENT_TRANSACTIONS, unless ``once`` is true."""
         data = batch([b"v"], ts=now_ms(), pid=who[0], epoch=who[1], seq=0, txn=transactional_id is not None)
         row = {"name": TOPIC, "partition_data": [{"index": 0, "records": data}]}
         leader = self.at(self.leader())
@@ -110,7 +110,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.mark.parametrize("moves", [False, True])
 def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: Cluster, moves: bool) -> None:
-    """The abort works whichever nodes allocated the producer ids, also if the leader has changed since the last marker."""
+    """An operator aborts a hanging transaction with the values that DescribeProducers returns for its producer,
+    whichever nodes allocated the producer ids, and also if the leader has changed since the last marker."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0
@@ -131,8 +132,8 @@ def test_the_producer_that_came_first_is_aborted_by_what_is_described(cluster: C
 
 
 def test_no_transaction_begins_at_a_replica_without_the_last_marker(cluster: Cluster) -> None:
-    """No transaction begins while the marker of the last commit is on its way to the leader: DescribeProducers could not
-    return the coordinator epoch yet."""
+    """A producer gets CONCURRENT_TRANSACTIONS for its next batch until the leader has the marker of its last
+    transaction. Only then does DescribeProducers return a coordinator epoch, which an abort needs."""
     name = cluster.id_coordinated_by(LAST)
     first = cluster.init(LAST, name)
     assert cluster.send(first, name) == 0

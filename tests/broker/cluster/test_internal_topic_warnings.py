@@ -1,4 +1,5 @@
-"""Internal topics of the command line, and warnings about internal topics whose cleanup policy loses coordinator state."""
+"""Internal topics that --topic creates, and warnings about internal topics whose cleanup policy loses coordinator
+state."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ def shape(broker: InProcess, name: str) -> tuple[int, dict[str, str]]:
 
 
 def commits(broker: InProcess) -> tuple[int, int]:
-    """The index of the internal topic's partition for the group ``g``, and for the transactional id ``g``."""
+    """Indexes of the partitions that store the group ``g`` and the transactional id ``g``."""
     [node] = broker.cluster.running_nodes()
     return node.groups.partition_for("g"), node.transactions.partition_for("g")
 

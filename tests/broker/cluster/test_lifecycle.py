@@ -133,7 +133,8 @@ async def check(world: Controlled, contents: list[list[bytes]]) -> None:
 
 
 KILLS_S: Final = 0.001
-"""Virtual seconds: repetition n of a call kills the node n times this long after the beginning of the call."""
+"""Virtual seconds by which each repetition of a call kills the node later than the one before: repetition n kills
+the node n times this long after the beginning of the call."""
 
 
 @pytest.mark.parametrize(
@@ -148,8 +149,8 @@ def test_a_rule_kills_a_node_in_the_middle_of_a_call(act: str, nodes: int, tmp_p
 
 
 async def kill_in_the_middle(world: Controlled, act: str) -> None:
-    """Repeat a call and kill a node during each repetition, each time later after the begin of the call. The call
-    succeeds or fails with an error message, and other nodes keep running."""
+    """Repeat a call and kill a node during each repetition, each time later after the beginning of the call. Check
+    that the call succeeds or fails with an error message, and that other nodes keep running."""
     pair, node_id = Pair(world), 1
     await pair.begin()
     kills = refusals = 0

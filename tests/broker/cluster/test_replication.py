@@ -222,8 +222,8 @@ async def test_all_nodes_end_and_begin_again_with_everything(tmp_path: Path, cle
 async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_never_committed(
     tmp_path: Path,
 ) -> None:
-    """A replica without a leader shows consumers no uncommitted record, even after its background fsync. The record is later
-    reported as lost, as a record that was acknowledged with acks=1."""
+    """A consumer of a replica without a leader gets no uncommitted record, even after the replica's background
+    fsync. When the replica truncates the record, the loss is reported with acks=1."""
     lag_ms = 1000
     async with running(tmp_path, "--set", f"replica.lag.time.max.ms={lag_ms}") as cluster:
         await create(cluster)

@@ -37,7 +37,7 @@ def warnings_of(environ: dict[str, str] | None = None, overrides: dict[str, str]
 
 
 def services(*names: str, port: int = 9092) -> dict[str, str]:
-    """The variables that Kubernetes sets in a pod for Services of these names."""
+    """Environment variables that Kubernetes sets in a pod for Services with these names."""
     environ: dict[str, str] = {}
     for name in names:
         prefix, url = name.upper().replace("-", "_"), f"tcp://10.96.0.1:{port}"
@@ -116,7 +116,8 @@ settings, or their names are built from a prefix."""
 
 
 def readers() -> str:
-    """The concatenated source of the modules that may read a setting, without those that only pass settings on."""
+    """The concatenated source of all modules that may read a setting. Modules that only define settings or pass
+    them on are left out."""
     paths = [
         path for package in ("broker", "lab", "server", "storage") for path in Path(package).rglob("*.py")
     ]
@@ -623,8 +624,8 @@ def test_variables_of_a_service_of_kubernetes_are_none_of_the_broker_s():
 
 
 def test_a_port_of_the_pod_s_own_stays_beside_a_service():
-    """Variables that the pod sets itself are kept beside those of a Service: a ``_PORT`` that is not a URL, and longer
-    names."""
+    """Only the variables of a Service are removed. Similar variables that the pod sets itself stay: ``_PORT`` with
+    a value that is not a URL, and longer names."""
     own = {"ODRADEK_CONTROL_PORT": "18092", "KAFKA_NUM_PORT": "x", "KAFKA_PORT_X": "y"}
     assert without_services({**services(*SERVICES), **own}) == own
 

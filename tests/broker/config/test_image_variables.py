@@ -1,4 +1,4 @@
-"""Environment variables of other images' start scripts."""
+"""Environment variables that the start scripts of other Kafka images convert to settings."""
 
 from pathlib import Path
 

@@ -29,7 +29,8 @@ def world(tmp_path: Path) -> World:
 
 
 def flip(world: World, topic: str, number: int, field: int, index: int = 0) -> tuple[str, int]:
-    """Flip a bit in a field of the batch with this number. Returns the segment file and the batch's base offset."""
+    """Flip a bit at the byte position ``field`` of batch ``number``. Returns the segment's path and the batch's
+    base offset."""
     log = world.partition(topic, index).log
     (segment,) = log.segments
     batches = list(segment.batches())
@@ -109,7 +110,8 @@ def test_the_start_survives_a_damaged_state(world: World) -> None:
 
 
 def test_a_lost_decision_leaves_a_transaction_that_ends(world: World) -> None:
-    """The PrepareCommit record is damaged but the CompleteCommit record behind it is not, so the transaction is complete."""
+    """If the PrepareCommit record is damaged and the CompleteCommit record after it is not, the new coordinator
+    loads the transaction as CompleteCommit."""
     producer_id, epoch = world.init(FIRST)
     answer = world.produce(
         TOPIC, 0, b"v", transactional_id=FIRST, producer_id=producer_id, epoch=epoch, sequence=0

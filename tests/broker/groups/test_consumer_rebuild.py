@@ -199,8 +199,9 @@ async def test_a_compacted_log_gives_the_same_groups():
 
 
 def current(state: GroupCoordinatorState) -> dict[str, dict[str, object]]:
-    """The consumer groups of a state. A static member that joined again with another instance id is also known by its former
-    instance id, as in Kafka, as long as the record with that id is in the log."""
+    """The consumer groups of a state, in a form that can be compared after a reload. Static members have only
+    their current instance ids in it. In a state, a static member that rejoined with another instance id also has
+    the former one, as in Kafka, until the record with the former id is compacted."""
     images = {name: dict(group.image()) for name, group in state.consumer_groups.items()}
     for name, image in images.items():
         members = state.consumer_groups[name].members

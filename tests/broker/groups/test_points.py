@@ -166,8 +166,8 @@ async def test_member_ids_come_from_the_chance_that_is_given(world: World) -> No
 
 
 async def test_a_commit_that_is_held_counts_only_if_its_member_is_still_one(world: World) -> None:
-    """A held commit is refused if its member has left the group while the commit was held: another member may own the
-    partition, and have read the earlier offset (found by a simulated seed)."""
+    """A held OffsetCommit gets UNKNOWN_MEMBER_ID if its member's session has timed out in the meantime: another
+    member may own the partition and have fetched the earlier offset. The simulation found this."""
     member = Client(world, "m")
     member.join()
     world.injection.points = gate = Gate("group.append")

@@ -24,7 +24,8 @@ PRODUCERS = (1, 2, 3)
 
 
 class History:
-    """Random events at one coordinator with two partitions. Some appends wait, and some leaders change."""
+    """Random requests and events at one coordinator with two partitions. Some appends are delayed, and some
+    partitions change their leader."""
 
     def __init__(self, seed: int) -> None:
         self.rng = Random(seed)

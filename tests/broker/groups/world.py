@@ -293,8 +293,8 @@ class World:
         return seen_by_client(outcome)
 
     def start(self, outcome: Any) -> Any:
-        """Run a handler's outcome as a connection does. Returns the value, or a future if the outcome is a coroutine that
-        waits."""
+        """Run what a handler returned, as a connection does: return a response as it is, and start a coroutine.
+        Returns the coroutine's value, or a future if the coroutine waits."""
         return start(outcome, self.life) if isinstance(outcome, Coroutine) else outcome
 
     # -- short forms --------------------------------------------------------------------------------------------

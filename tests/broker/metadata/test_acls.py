@@ -37,7 +37,8 @@ def held(*wanted: Acl) -> Acls:
 
 
 def create(existing: Acls, *wanted: Acl) -> tuple[list[UUID | None], list[str | None]]:
-    """Create ACLs in an image. Returns the ids of the records, and the error message of each ACL or None."""
+    """Create ACLs in an image with the ``existing`` ACLs. Returns the ids in the resulting records, and for each
+    wanted ACL its error message, or None if it was accepted."""
     numbers = ids()
     records, results = acls.create(existing, wanted, lambda: next(numbers))
     refused = [each for each in results if each is not None]

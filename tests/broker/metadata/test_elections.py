@@ -1,4 +1,5 @@
-"""Leader elections when brokers start, stop or fall behind, and reassignments: tables over images, without files."""
+"""Leader elections when brokers start, stop or fall behind, and reassignments, tested on metadata images in
+memory."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ def open_cluster(
     sync: Callable[[AppendFile], None] = AppendFile.sync,
     **settings: str,
 ) -> ClusterMetadata:
-    """Open the metadata as a node's start does. The settings are Kafka's, with underscores for dots."""
+    """Open the metadata as a node's start does. ``settings`` are Kafka's settings, with underscores for dots."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     return ClusterMetadata.open(
         directory,
@@ -109,7 +109,8 @@ def context_of(
     denied: Collection[tuple[str, str, str]] = (),
     **settings: str,
 ) -> RequestContext:
-    """The context of a request. ``denied`` has the (operation, resource type, name) that the principal may not use."""
+    """The context of a request. ``denied`` lists the (operation, resource type, name) tuples that the principal
+    may not use."""
     overrides = {name.replace("_", "."): value for name, value in settings.items()}
     # Without settings of its own, the node is the one whose directory has the metadata.
     settings_of_node = Settings(cluster.image, broker_config(overrides)) if overrides else cluster.settings
@@ -139,7 +140,8 @@ def context_of(
 
 
 def away(cluster: ClusterMetadata, node_id: int = 2, *, fenced: bool = True) -> BrokerRegistration:
-    """Register another broker in the image, as in the log of a larger cluster."""
+    """Add another broker to the image, with the endpoint of a host that does not exist. Returns its
+    registration."""
     known = cluster.image.brokers[cluster.identity.node_id]
     other = replace(known, node_id=node_id, fenced=fenced, endpoints=(Endpoint("PLAINTEXT", "other", 1),))
     cluster.image.brokers[node_id] = other

@@ -833,8 +833,8 @@ async def test_an_idle_connection_is_closed_but_not_a_waiting_one() -> None:
 
 
 async def test_an_advance_of_the_clock_closes_only_idle_connections() -> None:
-    """An advance closes a connection that has been idle for too long, although the advance skips the rounds of the check
-    that close none."""
+    """An advance closes the connections that have been idle for too long, and only these, although it skips the
+    rounds of the periodic check in which none is due."""
     virtual = VirtualClock(FakeClock())
     broker = Broker({METADATA: lambda *_: MetadataResponse()}, ConnectionQuotas(idle_ms_max=12_000), virtual)
     silent, talking = broker.connect(), broker.connect()

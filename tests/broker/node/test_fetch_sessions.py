@@ -80,7 +80,8 @@ def go_on(
 
 
 def hear(opened: Opened, **answers: PartitionData) -> list[int]:
-    """The partitions of an incremental response. ``p1=...`` is the data that was read for partition 1."""
+    """Complete an incremental Fetch and return the indexes of the partitions in its response. The argument ``p1``
+    is the data that was read for partition 1, and so on."""
     read = [(each, answers.get(f"p{each.index}", data(each.index))) for each in opened.wanted]
     error, _, sent = opened.answer(read, 0)
     assert error is ErrorCode.none
@@ -234,7 +235,8 @@ YOUNG, OLD = 0, SESSION_IDLE_MS_MAX + 1
 
 
 def full_cache(*, size: int, follower: bool, used_for_ms: int) -> FetchSessionCache:
-    """A cache with one slot, which has a session that was created at 0 and last used at ``used_for_ms``."""
+    """A full cache with one slot. Its session has ``size`` partitions, was created at 0 ms and last used at
+    ``used_for_ms``."""
     cache = sessions(slots=1, ids=[1, 2])
     assert begin(cache, *(want(index) for index in range(size)), follower=follower) == 1
     assert isinstance(go_on(cache, 1, 1, now_ms=used_for_ms), Opened)

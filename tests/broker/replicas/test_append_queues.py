@@ -118,8 +118,8 @@ async def test_a_part_of_a_request_that_needs_no_reading_is_answered_with_the_re
 
 
 async def test_a_marker_that_comes_in_between_is_looked_at_when_the_batch_is_appended(world):
-    """A batch is refused if the marker of its transaction is written while the batch is being read. In Kafka too the marker
-    may get the partition's lock first."""
+    """A batch is refused if the marker of its transaction is written while the batch is being read. In Kafka, too,
+    the marker may get the partition's lock before the batch."""
     world.init("other")  # so that the producer id below is not 0
     producer_id, epoch = world.init("tx")
     world.add("tx", producer_id, epoch, ("compacted", 0))
@@ -192,7 +192,8 @@ async def test_a_hundred_megabytes_in_ten_kilobytes(world):
 
 
 class SlicesByHand(Slices):
-    """A `Slices` that runs no work: each ``run`` waits until the test wakes its element of ``ends`` with a result."""
+    """A `Slices` that runs no work. Each call of ``run`` adds a waiter to ``ends``, and returns the result with
+    which the test wakes that waiter."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -196,7 +196,7 @@ class Story:
         self.hear(client.ask("expire_delegation_token", 2, hmac=made["hmac"], expiry_time_period=-1))
 
     def held(self, control: Control) -> bytes:
-        """Hold a request with a fault rule, and return what the control port shows of it."""
+        """Hold a request with a fault rule, and return what the control port shows about the request."""
         control.post("/v1/faults", {"rule": "IncrementalAlterConfigs nth=1 -> hold"})
         client, name = self.admin(), f"{LISTENER}.ssl.keystore.password"
         resources = [alteration("1", name, PLANTED["dynamic-key-password"])]
@@ -209,7 +209,8 @@ class Story:
         return views + control.get("/v1/faults")
 
     def strays(self) -> None:
-        """Send a password where none is expected."""
+        """Send a password where none is expected: as a frame, in a SaslHandshake, and to a listener without
+        SASL."""
         stray = PLANTED["stray-password"].encode()
         for port in (self.port, self.admin_port):
             for frame in (b"\0alice\0" + stray, b"\0\x11\0\1\0\0\0\1\xff\xff" + stray, stray):

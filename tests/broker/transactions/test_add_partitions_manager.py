@@ -64,8 +64,8 @@ def errors_of(answer: asyncio.Future[Any]) -> list[int]:
 
 
 def answer(sent: Sent, *errors: ErrorCode, whole: ErrorCode = OK) -> None:
-    """Respond to the requested partitions with these errors, one after the other. The last error is repeated for all further
-    partitions."""
+    """Respond to the requested partitions with ``errors``, in their order; the last error is repeated for all
+    further partitions. ``whole`` is the error of the whole response, which then has no partitions."""
     left = list(errors) or [OK]
 
     def next_error() -> ErrorCode:

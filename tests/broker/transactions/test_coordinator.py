@@ -262,8 +262,8 @@ def test_a_retry_of_version_1_gets_concurrent_transactions_and_then_success(kafk
 
 
 async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_appended(kafka):
-    """Produce version 12 waits until a transaction that EndTxn version 4 ends is complete. The marker has the epoch of
-    the waiting batch, so the batch must be verified for the next transaction (KIP-890)."""
+    """Produce version 12 waits until a transaction that was ended by EndTxn version 4 is complete. The marker and
+    the waiting batch have the same epoch, so the batch is verified for the next transaction (KIP-890)."""
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("t", 0))
     assert kafka.end("tx", producer_id, epoch, committed=True, version=4)[0] == OK
@@ -283,8 +283,8 @@ async def test_a_batch_of_version_12_waits_for_an_end_of_version_4_and_is_append
 
 
 async def test_a_batch_that_waits_is_verified_again_at_each_try(kafka):
-    """A waiting batch is verified again before each attempt to append it: the marker discards the guard of an earlier
-    attempt."""
+    """A waiting batch is verified again before each attempt to append it: the marker discards the verification
+    guard of an earlier attempt."""
     kafka.create("u", 1)
     producer_id, epoch = kafka.init()
     kafka.add("tx", producer_id, epoch, ("u", 0))
@@ -347,8 +347,8 @@ async def test_an_exception_after_the_records_were_read_is_the_answer(world, mon
 
 @pytest.mark.parametrize("version", [11, 12])
 def test_a_transactional_batch_without_a_producer_is_in_no_transaction(world, version):
-    """A transactional batch without a producer id is appended outside of any transaction, but needs a transactional id in
-    its request. Kafka verifies only batches with a producer id."""
+    """A transactional batch without a producer id is appended outside of any transaction. Its request must have a
+    transactional id. Kafka verifies only batches with a producer id."""
     batch = build_batch([(world.clock.now, b"k", b"v")], transactional=True)
     for transactional_id, error in ((None, 53), ("tx", 0)):
         answer = world.ask_produce({("t", 0): batch}, transactional_id=transactional_id, version=version)
@@ -952,8 +952,8 @@ def test_after_more_partitions_ids_stay_and_no_partition_is_loaded(world):
 
 
 def test_an_id_whose_partition_is_gone_has_no_coordinator(world):
-    """An id has no coordinator if its partition does not exist any more, as the topic was created again with fewer
-    partitions."""
+    """A transactional id has no coordinator if ``__transaction_state`` was created again with fewer partitions, so
+    that the partition of the id does not exist any more."""
     coordinator = world.node.transactions
     last = len(world.cluster.topics[TRANSACTION_STATE].partitions) - 1
     name = next(name for name in map(str, range(99)) if coordinator.partition_for(name) == last)

@@ -183,8 +183,8 @@ async def test_an_exception_after_the_wait_is_the_request_s(world, monkeypatch):
 
 
 async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch):
-    """An exception after a committed append fails the request that waits for it, although a follower's fetch or a flush has
-    committed the append."""
+    """An exception after an append was committed fails the request that waits for the append, and not the
+    follower's fetch or the flush that committed it."""
     index = world.node.transactions.partition_for("tx")
     partition = world.partition(TRANSACTION_STATE, index)
     advance, partition.advance_high_watermark = partition.advance_high_watermark, lambda: None
@@ -197,8 +197,8 @@ async def test_an_exception_after_the_append_is_the_request_s(world, monkeypatch
 
 
 def test_an_abort_of_version_5_at_the_very_last_epoch_does_not_bump(world):
-    """An abort of version 5 in epoch 32767, which should not be in use, is accepted, and a new producer id begins with epoch
-    0."""
+    """EndTxn version 5 aborts a transaction in epoch 32767, which should never be in use: the marker has epoch
+    32767, and the response has a new producer id with epoch 0."""
     producer_id = opened(world, 32767)
     assert world.end("tx", producer_id, 32767, committed=False) == (OK, producer_id + 1, 0)
     assert world.briefs()[-2:] == [(3, 32767), (5, 0)]

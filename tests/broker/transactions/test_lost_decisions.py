@@ -300,8 +300,8 @@ def test_markers_whose_decision_was_lost_are_reported_in_one_line(cut: PowerCut,
 
 
 def test_when_all_partitions_are_synced_and_the_decision_is_not_it_is_lost(tmp_path: Path):
-    """A decision is lost if a power cut keeps all partitions but not ``__transaction_state``. Whether the random power
-    cuts of the other tests have this result depends on their seeds."""
+    """A decision is lost if a power cut keeps the markers in all partitions, but not the decision in
+    ``__transaction_state``. The random power cuts of the other tests may not have this result."""
     for version in (3, 5):
         path = tmp_path / str(version)
         path.mkdir()
@@ -337,8 +337,9 @@ def test_nothing_is_said_after_a_kill_that_lost_nothing(cut: PowerCut):
 
 
 def test_an_id_that_was_settled_for_its_coordinator_has_ended_again(cut: PowerCut):
-    """A lost decision is found even if the coordinator still has the Complete state of the transaction before. Only
-    markers of transaction version 2 have an epoch that shows that they belong to a later transaction."""
+    """A lost decision is found even if the coordinator still has the Complete state of the previous transaction.
+    This needs transaction version 2: only there the epoch of the markers shows that they belong to a later
+    transaction."""
     cut.write(0)
     cut.end(committed=True)
     cut.sync(TRANSACTION_STATE, TOPIC)

@@ -90,8 +90,8 @@ def test_a_prepare_that_is_released_after_the_coordinator_has_moved_is_not_writt
 
 
 def test_k_of_n_markers(world, peers):
-    """The producer gets its response while only some of the partitions have their marker, until the rule releases the other
-    markers."""
+    """While a rule holds the markers of three of five partitions, EndTxn has succeeded, the other two partitions
+    have their markers, and InitProducerId gets CONCURRENT_TRANSACTIONS."""
     producer_id, epoch = begin(world, 0, 1, 2, 3, 4)
     world.injection.points = gate = Gate("txn.marker", lambda at: at.partition in (1, 2, 4))
     assert world.end("tx", producer_id, epoch, committed=True)[0] == OK

@@ -54,7 +54,7 @@ class Kill:
     who: str
     """The process to kill: "member" or "broker"."""
     point: str = ""
-    """Crash point of a broker. Without one the kill comes after a number of results."""
+    """Crash point at which the broker dies; if empty, the process is killed after a number of results."""
     after: int = 1
 
 
@@ -212,7 +212,10 @@ class Run:
                 feeding.result(HANG_S)
 
     def _trickle(self, before: Future[None] | None, thread: ThreadPoolExecutor) -> Future[None]:
-        """Start to send ``TRICKLE`` more inputs in a thread. Raises the error of ``before``, the previous call."""
+        """Submit the sending of ``TRICKLE`` more inputs to ``thread``, and return the future.
+
+        ``before`` is the future of the previous call; if that call failed, its error is raised.
+        """
         if before is not None:
             before.result()
         first, self._fed = self._fed, self._fed + TRICKLE

@@ -20,7 +20,10 @@ from tests.support.kafka_oracle import kafka
 RECORDED: Final = FOLDER / "kafka" / "recorded.json"
 SETTINGS: Final = {"group.initial.rebalance.delay.ms": "0"}
 SETTLE_MS: Final = 300
-"""Milliseconds to wait after a change: a broker of Apache Kafka applies it later than its controller responds."""
+"""Milliseconds to wait after a request that changes metadata.
+
+A broker of Apache Kafka applies the change only after the controller's response.
+"""
 
 Outcomes = dict[str, dict[str, str]]
 

@@ -1,4 +1,7 @@
-"""Apicurio Registry stores schemas in a topic. They are registered, and read again after registry and broker were killed."""
+"""Tests of Apicurio Registry, which stores schemas in a topic.
+
+Registered schemas are read again after the registry and the broker were killed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka Streams: words are counted exactly once while its instances and the broker are killed."""
+"""Tests of Kafka Streams: words are counted exactly once while instances and the broker are killed."""
 
 from __future__ import annotations
 

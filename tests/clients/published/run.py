@@ -322,7 +322,10 @@ def compare() -> None:
 
 
 def reason(suite: str, name: str) -> str:
-    """Why a test's outcome is no pass on both brokers: the entry of ``REASONS`` for the longest prefix of its name."""
+    """Why a test does not pass with both brokers: the entry of ``REASONS`` for the longest prefix of its name.
+
+    Without an entry: "not explained".
+    """
     known = [each for each in REASONS[suite] if name.startswith(each)]
     return REASONS[suite][max(known, key=len)] if known else "not explained"
 

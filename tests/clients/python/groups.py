@@ -1,9 +1,10 @@
-"""The program with aiokafka and kafka-python for the group orders of tests/clients/contract.py: members of classic groups.
+"""The program with aiokafka or kafka-python for the group orders of tests/clients/contract.py, in classic groups.
 
     python -m tests.clients.python.groups CLIENT group-member|group-loop BOOTSTRAP classic ...
 
-Neither supports the consumer protocol. aiokafka rejoins while its program works, and sends no generation with its offsets: a
-lock prevents the revocation of a transaction's partitions until it has ended.
+Neither client supports the consumer protocol (KIP-848). aiokafka rejoins the group while the program processes
+records, and sends no generation with the offsets of a transaction. So a lock delays the revocation of partitions
+until the transaction has ended.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def say(**what: Any) -> None:
 
 
 def word() -> threading.Event:
-    """An event that is set when the test writes a line to our standard input, or closes the input."""
+    """Return an event that is set when the test writes a line to this program's standard input, or closes it."""
     said = threading.Event()
 
     def wait() -> None:

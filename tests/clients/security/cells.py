@@ -51,7 +51,7 @@ class Cell(NamedTuple):
     protocol: str = ""
     """Security protocol of the client, if it is not the listener's."""
     topic_of: str = ""
-    """User to whom the topic belongs, if it belongs to another user than the client's."""
+    """User whose name the topic begins with, if it is another user than ``user``."""
 
     def topic(self, client: str) -> str:
         return f"{self.topic_of or self.user}.{client}.{self.name}"

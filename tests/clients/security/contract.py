@@ -50,12 +50,17 @@ class Handshakes:
     title: ClassVar[str]
     """Name of the client, also used in the names of its topics."""
     says: ClassVar[Mapping[str, str]]
-    """By the name of a cell (a connection and an action) that must fail: regular expression for the class of the
-    client's error, and for its text if the broker sent one."""
+    """Name of a cell (a connection and an action) that must fail -> regular expression for the client's error.
+
+    The expression matches the class of the error, and the text if the broker sent one.
+    """
     keeps_to_itself: ClassVar[frozenset[str]] = frozenset()
     """Names of cells (connections with an action) in which the client raises an error before it connects."""
     authenticates_again: ClassVar[bool] = True
-    """Whether the client reauthenticates on its connections (KIP-368). Otherwise they are closed, and it connects again."""
+    """Whether the client reauthenticates on its connections (KIP-368).
+
+    Otherwise the broker closes the connections when their sessions expire, and the client connects again.
+    """
 
     @classmethod
     def begin(cls, cells: Sequence[Cell], world: World) -> Run:

@@ -44,7 +44,7 @@ class TestFranzGo(Handshakes):
 
 @pytest.mark.client("sarama")
 class TestSarama(Handshakes):
-    """sarama reports that no broker is left if all of them fail. Some errors have details only in its log."""
+    """sarama reports "run out of available brokers" if all brokers fail. Some details are only in its log."""
 
     title = "sarama"
     says: ClassVar = {

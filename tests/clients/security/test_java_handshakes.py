@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.java, pytest.mark.foreign]
 
 @pytest.mark.client("Java")
 class TestJava(Handshakes):
-    """Errors that the Java client takes for an unavailable broker are retried until max.block.ms is over."""
+    """The Java client retries some errors, as if the broker were unavailable, and fails after max.block.ms."""
 
     title = "java"
     says: ClassVar = {

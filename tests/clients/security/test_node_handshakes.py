@@ -17,7 +17,7 @@ pytestmark = pytest.mark.foreign
 
 @pytest.mark.client("kafkajs")
 class TestKafkaJs(Handshakes):
-    """kafkajs takes a refused token for an accepted one, and is disconnected at its next request."""
+    """kafkajs does not notice that a token was refused, and is disconnected at its next request."""
 
     title = "kafkajs"
     says: ClassVar = {

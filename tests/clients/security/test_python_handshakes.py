@@ -59,7 +59,7 @@ class TestKafkaPython(Handshakes):
 
 @pytest.mark.client("aiokafka")
 class TestAioKafka(Handshakes):
-    """aiokafka writes the reason of a connection failure only to its log, and takes a refused token for an accepted one."""
+    """aiokafka writes the reason of a connection failure only to its log, and does not notice a refused token."""
 
     title = "aiokafka"
     authenticates_again = False

@@ -1,7 +1,7 @@
 """One broker with a listener for each kind of handshake, and an authorizer with ACLs for each user.
 
-A user's topics, transactional ids and groups have names that begin with the user's name: a client that the broker takes for
-another user has no access to them.
+A user's topics, transactional ids and groups have names that begin with the user's name: if the broker identified
+a client as another user, the client would have no access to them.
 """
 
 from __future__ import annotations
@@ -125,7 +125,10 @@ class World:
         _await(self.admin.create_topics([NewTopic(name, 1, 1) for name in names]))
 
     def refused(self) -> list[dict[str, str]]:
-        """The refused clients in the broker's log, each with address, reason and error."""
+        """The refused connections and requests in the broker's log, each with reason and error.
+
+        Fails if an entry does not have the client's address.
+        """
         found = []
         for line in self._log.read_text().splitlines():
             entry = json.loads(line)

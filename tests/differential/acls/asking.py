@@ -173,7 +173,8 @@ def answers_of(client: Client) -> Answers:
 def _by_name(
     rows: Sequence[Mapping[str, Any]], key: str, names: Sequence[str], operations: str = ""
 ) -> list[int]:
-    """The error, or else the authorized operations, of each name. A transactional id has only an authorization error."""
+    """The error code of each name or, if it is 0, the authorized operations. Without ``operations``, as for
+    transactional ids, the error code if it is an authorization error, otherwise 0."""
     found = {row[key]: row for row in rows}
     if operations:
         return [found[name]["error_code"] or found[name][operations] for name in names]

@@ -62,7 +62,8 @@ def case(number: int) -> Case:
 
 
 def _of_writing(random: Random) -> Rule:
-    """An ACL on one of a few similar topic names. InitProducerId asks whether the principal may write any topic."""
+    """An ACL on one of a few similar topic names, for InitProducerId, which checks whether the principal may write
+    to any topic."""
     pattern = random.choice(
         (("a", LITERAL), ("a", PREFIXED), ("ab", LITERAL), ("ab", PREFIXED), ("*", LITERAL))
     )

@@ -14,7 +14,7 @@ from tests.differential.story import Entry
 from tests.support.deadlines import LONG_TEST_S
 
 SOON = 80
-"""Number of cases (random sets of ACLs) that run with each change."""
+"""Number of cases (random sets of ACLs) that every test run plays."""
 LIVE = range(CASES, CASES + 100)
 """Numbers of the cases (random sets of ACLs) that are not recorded, but compared with a running Kafka."""
 

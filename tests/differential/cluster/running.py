@@ -141,7 +141,7 @@ class Stage:
                 eye.await_coordinator(name, kind, nodes[0])
 
     def remove(self, told: ClusterStory) -> None:
-        """Delete the topics of a finished story."""
+        """Delete the topics of the finished story ``told``."""
         known = self._eye.quiet("metadata", 12, topics=None)["topics"]
         rows = [{"name": row["name"]} for row in known if (row["name"] or "").startswith(told.prefix)]
         if rows:
@@ -196,7 +196,8 @@ class Scene:
 
 
 def _steps(entry: Entry, told: ClusterStory) -> Iterator[None]:
-    """The steps of a story as a generator, also for a story without a `yield`."""
+    """Generator that runs a story up to its next `yield` in each step, or as a whole if the story has no
+    `yield`."""
     yield from entry.run(told) or ()
 
 

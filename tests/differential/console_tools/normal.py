@@ -21,7 +21,8 @@ HMAC: Final = re.compile(r"(?<![\w+/])[A-Za-z0-9+/]{86}==")
 # Names of Kafka's classes and fields consist of letters only. One id in ten thousand looks like such a name.
 CLASS_NAME: Final = re.compile(r"[a-z]*(?:[A-Z][a-z]+)+")
 CASE_CHANGES_MAX: Final = 7
-"""Maximum changes between upper and lower case in a class name of 22 letters, the length of an id in base64."""
+"""Maximum changes between upper and lower case in a class name. A name of letters with more changes is a base64
+id."""
 REPLACED: Final = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:[.,:]\d+)?Z?"), "(time)"),
     (re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d\b"), "(minute)"),
@@ -143,7 +144,8 @@ class TextNormal:
 
 
 def _said_once(lines: Iterable[str]) -> Iterator[str]:
-    """Drop repeated messages of a client's network thread, whose number depends on when the tool closes the client."""
+    """Drop repeated messages of a client's network thread: their number depends on when the tool closes the
+    client."""
     before = None
     for line in lines:
         if line != before or not CLIENT_LOG.match(line):

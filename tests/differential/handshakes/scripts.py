@@ -314,7 +314,7 @@ def another_authorization_id(it: Dialogue) -> None:
 
 @script()
 def sasl_once_more(it: Dialogue) -> None:
-    """A session without a lifetime cannot be reauthenticated."""
+    """A client cannot authenticate again on a connection whose session has no lifetime."""
     it.handshake()
     it.plain()
     it.handshake()

@@ -163,7 +163,8 @@ def after_an_end(s: Story) -> None:
 
 @story("init-producer-id")
 def new_timeout(s: Story) -> None:
-    """The new timeout of InitProducerId replaces the old one: a transaction that begins later times out earlier."""
+    """InitProducerId with a new, shorter timeout replaces the old one: the next transaction is aborted after the
+    new timeout."""
     t, p = s.topic(), Producer(s, "tx")
     init(s, "a short one", p.tx, timeout=300)
     p.epoch += 1

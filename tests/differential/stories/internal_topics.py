@@ -35,7 +35,10 @@ def named(*names: str) -> list[Body]:
 
 
 def key(s: Story, partitions: Mapping[int, int]) -> str:
-    """A group or transactional id that belongs to these partitions: {number of partitions: partition}."""
+    """A group or transactional id that hashes to the given partition for each number of partitions.
+
+    ``partitions`` is {number of partitions: partition}.
+    """
     return next(
         name
         for name in (s.name(f"k{number}") for number in range(1_000_000))

@@ -77,7 +77,8 @@ def overlapping_aborts(s: Story) -> None:
 
 @story("isolation")
 def many_transactions(s: Story) -> None:
-    """Commits and aborts of three producers in turn."""
+    """Three producers commit and abort transactions in turn. A read_committed consumer reads them from several
+    offsets."""
     t = s.topic()
     producers = [Producer(s, f"p{n}") for n in range(3)]
     for n in range(9):

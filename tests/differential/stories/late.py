@@ -1,6 +1,8 @@
-"""Delayed requests: a marker that arrives in the next transaction, a batch that arrives after its transaction's marker.
+"""Delayed requests: a marker that arrives in the next transaction, a batch that arrives after its transaction's
+marker.
 
-The old transaction protocol accepts both. Verification refuses the batch. The new protocol refuses both by their epoch.
+The old transaction protocol (TV1) accepts both, unless verification refuses the batch. The new protocol (TV2)
+refuses both by their epoch.
 """
 
 from __future__ import annotations

@@ -15,7 +15,11 @@ UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555
 
 @story("produce")
 def transactional_without_id(s: Story) -> None:
-    """All partitions of the request get TRANSACTIONAL_ID_AUTHORIZATION_FAILED, even a partition with a plain batch."""
+    """A transactional batch without a transactional id in the request fails all partitions, also one with a plain
+    batch.
+
+    The error is TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+    """
     t = s.topic(2)
     pid, epoch = s.producer_id()
     txn = s.batch(1, pid=pid, epoch=epoch, seq=0, txn=True)

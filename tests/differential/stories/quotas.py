@@ -158,7 +158,7 @@ def addresses(s: Story) -> None:
 
 
 def throttled(s: Story, note: str, api: str, v: int, **body: Any) -> Body:
-    """Send a request whose response has a throttle time, which is normalised as its value varies."""
+    """Send a request and record whether its response has a throttle time above 0, not the time, which varies."""
     answer = s.quiet(api, v, retry=(), **body)
     waits = answer["throttle_time"] > 0
     s.put(

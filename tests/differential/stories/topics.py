@@ -113,7 +113,8 @@ def duplicates(s: Story) -> None:
 
 @story("metadata")
 def authorized_operations(s: Story) -> None:
-    """Without an authorizer all operations are allowed (topic 3576, cluster 8096). -2147483648 means not requested."""
+    """Without an authorizer all operations are allowed: 3576 for topics, 8096 for the cluster. The value is
+    -2147483648 if a request does not ask for operations."""
     t = s.topic()
     for v in (8, 9, 10, 11, 12):
         flags: dict[str, Any] = {
@@ -229,7 +230,8 @@ def configs(s: Story) -> None:
 
 @story("create-topics")
 def assignments(s: Story) -> None:
-    """CreateTopics with assignments: partitions and replicas must be -1, ids start at 0, and brokers exist, each once."""
+    """CreateTopics refuses assignments together with partition or replica counts, with ids that do not run from 0,
+    with unknown, repeated or missing brokers."""
 
     def assign(
         note: str, parts: dict[int, list[int]], partitions: int = -1, replicas: int = -1, **row: Any

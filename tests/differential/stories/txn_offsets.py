@@ -222,7 +222,7 @@ def whole_transaction(s: Story) -> None:
 
 @story("txn-offsets")
 def only_metadata_that_is_too_long(s: Story) -> None:
-    """With metadata that is too long nothing is written.
+    """TxnOffsetCommit with only metadata that is too long writes nothing.
 
     Kafka creates the group in memory: DeleteGroups finds it, DescribeGroups does not.
     """

@@ -15,7 +15,7 @@ from tests.differential.story import Body, Story, story
 def behind(s: Story, p: Producer, end: Body, v: int, api: str, av: int, note: str, **body: Any) -> None:
     """Send EndTxn and another request in one packet.
 
-    Markers are held until the second response, so that the second request arrives in the Prepare state.
+    Markers are held until the second response, so that the second request arrives before the completion.
     """
     with s.hold_markers():
         first = s.send("end_txn", v, **end)

@@ -74,7 +74,7 @@ class Story:
         return held.log_start_offset
 
     def move(self, topic: str, node_id: int) -> None:
-        """Make a node the coordinator of everything in an internal topic."""
+        """Make a node the leader of an internal topic's only partition, and so the only coordinator."""
         state = self.broker.cluster.metadata.topic(topic)
         assert state is not None
         if state.partitions[0].leader != node_id:
@@ -213,7 +213,7 @@ def test_a_coordinator_that_is_ahead_expires_committed_offsets_earlier(story: St
 
 @contextmanager
 def member(story: Story) -> Iterator[Consumer]:
-    """A consumer with a group, which has not sent FindCoordinator yet."""
+    """A new consumer in the group `readers`. It looks up the group's coordinator at its first request."""
     consumer = Consumer({"bootstrap.servers": story.broker.bootstrap, "group.id": "readers"})
     yield consumer
     consumer.close()

@@ -40,8 +40,8 @@ async def test_a_watchdog_starts_nodes_beside_a_reset_and_a_restore(
 
 
 async def test_the_refusal_of_a_call_whose_caller_is_gone_is_no_failure(caller: Caller) -> None:
-    """A caller disconnects while its call is queued, and the call is then refused because the node runs already. Nothing is
-    logged as an error."""
+    """A call whose caller disconnects while the call is queued, and which is refused afterwards because the node
+    runs already, logs no error."""
     complaints: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
     lifecycle = caller.control.cluster.lifecycle

@@ -91,7 +91,7 @@ names = st.sampled_from([*ACTIONS, *POINTS, "EndTxn", "Produce", "*", "NONE", "c
 
 @st.composite
 def values_of(draw: st.DrawFn, schema: Any) -> Any:
-    """A value for a field: one that fits the schema, or any other."""
+    """Draw a value of any type for a field. ``schema`` is not used."""
     return draw(st.one_of(numbers, names, st.booleans(), st.floats(0, 1), json_values))
 
 

@@ -67,7 +67,7 @@ async def open_listener(cluster: Cluster) -> AsyncIterator[Callable[..., Any]]:
 
 @pytest.fixture
 def held(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """An event for which the thread that loads the server waits."""
+    """An event. The thread that loads the server waits until the event is set."""
     go_on, load = threading.Event(), listening.load
 
     def wait_and_load(modules: Any) -> None:

@@ -103,8 +103,8 @@ def test_what_cannot_be_used_is_refused_at_the_start(
 
 
 def test_a_broker_whose_control_port_has_tls_can_do_tls(files: Path) -> None:
-    """The `uses_tls` of a control port with TLS is true: this property makes the broker load an event loop with TLS
-    (`late_modules`)."""
+    """The settings' `uses_tls` is true only if a control port is set and has a certificate. The broker then loads
+    an event loop with TLS (`late_modules`)."""
     certificate = ["--set", f"odradek.control.tls.certificate={files / 'server.pem'}"]
     assert parse([*certificate, "--control-port", "0"], {}).uses_tls
     assert not parse(certificate, {}).uses_tls

@@ -25,7 +25,7 @@ NODES = {1: "running", 2: "running", 3: "running"}
 
 
 def around(*rules: str, hits: int = 1, **more: Any) -> ClusterContext:
-    """The context of a cluster of three running nodes with these fault rules, which are numbered from 1."""
+    """The context of three running nodes with fault rules, numbered from 1, of which each has ``hits`` hits."""
     known = tuple(
         FaultRule(rule=rule, text=text, hits=hits, spent=False) for rule, text in enumerate(rules, 1)
     )
@@ -39,7 +39,7 @@ def foreign(**more: Any) -> ClusterContext:
 
 
 def nodes(**states: str) -> dict[int, str]:
-    """The states of the nodes, all running except those given: ``nodes(n2="killed")``."""
+    """Node id -> state, "running" except for the nodes in ``states``: ``nodes(n2="killed")``."""
     return NODES | {int(name[1:]): state for name, state in states.items()}
 
 
@@ -79,7 +79,8 @@ def in_log(owner: TransactionFacts | None = None, **more: Any) -> OpenInLog:
 
 
 def at(*open_: OpenInLog, **more: Any) -> PartitionFacts:
-    """Facts of orders-0 on nodes 1 to 3 with offsets 0 to 13. With an open transaction the last stable offset is 12."""
+    """Facts of orders-0 on nodes 1 to 3, with the high watermark 13. If there is an open transaction (``open_``),
+    the last stable offset is 12."""
     usual: dict[str, Any] = {
         "topic": "orders",
         "index": 0,

@@ -630,7 +630,7 @@ async def test_what_is_released_early_waits_for_what_is_held_before_it() -> None
 
 
 class Cluster:
-    """Nodes that can be killed and started again. Each start of a node creates a new object."""
+    """Fake nodes by id. `kill` removes a node; to restart a node, a test adds another object with its id."""
 
     def __init__(self) -> None:
         self.nodes: dict[int, Any] = {1: NODE}

@@ -119,7 +119,10 @@ def ones_sum(data: bytes) -> int:
 
 
 def streams(found: list[Packet]) -> dict[tuple[Any, Any], bytes]:
-    """The bytes that each end has sent to another, reassembled as by TCP. Gaps and wrong acknowledgements are errors."""
+    """(source, target) -> the bytes sent, reassembled as by TCP, with zeros for bytes that were not captured.
+
+    Fails if there is a gap or a wrong acknowledgement.
+    """
     sent: defaultdict[tuple[Any, Any], bytearray] = defaultdict(bytearray)
     first: dict[tuple[Any, Any], int] = {}
     for each in found:

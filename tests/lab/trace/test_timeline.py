@@ -130,7 +130,10 @@ class Story:
         return Timeline(assembled)
 
     def brief(self, sent: dict[int, Any] | None = None) -> list[str]:
-        """Transaction number and event, such as `2 Ongoing`, `2 orders-0@3`, `2 COMMIT orders-0@4` or `- EndTxn`."""
+        """The events as text, such as `2 Ongoing`, `2 orders-0@3`, `2 COMMIT orders-0@4` or `- EndTxn`.
+
+        Each begins with the number of its transaction, or `-` if it has none.
+        """
         found = []
         for event in self.told(sent).to_json()["events"]:
             number = event["transaction"] or "-"

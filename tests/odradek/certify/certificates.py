@@ -35,9 +35,9 @@ BY_CHECK = Mechanism("check", "--check judges each run")
 def certificate(
     *failures: Failure, clean: int = 0, whole: bool = False, lints: tuple[Lint, ...] = ()
 ) -> Certificate:
-    """A certificate in which ``failures`` failed, and ``clean`` other combinations of moment and fault did not fail.
+    """A certificate with ``failures``, and with ``clean`` cells (pairs of moment and fault) that did not fail.
 
-    (A moment is a request at which the certifier injects a fault.) With ``whole``, all others did not fail.
+    With ``whole``, no cell failed except those of ``failures``.
     """
     found = Certificate(Workload(Command(("job",)), ("out",)), seed=1, lints=list(lints))
     found.exploration = Exploration(moments(trace(init("a"), fetch("in"), transaction("a", 5))))

@@ -189,7 +189,7 @@ def test_one_that_took_over_may_have_ended_before_the_frozen_one_wakes() -> None
 
 
 def test_a_connection_of_an_ended_process_belongs_to_the_newly_started_one() -> None:
-    """The certifier attributes a new connection that no running instance has to the instance that it has started.
+    """If no running instance has a new connection, the certifier assumes it to be the newly started instance's.
 
     The process that had the connection has ended before the certifier looked. If an earlier instance has ended too, the
     connection may be of that instance, and is attributed to none.
@@ -233,9 +233,9 @@ def test_a_connection_is_attributed_once() -> None:
 
 
 def test_a_kill_between_two_requests_comes_behind_the_response() -> None:
-    """A kill between two requests comes after the response to the first one.
+    """A kill between two requests waits for the response to the first request, which a rule has held.
 
-    The killed instance is the one that has the connection of that request. A rule holds the request meanwhile.
+    It kills the instance that sent this request.
     """
     job = Instances(Process(1, "h:1"), Process(2, "h:2"))
     outcomes = iter(["held", "held", "in_progress", "answered"])

@@ -31,7 +31,7 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def refused(*words: str) -> str:
-    """The error message of a command that starts nothing."""
+    """The output of `odradek certify` with these arguments, which must end it with exit code 2."""
     result: Result = CliRunner().invoke(certify, list(words))
     assert result.exit_code == 2, result.output
     assert "Traceback" not in result.output

@@ -45,9 +45,9 @@ def test_other_clients_other_clusters_and_whole_connections_are_not(entries: lis
 
 
 def test_a_connection_that_ends_with_the_job_does_not_count_as_broken() -> None:
-    """A connection that ends with a pending request at the end of the trace is not reported as broken.
+    """A connection that closes with a pending request at the end of the trace is not reported as broken.
 
-    A stuck job is killed at that time.
+    The certifier closes it when it kills a stuck job.
     """
     told = [client("librdkafka", "2.16.0"), metadata()]
     waits = entry("Fetch") | {"outcome": "connection_gone"}

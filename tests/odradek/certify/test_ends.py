@@ -117,7 +117,10 @@ def test_what_comes_when_the_job_is_started_once_more_was_not_lost() -> None:
 
 
 def test_an_instance_that_is_killed_between_two_requests() -> None:
-    """The instance is killed at a drawn instant. A record that it has written and not committed is written twice."""
+    """An instance that is killed 3 ms after a response loses no record, and writes at most one record twice.
+
+    A record is written twice if the instance had written it and not committed its offset.
+    """
     moment = Moment("OffsetCommit", (("group", "g"),), 2, "")
     reference, run = runs(workload("goes on"), single(moment, BY_NAME["kill-between"], 3))
     assert (run.hits, run.without_effect) == ([1], {})

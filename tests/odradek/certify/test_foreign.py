@@ -76,9 +76,9 @@ def test_each_run_begins_with_the_input_alone(upstream: Broker) -> None:
 
 
 def test_existing_topics_and_groups_are_not_changed(upstream: Broker) -> None:
-    """A certifier that cannot begin changes no existing topics and groups of the cluster.
+    """A certifier changes no existing topics and groups of a cluster.
 
-    A certifier that creates its topics beside them does not change them either.
+    This holds if a topic of the job exists, which is an error, and if the certifier creates the job's topics.
     """
     a_commit(upstream.bootstrap_servers, "theirs-before")
     cluster = Foreign(workload(upstream, "theirs:1"))

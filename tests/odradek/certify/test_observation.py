@@ -53,9 +53,9 @@ def test_what_has_no_response_so_far() -> None:
     ],
 )
 def test_the_request_that_a_rule_has_hit(action: str, outcomes: tuple[str, ...], place: int | None) -> None:
-    """The request that a rule has hit is found by its outcome.
+    """The request that a rule has hit is recognised by its outcome.
 
-    Another instance may wait for a response to the same API.
+    This works although a request of another instance to the same API may be in progress.
     """
     found = [entry(number, "JoinGroup", outcome) for number, outcome in enumerate(outcomes)]
     assert struck(found, action) == (None if place is None else found[place])

@@ -101,7 +101,7 @@ def test_lag_is_asked_for_while_positions_are_committed_and_now_and_then() -> No
 
 
 class Followed:
-    """A fake trace with one OffsetCommit and no EndTxn, which a follower reads without end.
+    """A fake trace. A follower of OffsetCommit gets one exchange, of another API none. Then it waits for `end`.
 
     With ``can=False`` the trace refuses every follower.
     """

@@ -66,7 +66,7 @@ class Job:
 class Progress:
     """The fake progress of a run.
 
-    Each call of `state` returns the next element of ``done``, and at the end always the last.
+    Each call of `state` returns the next element of ``done``; after the last element, always that element.
     """
 
     def __init__(

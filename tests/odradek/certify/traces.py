@@ -77,7 +77,7 @@ def fetch(
     count: int = 0,
     peer: str = "127.0.0.1:5000",
 ) -> dict[str, Any]:
-    """A Fetch whose response has ``count`` records; 0 if the number is unknown."""
+    """A Fetch whose response has ``count`` records (0: an unknown number), or none with ``found=False``."""
     partitions = [{"partition": 0, "fetch_offset": offset}]
     request = {"isolation_level": isolation, "topics": [{"topic_name": topic, "partitions": partitions}]}
     batch = {"base_offset": offset, "last_offset": offset + count - 1, "count": count} if count else {}
@@ -113,7 +113,8 @@ def offsets(
 def init(
     tx: str, *, peer: str = "127.0.0.1:5000", timeout_ms: int = 60_000, raises: int = -1
 ) -> dict[str, Any]:
-    """One InitProducerId request and its response. ``raises`` is the producer id whose epoch the client raises (KIP-360)."""
+    """One InitProducerId request and its response. ``raises`` is the producer id whose epoch the client bumps
+    (KIP-360); -1 if the producer starts."""
     request = {"transaction_timeout_ms": timeout_ms, "producer_id": raises}
     return entry("InitProducerId", request, tx=tx, peer=peer)
 

@@ -26,12 +26,12 @@ JOBS: Final = sorted(
 )
 RECORDS: Final = 60
 EMPTY_EVERY: Final = 9
-"""If a job gets empty values, one of this many records has one."""
+"""In an input with empty values, one of so many records has an empty value."""
 BUDGET_S: Final = 120.0
 AGAIN_MAX: Final = 5
 """Maximum attempts to reproduce a failure that depends on a race, as many as the certifier itself makes."""
 PATIENT_S: Final = LONG_TEST_S / 2
-"""Seconds for a search that ends at its first failure: only a failure that is not found uses them up."""
+"""Time limit, in seconds, for finding the failure of a wrong job. The certification ends at its first failure."""
 
 
 @dataclass(frozen=True)

@@ -250,9 +250,10 @@ class World:
         unmarked: Sequence[Log] = (),
         marked_otherwise: Sequence[Log] = (),
     ) -> dict[Log, tuple[int, int | None]]:
-        """Write one transaction as a broker does; return the offsets of its data and its marker per log.
+        """Write one transaction as a broker does; return the offsets of its data and its marker (or None) per log.
 
-        ``unmarked`` logs lack their marker; ``marked_otherwise`` logs have a marker of the other outcome.
+        ``stop_after``: the coordinator's last state, "Ongoing", "Prepare" or "Complete". ``unmarked`` logs lack
+        their marker; ``marked_otherwise`` logs have a marker of the other outcome.
         """
         partitions = [(log.topic, log.partition) for log in logs]
         end_epoch = epoch + 1 if version >= 2 else epoch

@@ -34,7 +34,10 @@ INDEX_ENTRY = Struct(">ii")
 
 @dataclass(frozen=True)
 class Place:
-    """The finding's name and the place of its batch; ``offset`` is None for damaged bytes, whose offset is not reliable."""
+    """A planted defect: the finding's name, and the place of its batch.
+
+    ``offset`` is None for damaged bytes, whose offset is not reliable.
+    """
 
     name: str
     topic: str

@@ -78,7 +78,7 @@ def gap_at_a_new_epoch(world: World) -> Expected:
 
 @broken
 def gap_after_the_first_marker(world: World) -> Expected:
-    """Data begins above sequence 0 although the leader has an entry of the producer, from a marker without data."""
+    """Data begins at sequence 2, although the leader has an entry of the producer, from a marker without data."""
     log, producer = world.log("gap_after_the_first_marker"), world.begin("gap-after-marker")
     world.state("gap-after-marker", producer, 0, "Ongoing", [(log.topic, 0)])
     world.state("gap-after-marker", producer, 1, "PrepareCommit", [(log.topic, 0)])
@@ -228,7 +228,10 @@ def mixed_offsets_without_a_coordinator(world: World) -> Expected:
 
 @broken
 def apart_from_offsets(world: World) -> Expected:
-    """The decision does not list the output partition, so nothing shows which outcome is right."""
+    """The output has an abort and the group's offsets have a commit of one transaction.
+
+    Nothing shows which of the outcomes is right, as the decision does not list the output partition.
+    """
     output, group = world.log("apart_from_offsets"), world.log("__consumer_offsets", 5)
     producer = world.begin("apart")
     world.state("apart", producer, 0, "Ongoing", [(group.topic, 5)])
@@ -312,7 +315,7 @@ def torn_before_the_end(world: World) -> Expected:
 
 @broken
 def zeros_after_a_clean_stop(world: World) -> Expected:
-    """A broker that is stopped truncates preallocated space."""
+    """A log ends in zeros after a clean stop, although a broker that stops truncates preallocated space."""
     log = world.log("zeros_after_a_clean_stop", log_dir=STOPPED)
     log.plain()
     log.zeros()
@@ -328,7 +331,7 @@ def zeros_for_a_whole_log(world: World) -> Expected:
 
 @broken
 def zeros_below_the_recovery_point(world: World) -> Expected:
-    """Batches below the recovery point have been flushed."""
+    """A log has zeros below the recovery point, where batches must have been flushed."""
     log = world.log("zeros_below_the_recovery_point")
     log.plain()
     log.zeros()
@@ -338,7 +341,7 @@ def zeros_below_the_recovery_point(world: World) -> Expected:
 
 @broken
 def zeros_before_a_flushed_segment(world: World) -> Expected:
-    """An earlier segment ends in zeros. A segment is truncated to its batches and flushed when the next one begins."""
+    """An earlier segment ends in zeros, although it was truncated and flushed when the next one began."""
     log = world.log("zeros_before_a_flushed_segment")
     log.plain()
     log.zeros()
@@ -857,7 +860,7 @@ def made_anew_and_not_written_yet(world: World) -> None:
 
 @broken
 def hole_in_a_copied_partition(world: World) -> Expected:
-    """Without the checkpoint files it is not known whether the log was compacted."""
+    """Offsets are missing in a copy without checkpoint files: a warning, as the log may have been compacted."""
     log = world.log("hole_in_a_copied_partition", log_dir=COPIED)
     log.plain()
     log.skip(1)

@@ -38,7 +38,7 @@ class Query:
 
     @property
     def end_offsets(self) -> str:
-        """End offsets of the last batch, for a query with one source."""
+        """End offsets of the source in the query's last batch, as text. The query must have one source."""
         return str(self.running.lastProgress.sources[0].endOffset)
 
     def process_all(self) -> Query:
@@ -46,7 +46,7 @@ class Query:
         return self
 
     def ended(self) -> Query:
-        """Wait until the query has processed all records that existed at its start."""
+        """Wait until a query ends by itself, as with the trigger availableNow, and return it."""
         assert self.running.awaitTermination(int(HANG_S)), self.running.lastProgress
         return self
 

@@ -64,7 +64,7 @@ def test_a_batch_is_read_and_written_while_a_node_is_down(spark, kafka, cluster,
 
 
 def test_available_now_does_not_read_unreplicated_records(kafka, cluster, queries):
-    """A read ends at the high watermark, so no record that was read is lost when the leader dies."""
+    """A query with availableNow reads up to the high watermark, so none of its records is lost with the leader."""
     topic, out = kafka.topic(partitions=3, replicas=3), kafka.topic(partitions=3, replicas=3)
     fill(kafka, topic, 0, 30)
     for _ in range(3):

@@ -105,7 +105,10 @@ class Company:
         return [each.outcome() for each in self.stories]
 
     def until(self, condition: Callable[[], object], what: str) -> None:
-        """Continue all plans until the condition is true."""
+        """Continue all plans until ``condition`` is true. Raises ``MatrixFailed`` after ``PLAY_S`` seconds.
+
+        ``what``: the condition in words, for the error message.
+        """
         if self.driver is None:
             self.start_driver()
         deadline = Deadline(PLAY_S)
@@ -212,9 +215,10 @@ class Company:
         signal_to(pid, signal.SIGKILL)
 
     def _due(self) -> list[Story]:
-        """The stories for which the driver is killed now; none while other stories have yet to reach their points.
+        """The stories for which the driver is killed now, as they have stopped at their points.
 
-        The stories have stopped at their points, or written the share of their output that their ``MOMENT`` names.
+        Empty while other stories have yet to reach their points, for at most ``GATHER_S`` seconds. Stories with a
+        kill at a ``MOMENT`` are included if their output has the planned share of records.
         """
         waiting = [each for each in self.stories if each.waits_for_the_driver]
         there = [each for each in waiting if each.standing is not None]
@@ -225,9 +229,9 @@ class Company:
         return there + [each for each in self.stories if each.victim != WORKER and each.its_moment_has_come]
 
     def kill_driver(self, due: Sequence[Story] = ()) -> None:
-        """Kill the driver: for the stories (running plans) in ``due`` as planned, for all others at a random step.
+        """Kill the driver: for the stories in ``due`` as their plans say, for all other stories at a random step.
 
-        The Python workers survive if the victim of a due story is the driver alone, or a zombie.
+        The Python workers survive if the victim of a story in ``due`` is only the driver, or a zombie.
         """
         assert self.driver is not None
         alone = [each.standing for each in due if each.victim == DRIVER and each.standing is not None]
@@ -273,7 +277,10 @@ class Company:
     # ---- nodes
 
     def _kill_node(self, story: Story) -> None:
-        """Kill the node that the story's plan names, unless a node is down: writes need two of the three nodes."""
+        """Kill a leader or coordinator, whichever the story's plan names, unless a node is down already.
+
+        Writes need two of the three nodes.
+        """
         if not story.plan.node or self._node_down is not None:
             return
         topic = story.output if story.plan.node == "leader" else "__transaction_state"

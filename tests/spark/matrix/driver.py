@@ -23,8 +23,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StreamingQuery
 
 MASTER = "local[{}, 4]"
-"""Spark's master for a number of cores: a task that stops at a point occupies a core. A task has four attempts, as on a
-cluster."""
+"""Spark's master URL for a number of cores, and four attempts of a task as on a cluster.
+
+A task that stops at a point occupies a core.
+"""
 CONF = {
     "spark.driver.memory": "1g",
     "spark.sql.shuffle.partitions": "3",

@@ -35,7 +35,7 @@ FAULTS = (
     "OffsetFetch group={q} nth=# -> error COORDINATOR_LOAD_IN_PROGRESS",
     "* transactional_id={q}-* every=7 times=# -> error NOT_COORDINATOR",
 )
-"""Rules for network faults that a plan may add. # stands for a random number."""
+"""Rules for network faults that a plan may add, in which a random number replaces #."""
 COMMITTING = ("commit.started", "commit.checked", "decision.written")
 MOMENT = "moment"
 """In place of a point's name: the kill happens when a given share of the output is written, at a random step."""
@@ -52,7 +52,7 @@ class Kill:
     nth: int = 1
     """The kill happens when a process of the query takes the step for the nth time."""
     written: float = 0.0
-    """For ``MOMENT``: the number of offsets in the output, with aborted records, as a share of the input's records."""
+    """For ``MOMENT``: number of offsets in the output at the kill, as a share of the input's records."""
     sleeps: int = 0
     """For a zombie: the number of further batches that are written before it wakes."""
 
@@ -79,8 +79,10 @@ class Plan:
     node: str = ""
     """On three nodes: the node that is killed with the victim, ``leader`` or ``coordinator``. It restarts a little later."""
     fault: str = ""
-    """A rule of docs/faults.md that applies from the first run on. {q} is the sink's name, {out} its topic. Detached
-    requests arrive once one more batch is written."""
+    """A rule of docs/faults.md from the first run on. {q} is replaced by the sink's name, {out} by its topic.
+
+    Requests that the rule detaches arrive once one more batch is written.
+    """
 
     @property
     def per_batch(self) -> int:
@@ -154,7 +156,10 @@ def _kill(rng: Random, plan: Plan, point: str, victim: str, after: float) -> Kil
 
 
 def at(kill: Kill) -> Kill:
-    """Adapt a kill to a point without batch number: ``plan`` steps count over all batches, ``abort`` steps happen once."""
+    """Adapt a kill to a point that has no batch number. For other points return ``kill``.
+
+    The steps ``plan.*`` are counted over all batches, and the steps ``abort.*`` happen once.
+    """
     if kill.point.startswith("plan."):
         return replace(kill, batch=0, nth=kill.batch + kill.nth)
     return replace(kill, batch=0, nth=1) if kill.point.startswith("abort.") else kill

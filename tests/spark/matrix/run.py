@@ -55,9 +55,9 @@ def run(plans: Sequence[Plan], name: str, *, audited: bool = False) -> list[Outc
 
 
 def complaints(outcomes: Iterable[Outcome]) -> list[str]:
-    """Violations of exactly-once by the sink, and planned kills at points that no process reached.
+    """Texts of the outcomes that violate exactly-once, or in which a planned kill at a point did not happen.
 
-    A story that was hit by a kill for another query does not count: it is run again.
+    A missing kill does not count if a kill for another query hit the story: it is run again.
     """
     return [str(each) for each in outcomes if each.verdict.complaints or (_unseen(each) and not each.caught)]
 

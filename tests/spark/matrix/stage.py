@@ -55,7 +55,7 @@ class Stage:
         (self._directory / query).unlink(missing_ok=True)
 
     def standing(self, query: str) -> int | None:
-        """The id of the process that has stopped at its point, or None."""
+        """Process id of the process of ``query`` that has stopped at its point (or died there), or None."""
         for each in self._directory.glob(f"{query}.at-*"):
             pid = int(each.suffix.removeprefix(".at-"))
             if state_of(pid) in (psutil.STATUS_STOPPED, ""):
@@ -65,7 +65,10 @@ class Stage:
     # ---- the sink's side
 
     def reached(self, query: str, point: str, batch: int | None) -> None:
-        """Called at every point, with batch None if it is unknown. Returns at once, or when the process is continued."""
+        """Stop this process if the query's point is ``point`` and is due; return when the process is continued.
+
+        Every process calls this at every point, with batch None if the batch is unknown.
+        """
         try:
             set_ = json.loads((self._directory / query).read_text())
         except OSError:

@@ -51,17 +51,17 @@ class Story:
     runs: int = 0
     killed: list[Kill] = field(default_factory=list)
     caught: int = 0
-    """How often a kill for other queries hit this story."""
+    """Number of kills for other queries that hit this story."""
     finished: bool = False
     errors: list[str] = field(default_factory=list)
     standing: int | None = None
-    """The process that has stopped at the point of the next kill."""
+    """Id of the process that has stopped at the point of the next kill."""
     asleep: list[tuple[int, int]] = field(default_factory=list)
-    """Zombies, each with the number of output offsets at which it wakes."""
+    """(process id, number of output offsets at which it wakes) of each zombie."""
     woken: list[int] = field(default_factory=list)
     fault: Rule | None = None
     late_at: int = 0
-    """Number of output offsets at which the requests that the fault detached arrive."""
+    """Number of output offsets at which the requests that the fault detached arrive; 0 if there are none."""
 
     @property
     def input(self) -> str:
@@ -148,7 +148,7 @@ class Story:
             self.fault = faults.add(self.plan.fault.format(q=self.name, out=self.output))
 
     def late(self) -> int:
-        """Deliver the requests that were delayed during the last batch, and return their number."""
+        """Deliver the requests that the fault has detached, once one more batch is written; return how many."""
         if self.fault is None or not self.fault.held:
             return 0
         now = self.written()

@@ -21,7 +21,7 @@ SMALL: dict[str, Any] = {"batches": 3, "records": 120, "partitions": 2}
 
 
 def epochs(company: Company, name: str) -> dict[str, int]:
-    """Epochs of the transactional ids that attempts of the first task have initialised for the first plan."""
+    """By transactional id: the producer epoch, for ids of attempts of the first task in the first plan."""
     ids = company.broker.transactions.list()
     return {
         each.transactional_id: each.producer_epoch

@@ -54,7 +54,11 @@ class Verdict:
 
 
 def judge(sent: Iterable[Row], found: Found, *, in_order: bool = False) -> Verdict:
-    """Check that each value of each key occurs exactly once, with nothing unexpected and no open transaction."""
+    """Compare the content of an output topic with the rows that were sent, and return the verdict.
+
+    Each value of each key must occur exactly once, and no transaction may be open. With ``in_order``, the records
+    of a key must be in the order in which they were sent.
+    """
     wanted, got = _by_key(sent), _by_key(found.rows)
     lost = {key: Counter(values) - Counter(got.get(key, ())) for key, values in wanted.items()}
     more = {key: Counter(values) - Counter(wanted.get(key, ())) for key, values in got.items()}

@@ -23,7 +23,10 @@ pytestmark = pytest.mark.spark
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "spark" / "pipeline.md"
 BEGIN = datetime(2013, 1, 1, tzinfo=UTC)
 AHEAD, BEHIND = 6, 24
-"""Flights of a partition that advances by months, and of one that advances by hours, so equal offsets lie months apart."""
+"""Number of flights in the partition that advances by months, and in the one that advances by hours.
+
+Flights at the same offset are months apart.
+"""
 
 
 def flight(scheduled: datetime, row: int) -> str:

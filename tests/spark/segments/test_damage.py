@@ -37,7 +37,7 @@ GOOD = (batch(0), batch(3, compression=3, producer_id=7, producer_epoch=1, base_
 
 
 def seen(directory: Path, **options: Any) -> tuple[list[int], list[tuple[int, str]]]:
-    """Offsets of the records, and positions with their errors, which must be the same in the table of batches."""
+    """(offsets of the records, (position, error) of each damage), which must be the same in the table of batches."""
     rows = plain(read(directory, **options))
     errors = [(row["position"], row["error"]) for row in rows if row["error"]]
     assert all(

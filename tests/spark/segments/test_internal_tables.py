@@ -32,7 +32,7 @@ def snake(name: str) -> str:
 
 
 def as_kafka_says_it(value: Any) -> Any:
-    """The value with our field names, and with bytes and ids as in Kafka's JSON."""
+    """Kafka's JSON value with our field names. Bytes and ids stay as they are in Kafka's JSON."""
     if isinstance(value, dict):
         return {snake(name): as_kafka_says_it(part) for name, part in value.items()}
     return [as_kafka_says_it(part) for part in value] if isinstance(value, list) else value

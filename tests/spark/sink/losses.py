@@ -1,4 +1,4 @@
-"""A Spark query whose driver is killed. The query then loses a file, a group or its name, and is started again."""
+"""A Spark query whose driver is killed, which loses a file, a group or its name, and which is started again."""
 
 from __future__ import annotations
 
@@ -54,11 +54,11 @@ class Losses:
         self.kafka.produce(self.job.source, rows)
 
     def dies(self, step: str, batch: int) -> None:
-        """Run the job in its own process, which is killed at a step of the sink."""
+        """Run the job in its own process, which is killed at the step ``step`` of the sink in ``batch``."""
         kill_driver_after(step, self.job.command, batch=batch, environment=self._java())
 
     def run_apart(self) -> str:
-        """Run the job in its own process, and return its output."""
+        """Run the job in its own process to its end, and return the output of the process."""
         return run_driver(self.job.command, self._java())
 
     def _java(self) -> dict[str, str]:
@@ -73,7 +73,8 @@ class Losses:
         return ""
 
     def asked(self, *parts: str) -> str:
-        """Check that the query writes nothing, and fails with an error that has ``parts`` and a ``firstBatch``.
+        """Run the job. Check that it writes nothing, and that its error offers ``firstBatch`` and contains
+        ``parts``.
 
         Returns the error's text.
         """
@@ -85,18 +86,18 @@ class Losses:
         return text
 
     def answer(self, question: str, batch: int) -> None:
-        """Run the job with the value of ``firstBatch`` that the error offers for ``batch``."""
+        """Set the job's option ``firstBatch`` to the value for ``batch`` in the error text ``question``."""
         [answer] = set(re.findall(rf"firstBatch=({batch}@\d+)", question))
         self.job = self.job.but(options={**self.job.options, "firstBatch": answer})
 
     def goes_on(self) -> None:
-        """Check that the query ends without an error, and each row is written once."""
+        """Run the job. Check that the query ends without an error, and that each row is then written once."""
         text = self.run()
         assert text == "", text[-6000:]
         self.check()
 
     def written(self) -> Counter[str]:
-        """The values in the output topic, as in the source, with their numbers of occurrences."""
+        """The values of the source in the output topic (its rows may be longer), and how often each occurs."""
         return Counter(str(each.text)[:6] for each in self.kafka.read(self.job.topic))
 
     def check(self) -> None:
@@ -110,7 +111,7 @@ class Losses:
         return set(self.written()) == set(self._values())
 
     def refused(self, *parts: str) -> None:
-        """Check that the query has written nothing, and ends with an error of Spark that contains the parts."""
+        """Run the job. Check that it writes nothing, and fails with an error that contains all ``parts``."""
         before = self.written()
         text = self.run()
         assert all(part in text for part in parts), text[-6000:]

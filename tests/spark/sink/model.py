@@ -111,7 +111,7 @@ class Kafka:
             self.topic_id = _topic_id(self.topics_made)
 
     def time_out(self, transactional_id: str) -> None:
-        """The coordinator aborts the transaction by its timeout, and fences its producer."""
+        """Abort the open transaction as the coordinator does after its timeout, and fence its producer."""
         known = self.ids[transactional_id]
         assert known.state == "Ongoing"
         self._close(known, commit=False)
@@ -140,12 +140,12 @@ class Kafka:
             raise InvalidTransaction("INVALID_TXN_STATE", transactional_id)
 
     def end_late(self, transactional_id: str, producer: ProducerId) -> None:
-        """Handle an EndTxn(commit) that arrives long after its sender has repeated it."""
+        """Handle an EndTxn(commit) that arrives long after its sender has sent it again. Errors are ignored."""
         with contextlib.suppress(WireError):
             self.end(transactional_id, producer, True)
 
     def hear(self, steps: int) -> None:
-        """Called once per step: the driver's delayed EndTxn (``unheard``) arrives after more than ``steps`` calls."""
+        """Called once per step. After more than ``steps`` calls, handle the driver's delayed EndTxn (``unheard``)."""
         if self.unheard is not None:
             self.steps_unheard += 1
             if self.steps_unheard > steps:
@@ -153,7 +153,10 @@ class Kafka:
                 self.unheard = None
 
     def time_out_pending(self) -> None:
-        """Abort hanging transactions, as an operator does (before KIP-890 nothing else ends such transactions)."""
+        """Drop the pending offset commits, as if an operator had aborted hanging transactions.
+
+        Before KIP-890 nothing else ends these transactions.
+        """
         self.pending.clear()
 
     def _close(self, known: Transaction, commit: bool) -> None:
@@ -177,7 +180,7 @@ class Kafka:
         self.logs[partition] += [(producer.producer_id, producer.epoch, value) for value in values]
 
     def read_committed(self) -> list[str]:
-        """All values whose transaction has a commit marker."""
+        """All values whose transaction has a commit marker, sorted."""
         read = []
         for log in self.logs.values():
             outcome: dict[int, bool] = {}
@@ -220,7 +223,7 @@ class Process:
 
     @staticmethod
     def gate() -> None:
-        """Stop until the next step; the process itself calls this before each request."""
+        """Stop the current process until its next step. The process calls this before each request."""
         me = Process.current
         assert me is not None
         if not me.killed:
@@ -257,10 +260,10 @@ class Process:
 
 
 class Cluster:
-    """A process's client of ``Kafka``.
+    """The client with which a process sends requests to ``Kafka``.
 
-    ``World.lost`` has the transactional ids for which a response to InitProducerId is lost. ``World.fails_at`` is the
-    number of the step (a request) at which the cluster cannot be reached.
+    ``World.lost`` has the transactional ids for which a response to InitProducerId is lost. From the step
+    ``World.fails_at`` on, ``World.fails_for`` requests fail.
     """
 
     def __init__(self, world: World) -> None:
@@ -271,7 +274,7 @@ class Cluster:
 
     @contextlib.contextmanager
     def request(self) -> Iterator[None]:
-        """One request: a step, which may fail before or after the request took effect."""
+        """Context manager for one request, which is a step. It may fail before or after it takes effect."""
         Process.gate()
         at = self.world.fails_at
         fails = 0 <= at <= self.world.steps < at + self.world.fails_for
@@ -466,8 +469,11 @@ class World:
     # -- Spark ---------------------------------------------------------------------------------------------------
 
     def start_driver(self, name: str, tasks: Sequence[int], order: int = 1) -> Process:
-        """Start a query from its checkpoint. ``tasks``: how many tasks each batch has, in turn; ``order``: with -1 the
-        rows are distributed over the tasks in reverse order, as a replay may do."""
+        """Start a query from its checkpoint, in a new driver process.
+
+        ``tasks``: how many tasks each batch has, in turn. ``order``: with -1 the rows are distributed over the
+        tasks in reverse order, as a replay may do.
+        """
         return self.spawn(name, lambda: self._drive(name, tasks, order))
 
     def _drive(self, name: str, tasks: Sequence[int], order: int) -> None:
@@ -566,7 +572,8 @@ class World:
         before_step: Callable[[int], None] = lambda step: None,
         steps_max: int = 5000,
     ) -> None:
-        """Step one process after the other until none can run; ``before_step`` is called with each step's number."""
+        """Run a step of one process after the other until none can run. First call ``before_step`` with its
+        number."""
         while True:
             before_step(self.steps)
             runnable = [process for process in self.processes if process.runnable]

@@ -33,7 +33,11 @@ CONF = {
 
 
 def open_ones(kafka: Kafka, name: str, pooled: bool) -> list[str]:
-    """The open transactions of task 0: under the pool's id, or under ids of the attempts' own."""
+    """Transactional ids of task 0 with an open transaction.
+
+    If ``pooled`` is true, only the id of the pool, which a first attempt uses; else only ids that one attempt has
+    for itself.
+    """
     with Cluster(ClientSettings.from_options(kafka.options)) as cluster:
         found = [(each, read_task_id(name, each)) for each in ongoing(cluster, name)]
     return [each for each, read in found if read and read.task == 0 and (read.plan is None) == pooled]

@@ -29,7 +29,7 @@ def test_a_kill_that_could_never_happen_is_refused(text, what):
 
 
 def come_to(point: str, kill: str, times: int, batch: int, tmp_path) -> int:
-    """Run a process that reaches a point this number of times; return its exit code."""
+    """Run a process that reaches a point ``times`` times, with the kill ``kill``; return its exit code."""
     program = (
         "from odradek.spark.sink.points import reached\n"
         f"for _ in range({times}): reached({point!r}, {batch})\n"

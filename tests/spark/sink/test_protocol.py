@@ -24,7 +24,10 @@ TASKS = (2, 3, 1)
 
 
 def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> list[Exception]:
-    """Restart the query until it ends without an error; return the errors of the failed runs. Raises if all fail."""
+    """Restart the query until it ends without an error, and return the errors of the failed runs.
+
+    If all of ``restarts`` runs fail, raises the last error.
+    """
     errors: list[Exception] = []
     for number in range(restarts):
         driver = world.start_driver(f"again-{number}", tasks, order)
@@ -37,7 +40,10 @@ def settle(world: World, tasks=(1, 2), order: int = -1, restarts: int = 6) -> li
 
 
 def asked(world: World, restarts: int = 1) -> str:
-    """Restart the query this number of times; return the error with which the sink stops it each time, "" if it ends."""
+    """Restart the query ``restarts`` times, and return the error with which the sink stopped it, "" if it ended.
+
+    The error must be the same each time.
+    """
     questions = set()
     for number in range(restarts):
         begun = len(world.processes)
@@ -360,9 +366,9 @@ class TestFailures:
             world.close()
 
     def test_the_end_that_makes_the_decision_is_heard_later(self):
-        """The driver does not know the outcome if the EndTxn that decides is handled after a timeout and Spark's abort.
+        """If the EndTxn that decides is handled only after its timeout and Spark's abort, rows are written once.
 
-        The rows are written once.
+        The driver does not know the outcome of the EndTxn, and fails.
         """
         for late in range(12):
             world = World(BATCHES[:2])
@@ -501,9 +507,9 @@ class TestStrays:
     """Transactions that remain open after a query has ended, or that tasks of the ended query open later."""
 
     def ended(self, at: int, batches=BATCHES) -> World:
-        """A world in which a query has ended, and a task has continued that was suspended at the step ``at``.
+        """A world in which a query has ended, and then a task has continued that was suspended at the step ``at``.
 
-        A successor has done the work of the task.
+        Another attempt has done the work of the task.
         """
         world = World(batches)
         world.start_driver("first", TASKS)
@@ -541,9 +547,9 @@ class TestStrays:
 
     @pytest.mark.parametrize("by", ["the next start", "resolve"])
     def test_an_id_that_is_no_longer_in_the_pool_is_aborted_under_new_names(self, by):
-        """A transaction of an id that is no longer in the pool is aborted, and the ids get new names.
+        """The open transaction of an id that has left the pool is aborted, and all ids of the pool get new names.
 
-        The pool has a limit, and a task whose id has left the pool may continue with its ticket.
+        The pool has a limit, and a task whose id has left the pool may still write with the id.
         """
         world = self.ended(STEPS)
         world.kafka.add("q-1-7", world.kafka.init("q-1-7"), [(OUT, 0)])
@@ -596,7 +602,10 @@ class TestStrays:
 
     @pytest.mark.more
     def test_beside_a_running_query_at_any_time_and_late(self):
-        """`resolve`, suspended at any step beside a running query, costs at most a replay, and touches no later id."""
+        """`resolve`, suspended at any step beside a running query and resumed later, loses and duplicates no row.
+
+        It causes at most a replay, and touches no id that was initialised later.
+        """
         for at, long in itertools.product(range(1, STEPS, 9), (0, 3, 11, 41, 10**9)):
             for sleeps in (0, 4, 8):
                 world = World(BATCHES)
@@ -638,7 +647,7 @@ class TestTopics:
     """The output topic is deleted, and created again at once or by the next task that writes to the topic."""
 
     def failures(self, world: World, at: int, created_again: bool) -> list[str]:
-        """Error messages of the tasks that failed after the topic was deleted at the step ``at`` and all processes died."""
+        """Delete the topic and kill all processes at the step ``at``, then restart; return the errors `MayBeLost`."""
 
         def strike(step: int) -> None:
             if step == at:
@@ -1003,7 +1012,8 @@ class TestLostFiles:
         assert questions > 1
 
     def test_its_offsets_must_be_those_that_were_decided(self, tmp_path: Path):
-        """The same number of different rows in a batch that was planned again is an error."""
+        """A batch that was planned again, with as many rows as the decided one but different ones, stops the
+        query."""
         questions = 0
         for at in range(0, STEPS, 2):
             world, decided = self.one(

@@ -7,7 +7,7 @@ from odradek.spark.sink.checkpoint import Checkpoint
 
 @pytest.fixture
 def checkpoint(tmp_path):
-    """A function that makes a checkpoint with a file for each number in its logs, and returns its path."""
+    """A function that makes a checkpoint with these files in ``offsets`` and ``commits``, and returns its path."""
 
     def make(offsets=(), commits=()):
         path = tmp_path / "checkpoint"
@@ -42,7 +42,7 @@ def test_a_batch_is_to_be_written_from_offsets_to_commits(checkpoint, offsets, c
 
 
 def test_a_checkpoint_elsewhere_is_not_judged(tmp_path, monkeypatch):
-    """The result is None for a checkpoint on another file system, or one that only Spark's configuration names."""
+    """The result is None if the checkpoint is not in the local file system, or has no known location."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "here").mkdir()
     for location in (None, "hdfs:/here", "s3a://bucket/here", "/nowhere", "here"):

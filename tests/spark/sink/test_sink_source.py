@@ -106,7 +106,10 @@ def stream(options) -> source.StreamWriter:
 
 
 def run_batch(options, task, batch: int, rows: list[list[str]], query_id: str = ""):
-    """Run a micro-batch from plan to commit."""
+    """Run a micro-batch from plan to commit, with one task for each list in ``rows``.
+
+    Returns the commit messages of the tasks.
+    """
     planned = pickle.dumps(stream(options))
     messages = [task(planned, some, Context(index, batch, query_id)) for index, some in enumerate(rows)]
     stream(options).commit(messages, batch)

@@ -19,7 +19,7 @@ class Log:
         self.remembered: deque[int] = deque(maxlen=5)
 
     def move(self) -> None:
-        """Move to a leader that has just started, and has only the last batch of the producer in its snapshot."""
+        """Move to a leader that has just started, and has only the producer's last batch, from a snapshot."""
         self.remembered = deque(list(self.remembered)[-1:], maxlen=5)
 
     def produce(self, number: int) -> str:
@@ -93,7 +93,7 @@ def test_the_first_batch_is_sent_alone():
 
 
 def known_outbox_of(count: int) -> Outbox:
-    """An outbox for a partition to which the producer has written before."""
+    """An outbox with ``count`` batches for a partition in which the leader has acknowledged an earlier batch."""
     outbox = outbox_of(count + 1)
     before = next_of(outbox)
     outbox.sending(before)

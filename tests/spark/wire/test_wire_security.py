@@ -273,7 +273,10 @@ def test_plain_and_oauthbearer_send_their_credentials_at_once():
 
 
 def test_a_token_that_is_made_up_is_not_issued_later_in_its_millisecond(monkeypatch: pytest.MonkeyPatch):
-    """The time of a token is truncated to milliseconds, as Kafka refuses a token that seems to be issued in the future."""
+    """The time at which a generated token is issued is truncated to milliseconds.
+
+    Kafka refuses a token that seems to be issued in the future.
+    """
     monkeypatch.setattr(time, "time_ns", lambda: 1_795_000_000_123_999_999)
     said = next(conversation(sasl("OAUTHBEARER", jaas(unsecuredLoginStringClaim_sub="alice"))))
     claims = said.split(b".")[1]

@@ -89,7 +89,10 @@ def write_with(
     between: Callable[[Cluster, int], None] = nothing,
     rules: Sequence[str] = (),
 ) -> list[int]:
-    """Write and commit under these rules, call ``between`` after each step, and return the number of hits of each rule."""
+    """Write and commit under ``rules``; return the number of hits of each rule.
+
+    ``between`` is called after each step, with the client and the number of the step.
+    """
     added = [broker.faults.add(rule) for rule in rules]
     with connect(broker) as cluster:
         [producer] = cluster.init_producer_ids([topic], 60_000).values()

@@ -71,7 +71,7 @@ def test_unknown_tagged_fields_in_every_response_and_header_are_skipped(relay):
 
 
 def replaced(relay: Relay, api: str, change) -> None:
-    """Replace the responses to this API by the result of ``change``, from now on."""
+    """From now on, replace each response to requests of the API ``api`` by ``change(response)``."""
 
     def rewrite(exchange: Exchange) -> bytes:
         assert exchange.response is not None

@@ -123,8 +123,10 @@ class Process:
         return _command("join", spec)
 
     def connect(self, address: str, port: int) -> socket.socket:
-        """Connect to a port in the process's network, from the only thread that has entered this network. Raises OSError if
-        refused."""
+        """Connect to a port in the process's network namespace, from the only thread in this namespace.
+
+        Raises OSError if the connection is refused.
+        """
         return self._network.submit(self._connect, address, port).result(HANG_S)
 
     def _connect(self, address: str, port: int) -> socket.socket:
@@ -137,7 +139,7 @@ class Process:
         return socket.create_connection((address, port), HANG_S)
 
     def path(self, inside: str) -> Path:
-        """The machine's path of a path inside the container."""
+        """The path on the machine for ``inside``, a path in the container."""
         return Path(f"/proc/{self.pid}/root{inside}")
 
     def close(self) -> None:

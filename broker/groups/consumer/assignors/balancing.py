@@ -124,12 +124,13 @@ class _Balancing:
 
 
 class _Ranges:
-    """The subscribers of one topic, ordered by load and consumed from both ends at once (``MemberAssignmentBalancer``).
+    """The subscribers of one topic, ordered by load and consumed from both ends (``MemberAssignmentBalancer``).
 
-    The load of a member is its number of partitions. The members with the lowest load form a range at the left end. In
-    a pass each of them gets one partition. Then the members that already had the load which the range has now join the
-    range, and the next pass begins. The members with the highest load form a range at the right end. In a pass each of
-    them loses one partition, and then the members with the new, lower load join this range.
+    The load of a member is its number of partitions. The members with the lowest load form a range at the left
+    end. In a pass each of them gets one partition, so their load is one higher. Then the members outside of the
+    range with this load join the range, and the next pass begins. The members with the highest load form a range
+    at the right end. In a pass each of them loses one partition, and then the members with the new, lower load
+    join this range.
     """
 
     def __init__(self, members: list[int], sizes: list[int]) -> None:

@@ -104,7 +104,7 @@ def offsets(log: Log) -> list[int]:
 
 @contextmanager
 def said(*events: str) -> Iterator[list[Any]]:
-    """Collect the log lines of these events. The list is filled at the end of the block."""
+    """Context manager: yield a list that has the log lines of these events after the end of the block."""
     found: list[Any] = []
     with structlog.testing.capture_logs() as lines:
         yield found
@@ -405,7 +405,8 @@ async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> N
 
 
 class Failing(files.System):
-    """File system calls, of which ``call`` ("open" or "rename") raises ENOSPC for paths that end with ``ending``."""
+    """The file system calls, except that ``call`` ("open" or "rename") raises ENOSPC for paths that end with
+    ``ending``."""
 
     def __init__(self, call: str, ending: str) -> None:
         self.call, self.ending = call, ending

@@ -84,8 +84,8 @@ def test_readers_that_come_again_cost_no_line(partition: Partition) -> None:
 
 
 def test_a_new_batch_that_is_cut_short_on_the_disk_is_told_of(tmp_path: Path) -> None:
-    """A batch whose length on disk is damaged is reported once, even if the log has the batch's position in memory and reads
-    no header."""
+    """Three reads of a batch whose length on disk is damaged log one line, even if the log has the batch's
+    position in memory and so reads no header."""
     world = World(tmp_path)
     world.create(TOPIC)
     for value in (b"a", b"b"):

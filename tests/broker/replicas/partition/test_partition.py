@@ -49,7 +49,8 @@ class Bench:
         )
 
     def hold(self, _: Partition) -> None:
-        """Flush function that only counts its calls: with `flush.messages` the high watermark waits for the flush."""
+        """Flush function that only counts its calls. With `flush.messages` the high watermark waits for the flush,
+        so it does not advance."""
         self.flushes += 1
 
     def reopen(self, *, clean: bool = False) -> None:
@@ -115,7 +116,8 @@ def transactional(sequence: int, **more) -> bytes:
 
 
 def patched(batch: bytes, form: str, offset: int, value: int, *, valid_crc: bool = True) -> bytes:
-    """The batch with one field of its header changed, and with a valid or an outdated CRC."""
+    """The batch with ``value`` written at ``offset`` in the ``struct`` format ``form``. The CRC is computed again,
+    unless ``valid_crc`` is false."""
     from google_crc32c import value as crc32c
 
     data = bytearray(batch)

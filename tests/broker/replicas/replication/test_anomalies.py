@@ -132,7 +132,8 @@ async def test_a_follower_keeps_above_its_high_watermark_what_its_leader_has_too
 
 
 async def test_logs_that_diverged_in_several_epochs_are_truncated_step_by_step(nodes: Nodes):
-    """KIP-279: each of the two logs has an epoch that the other log lacks."""
+    """KIP-279: two logs, each with an epoch that the other log lacks, are truncated to their common part in
+    several steps."""
     nodes.create(unclean_leader_election_enable="true")
     nodes.append(b"both")
     nodes.kill(2)
@@ -254,8 +255,8 @@ async def test_a_marker_that_is_not_committed_holds_readers_of_committed_records
 async def test_after_a_restart_of_all_nothing_is_exposed_that_followers_have_not_confirmed(
     nodes: Nodes, clean: bool
 ):
-    """After all nodes have restarted, consumers see records only up to the checkpointed high watermark until followers have
-    confirmed more: the leader's log end does not say what is committed."""
+    """After all nodes have restarted, consumers see records only up to the checkpointed high watermark until
+    followers have fetched more: the leader's log end does not show what is committed."""
     nodes.create([1, 2], min_isr=2)
     nodes.append(b"committed")
     nodes.injection.links.pause(2)

@@ -28,9 +28,11 @@ def flushed(partition: Partition) -> None:
 
 
 async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | None = None) -> None:
-    """Append a record, with acks=1, that nodes 1 (the leader) and 3 have, and node 2 lacks although it is in the ISR.
+    """Append a record with acks=1 that node 2 does not fetch. Node 2 is in the ISR, so the record stays
+    uncommitted, although the leader, node 1, and node 3 have it.
 
-    ``gate`` holds steps of the nodes, such as node 3's write of this record, until its release; None holds no step.
+    ``gate`` holds steps of the nodes, such as node 3's write of this record, until its release. None holds no
+    step.
     """
     nodes.create()
     nodes.append(b"committed")
@@ -44,8 +46,9 @@ async def leave_node_3_with_an_uncommitted_record(nodes: Nodes, gate: Gate | Non
 
 
 async def lose_the_leader(nodes: Nodes, gate: Gate | None = None) -> Partition:
-    """Kill node 1 and then node 2, each while it leads. Returns the replica of node 3, which has the uncommitted record and
-    is not in the ISR. ``gate``: see `leave_node_3_with_an_uncommitted_record`."""
+    """Kill node 1 and then node 2, each while it leads, so that the partition has no leader. Returns the replica
+    of node 3, which has the uncommitted record and is not in the ISR. ``gate``: see
+    `leave_node_3_with_an_uncommitted_record`."""
     await leave_node_3_with_an_uncommitted_record(nodes, gate)
     nodes.injection.links.cut(2, 3)
     nodes.kill(1)
@@ -75,8 +78,8 @@ async def test_a_held_write_that_ends_commits_nothing_while_there_is_no_leader(n
 
 
 async def test_a_record_that_was_never_committed_is_lost_without_an_unclean_election(nodes: Nodes):
-    """A record that was never below a leader's high watermark is lost in a clean election. The ledger of lost records
-    (`Losses`) says that it may have been acknowledged for acks=1, but not for acks=all."""
+    """A record that was never below a leader's high watermark is lost in a clean election. `Losses` lists the
+    record as possibly acknowledged with acks=1, not with acks=all."""
     flushed(await lose_the_leader(nodes))
     nodes.injection.links.mend(2, 3)
     nodes.start(2)
@@ -120,8 +123,9 @@ async def test_a_held_write_that_ends_at_a_follower_commits_nothing(nodes: Nodes
 
 
 async def test_consumers_that_wait_at_a_follower_are_not_woken_for_what_is_not_committed(nodes: Nodes):
-    """A follower wakes waiting consumers only for committed records. The follower gets the leader's high watermark in the
-    same turn in which the held write is released, but after that release."""
+    """When a follower's held write is released, waiting consumers see no high watermark above the leader's, which
+    is 0. The test checks this at each wake-up, as the follower copies the leader's high watermark later in the
+    same turn."""
     nodes.create()
     nodes.injection.links.pause(3)
     gate = nodes.injection.points = Gate("log.write", lambda at: at.node_id == 2)

@@ -245,7 +245,7 @@ async def test_a_partition_moves_to_another_node_and_its_old_folder_goes(nodes: 
 
 
 async def test_an_unopened_folder_follows_when_it_is_assigned(nodes: Nodes):
-    """A replica that is assigned to a partition copies its log, even if no node has opened that log since the start."""
+    """A node that is assigned a replica copies the log, even if no node has opened this log since the start."""
     nodes.create([1, 2])
     nodes.reassign(3)
     await nodes.settle()

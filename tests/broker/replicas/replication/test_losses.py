@@ -1,4 +1,4 @@
-"""The list of losses: records that replicas truncate, how they were acknowledged, each loss once, within bounds."""
+"""The list of losses has each record that a replica truncated once, with how it was acknowledged; its length is limited."""
 
 from __future__ import annotations
 

@@ -50,7 +50,8 @@ class Replication(RuleBasedStateMachine):
         """The nodes whose disks block every write."""
         self.gate = Gate("log.write", lambda at: at.node_id in self.slow_disks)
         self.joined_unheard: list[tuple[int, ...]] = []
-        """ISRs that a leader requested although a follower in them could not fetch from it at that moment."""
+        """ISRs that a leader requested with a new replica that could not fetch at that moment. Must stay
+        empty."""
 
         async def open_nodes() -> None:
             self.nodes = Nodes(self.home)
@@ -270,8 +271,8 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule(count=st.integers(1, 4))
     def die_with_a_tail(self, count: int) -> None:
-        """Append records that no follower fetches to the leader's log, and kill the leader. When the node returns, its log
-        has diverged."""
+        """Append records that no follower fetches, and kill the leader. The leader's log has diverged when its
+        node starts again."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader
@@ -289,7 +290,8 @@ class Replication(RuleBasedStateMachine):
     @precondition(lambda self: self.led)
     @rule()
     def too_few_are_left(self) -> None:
-        """Keep all followers from fetching for longer than ``replica.lag.time.max.ms`` after an append."""
+        """Pause all followers, append a record, and let the leader remove them from the ISR
+        (``replica.lag.time.max.ms``)."""
 
         async def work() -> None:
             nodes, leader_id = self.nodes, self.nodes.controller.state().leader

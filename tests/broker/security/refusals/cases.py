@@ -52,7 +52,8 @@ def case(
 
 
 def by(world: World, version: int, name: str, ids_since: int, field: str = "name") -> dict[str, Any]:
-    """The field that identifies a topic in this version of the request: the topic's id or its name."""
+    """The field that identifies the topic ``name`` in this version of the request: its id since version
+    ``ids_since``, before that its name in ``field``."""
     if version >= ids_since:
         return {"topic_id": world.id_of(name)}
     return {field: name}

@@ -74,7 +74,8 @@ def save(answers: Answers, folder: Path = RECORDED) -> None:
 
 
 def _grouped(answers: Answers, case: Case, version: int) -> list[list[Any]]:
-    """Pairs of principals and their common response, in the order of the principals."""
+    """[principals, their common response] pairs of a case in one version, in the order of the principals. The
+    largest group is written as ``OTHERS``."""
     groups: dict[str, tuple[list[str], Any]] = {}
     for user in ASKERS:
         answer = answers[case.id, version, user]

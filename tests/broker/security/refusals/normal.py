@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any
 
 REFUSALS = {29, 30, 31, 53, 54, 61, 64, 65}
-"""The error codes of authorization, and those for a missing authorizer and for disabled delegation tokens."""
+"""Error codes of refused authorizations, of a broker without an authorizer, and of disabled delegation tokens."""
 CODES = ("error_code", "partition_error_code", "topic_config_error_code")
 NAMES = {
     "authorized_operations",
@@ -50,7 +50,8 @@ LEFT_OUT = (
 """Fields that are not compared, as they differ between Kafka and our broker: throttle times, addresses, features,
 versions."""
 MANY = 10
-"""A longer list without errors is reduced to its length: only internal topics have so many partitions."""
+"""Maximum length of a list that is compared by its entries. A longer list without errors is reduced to its length:
+it has the partitions of an internal topic."""
 FRESH = re.compile(r"-n\d+\b")
 ORDERED = {
     "alter_configs",

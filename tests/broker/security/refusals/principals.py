@@ -73,7 +73,8 @@ class Acl(NamedTuple):
 
 
 def on(resource_type: str, operation: str, prefix: str, permission: int = ALLOW) -> Acl:
-    """An ACL for all names with a prefix, for the cluster, or for all delegation tokens, whose ids no user can choose."""
+    """An ACL for all names with a prefix. For the cluster, and for delegation tokens, whose ids no user can
+    choose, the prefix is ignored."""
     if resource_type == "CLUSTER":
         return Acl(resource_type, CLUSTER_NAME, operation, permission)
     if resource_type == "DELEGATION_TOKEN":

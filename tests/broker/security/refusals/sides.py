@@ -16,7 +16,7 @@ SILENCE_S = 30.0
 
 
 class Side:
-    """One broker, and a connection to it for each principal and each name of a connection (``on``)."""
+    """One broker, and connections to it. Each principal has a connection for each connection name (``on``)."""
 
     def __init__(self, sasl_port: int, plain_port: int) -> None:
         self._sasl_port, self._plain_port = sasl_port, plain_port

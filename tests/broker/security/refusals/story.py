@@ -36,7 +36,8 @@ class Story:
         return f"open-{self.name.replace('_', '-')}-{suffix}"
 
     def may(self, *rights: tuple[str, str, str]) -> None:
-        """Give the user permissions: (resource type, operation, name). A name may end in ``*``."""
+        """Give the user permissions, each as (resource type, operation, name). A name that ends in ``*`` is a
+        prefix."""
         self.side.grant(self.user, [_acl(right) for right in rights])
 
     def may_not(self, *rights: tuple[str, str, str]) -> None:

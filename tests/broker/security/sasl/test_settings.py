@@ -97,7 +97,8 @@ async def test_users_of_one_mechanism_are_none_of_the_other() -> None:
 
 
 def test_the_mechanisms_are_told_in_javas_order() -> None:
-    """The mechanisms have the order of Java's ``new ArrayList<>(new HashSet<>(List.of(...)))``, as recorded."""
+    """Brokers list their SASL mechanisms in the order of Java's ``new ArrayList<>(new HashSet<>(List.of(...)))``,
+    as recorded."""
     assert list(settings(**ALL).servers(find_user, find_token, now_ms)) == [
         "PLAIN",
         "SCRAM-SHA-512",

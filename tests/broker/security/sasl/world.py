@@ -42,7 +42,7 @@ async def answer(server: SaslServer, token: bytes | str) -> bytes:
 
 
 async def failure(server: SaslServer, *tokens: bytes | str) -> AuthenticationFailed:
-    """The error that the last of these tokens causes."""
+    """Send the tokens to the server, and return the error of the last one. All others must be accepted."""
     *before, last = tokens
     for token in before:
         await answer(server, token)

@@ -50,8 +50,8 @@ def ageing(settings: TlsSettings, clock: FakeClock) -> AgeingContext:
 
 
 def presented(context: ssl.SSLContext, settings: TlsSettings) -> x509.Certificate:
-    """The certificate that a client gets if it trusts the authority. Raises ``ssl.SSLCertVerificationError`` if the client
-    rejects it."""
+    """The certificate that a client with these settings gets. Raises ``ssl.SSLCertVerificationError`` if the
+    client rejects the certificate."""
     _, client = handshake(context, client_context(settings), "localhost")
     certificate = client.getpeercert(binary_form=True)
     assert certificate is not None

@@ -224,8 +224,8 @@ def x509_pem(der):
 
 
 def test_an_rsa_key_and_an_ec_key_in_one_key_store(configure, tmp_path, authority, server, outgoing):
-    """A client gets the certificate whose key fits its cipher suites: a key store may have an RSA key and an EC key. Of two
-    keys of one type the first one is used."""
+    """A key store may have an RSA key and an EC key: a client gets the certificate whose key fits its cipher
+    suites. Of two keys of one type the first one is used."""
     path = tmp_path / "keys.jks"
     unused = authority.issue("unused")
     keys = [entry("ec", server.key, server.certificate), entry("rsa", *self_signed_rsa(server.now))]

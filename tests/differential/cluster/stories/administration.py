@@ -120,7 +120,8 @@ def log_directories(s: ClusterStory) -> None:
 
 @story("administration", "killed")
 def the_cluster(s: ClusterStory) -> Iterator[None]:
-    """DescribeCluster and Metadata, with a node that is down."""
+    """DescribeCluster, with and without fenced brokers, and Metadata: before a node is killed, while it is down,
+    and after."""
 
     def told(at: int) -> None:
         for v in (0, 1, 2):

@@ -127,7 +127,8 @@ def unclean_by_setting(s: ClusterStory) -> Iterator[None]:
 
 @story("elections", "unclean")
 def unclean_while_waiting(s: ClusterStory) -> Iterator[None]:
-    """unclean.leader.election.enable is set while an out-of-sync replica runs: a periodic check elects this replica."""
+    """unclean.leader.election.enable is set while only an out-of-sync replica runs: the controller's periodic
+    check elects it."""
     t = s.topic([[1, 2]], min__insync__replicas="1")
     s.produce(t, s.batch(1), at=1)
     s.await_replicated(t, 1, [1, 2])

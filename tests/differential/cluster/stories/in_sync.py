@@ -48,7 +48,8 @@ def body(s: ClusterStory, t: Topic, **fields: Any) -> dict[str, Any]:
 
 @story("isr", "cut")
 def too_few(s: ClusterStory) -> Iterator[None]:
-    """With too few in-sync replicas acks=all gets NOT_ENOUGH_REPLICAS. Earlier batches stay unacknowledged."""
+    """With too few in-sync replicas acks=all gets NOT_ENOUGH_REPLICAS. An earlier Produce waits for the follower's
+    return."""
     t = s.topic([[1, 3]])
     pid, epoch = s.producer_id()
     s.produce(t, s.batch(1, pid=pid, epoch=epoch, seq=0), at=1)
@@ -86,7 +87,8 @@ def too_few(s: ClusterStory) -> Iterator[None]:
 
 @story("isr", "cut")
 def the_setting_counts(s: ClusterStory) -> Iterator[None]:
-    """min.insync.replicas of 1, above the number of replicas, and changed while too few replicas are in sync."""
+    """Produce with min.insync.replicas=1, with more than the number of replicas, and lowered while too few are in
+    sync."""
     one, many = s.topic([[1, 3]], min__insync__replicas="1"), s.topic([[1, 3]], min__insync__replicas="3")
     changed = s.topic([[1, 3]])
     s.produce(many, s.batch(1), at=1, note="three of two")

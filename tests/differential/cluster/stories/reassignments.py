@@ -150,7 +150,7 @@ def more_partitions(
 
 @story("reassignments", "killed")
 def with_a_dead_node(s: ClusterStory) -> Iterator[None]:
-    """While node 1 is dead, partitions are reassigned to it and away from it, and created on it."""
+    """While node 1 is dead, reassignments add and remove replicas on it, and new partitions get replicas on it."""
     away, onto, alone, grown = s.topic([[1, 2]]), s.topic([[2, 3]]), s.topic([[1]]), s.topic([[2, 3]])
     cancelled = s.topic([[1]], unclean__leader__election__enable="true")
     yield

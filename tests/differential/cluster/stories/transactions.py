@@ -15,7 +15,7 @@ FIRST, SECOND = (1, 2, 3), (2, 3, 1)
 
 @story("transactions")
 def at_another_node(s: ClusterStory) -> None:
-    """Requests for the coordinator of a transactional id, sent to the other nodes."""
+    """Requests for a transactional id get NOT_COORDINATOR from all nodes except its coordinator."""
     t, p = s.topic([[2, 3]]), Producer(s, FIRST)
     p.send(t, 0, 2)
     for at in (2, 3):
@@ -49,7 +49,8 @@ def find(s: ClusterStory, key: str, kind: int, at: int, v: int = 4, **more: Any)
 
 @story("transactions", "killed")
 def the_coordinator_dies(s: ClusterStory) -> Iterator[None]:
-    """Transactional ids continue with the next coordinator in every state except during a completion."""
+    """The next coordinator continues with transactional ids in the states Empty, Ongoing, CompleteCommit and
+    CompleteAbort."""
     t = s.topic([[2, 3]])
     empty, done, gone = Producer(s, FIRST, "empty"), Producer(s, FIRST, "done"), Producer(s, FIRST, "aborted")
     both, open_ = Producer(s, FIRST, "both"), Producer(s, FIRST, "open")
@@ -151,7 +152,7 @@ def a_leader_dies_before_the_markers(s: ClusterStory) -> Iterator[None]:
 
 @story("transactions", "killed")
 def a_partition_without_a_leader(s: ClusterStory) -> Iterator[None]:
-    """The transaction is ended while one of its partitions has no leader."""
+    """A transaction stays in PrepareCommit while one of its partitions has no leader, and then gets its marker."""
     t, p = s.topic([[1]], min__insync__replicas="1"), Producer(s, SECOND)
     p.send(t, 0, 1)
     yield

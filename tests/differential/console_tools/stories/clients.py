@@ -110,7 +110,8 @@ def of_transactions(s: ToolStory) -> None:
 
 @story("kafka-console-consumer", profile="formatters")
 def of_internal_topics(s: ToolStory) -> None:
-    """The formatters print internal topics on a separate broker, whose internal topics have one partition each."""
+    """The formatters print the records of internal topics. The broker of this profile has one partition in each of
+    them."""
     orders, readers = s.orders(), s.name("readers")
     s.end("writer", s.begin("writer", orders, values=[b"one"]), committed=True)
     s.commit(readers, orders, 1)
