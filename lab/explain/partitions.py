@@ -168,10 +168,21 @@ def _why_away(at: PartitionFacts, node: int, around: ClusterContext, clause: str
     if cut is not None:
         return f"{rule_text(around, cut)} keeps node {node}{clause} from its leader"
     for each in around.rules or ():
-        words = each.text.split()
-        if words[:1] == ["pause"] and f"node={node}" in words:
+        if _pauses(each.text, at, node):
             return f"{rule_text(around, each.rule)} stops the replicas of node {node}{clause.rstrip(',')}"
     return None
+
+
+def _pauses(rule: str, at: PartitionFacts, node: int) -> bool:
+    """Whether a rule in text form pauses the partition's replica on the node."""
+    action, *matchers = rule.split()
+    of = dict(matcher.split("=", 1) for matcher in matchers if "=" in matcher)
+    return (
+        action == "pause"
+        and of.get("node") == str(node)
+        and of.get("topic", at.topic) == at.topic
+        and of.get("partition", str(at.index)) == str(at.index)
+    )
 
 
 def _nodes(ids: Sequence[int]) -> str:

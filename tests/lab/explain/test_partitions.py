@@ -258,6 +258,21 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "Rule 1 (pause node=2) stops the replicas of node 2; the ISR of orders-0 is nodes 1 and 3, and its clients go on.",
         "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
     ),
+    "a follower of this partition is paused by a rule": (
+        at(isr=(1, 3)),
+        around("pause node=2 topic=orders partition=0"),
+        Cause.UNDER_REPLICATED,
+        "Rule 1 (pause node=2 topic=orders partition=0) stops the replicas of node 2; the ISR of orders-0 is nodes 1 and 3, "
+        "and its clients go on.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
+    "a follower of another partition is paused by a rule": (
+        at(isr=(1, 3)),
+        around("pause node=2 topic=orders partition=1"),
+        Cause.UNDER_REPLICATED,
+        "Node 2 is not in sync; the ISR of orders-0 is nodes 1 and 3, and its clients go on.",
+        "Node 1 leads orders-0 in leader epoch 4; its log begins at offset 0 and ends at 13.",
+    ),
     "a held Fetch": (
         at(),
         around("Fetch -> hold", held=(held("Fetch", client_id="app-1", partitions=("orders-0",)),)),
