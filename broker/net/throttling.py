@@ -107,7 +107,10 @@ class Throttling:
 def _is_exempt(call: Call) -> bool:
     """Whether the request comes from another broker, for which quotas do not apply."""
     api_key = call.context.api_key
-    return api_key == WRITE_TXN_MARKERS or (api_key == FETCH and call.request.replica_id >= 0)
+    if api_key != FETCH:
+        return api_key == WRITE_TXN_MARKERS
+    # Version 15 moved the replica's id into a tagged field (KIP-903).
+    return bool(max(call.request.replica_id, call.request.replica_state.replica_id) >= 0)
 
 
 def _throttle_of(outcome: Any) -> int:

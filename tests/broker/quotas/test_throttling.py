@@ -150,6 +150,20 @@ def test_a_client_that_asks_too_much_waits_for_a_second_at_most(
     assert client.ask("api_versions", 4)["throttle_time"] == 1000
 
 
+@pytest.mark.parametrize(
+    ("version", "replica"),
+    [(11, {"replica_id": 1}), (15, {"replica_state": {"replica_id": 1, "replica_epoch": -1}})],
+)
+def test_a_fetch_of_a_follower_is_exempt_from_the_request_quota(
+    broker: InProcess, client: Client, other: Client, version: int, replica: dict[str, Any]
+) -> None:
+    limit(other, "request_percentage", 1e-7, client_id="greedy")
+    body = {"max_wait": 0, "min_bytes": 1, "max_bytes": 1 << 20, "isolation_level": 0, "topics": []}
+    for sent, throttle_ms in ((replica, 0), ({"replica_id": -1} if version < 15 else {}, 1000)):
+        answer = client.ask("fetch", version, session_id=0, session_epoch=-1, **body, **sent)
+        assert answer["throttle_time"] == throttle_ms
+
+
 def create(client: Client, name: str, version: int, partitions: int = 10) -> dict[str, Any]:
     row = {"name": name, "num_partitions": partitions, "replication_factor": 1}
     answer = client.ask("create_topics", version, topics=[row], timeout=1000, validate_only=False)
