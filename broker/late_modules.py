@@ -73,7 +73,8 @@ def install() -> None:
 def install_functions(functions: Mapping[str, Collection[str]]) -> None:
     """Install placeholders for modules whose functions are imported by name long before they are called.
 
-    ``functions`` maps the name of each such module to the names of these functions. Calling one loads the module.
+    ``functions`` maps the name of each such module to the names of these functions. The first call of a function
+    loads its module.
     """
     _stand_in(
         {
@@ -112,7 +113,7 @@ def is_late(name: str) -> bool:
     return _IS_LATE in vars(sys.modules[name])
 
 
-# Functions that uvloop, uuid and pathlib use while they are imported.
+# Functions that uvloop, uuid, pathlib and dataclasses use while modules are imported.
 
 
 def _iscoroutinefunction(function: object) -> bool:
@@ -124,6 +125,14 @@ def _iscoroutinefunction(function: object) -> bool:
         return bool(function.__code__.co_flags & _CO_COROUTINE)
     inspect: Any = load_by_name("inspect")
     return bool(inspect.iscoroutinefunction(function))
+
+
+def _get_annotations(of: object, **options: Any) -> dict[str, Any]:
+    annotations = vars(of).get("__annotations__", {}) if isinstance(of, type) and not options else None
+    if type(annotations) is dict:
+        return annotations.copy()
+    inspect: Any = load_by_name("inspect")
+    return dict(inspect.get_annotations(of, **options))
 
 
 def _isgenerator(value: object) -> bool:
@@ -141,7 +150,11 @@ def load_by_name(name: str) -> ModuleType:
 
 
 _ASKED_AT_IMPORT: Final[dict[str, dict[str, Any]]] = {
-    "inspect": {"iscoroutinefunction": _iscoroutinefunction, "isgenerator": _isgenerator},
+    "inspect": {
+        "get_annotations": _get_annotations,  # `dataclasses`, from Python 3.12 on
+        "iscoroutinefunction": _iscoroutinefunction,
+        "isgenerator": _isgenerator,
+    },
     "platform": {"system": _system},
     "urllib.parse": {"quote_from_bytes": _late_function("urllib.parse", "quote_from_bytes")},
 }

@@ -55,6 +55,20 @@ def test_a_loop_that_asks_what_a_thread_is_to_call_loads_nothing() -> None:
     assert run(PREPARED + "def run(): pass\n" + program) == "[False, False, True] True"
 
 
+def test_dataclasses_are_created_without_inspect() -> None:
+    """From Python 3.12 on, `dataclasses` asks `inspect` for the annotations of each class."""
+    program = (
+        "import inspect\n"
+        "class First: number: int\n"
+        "class Second(First): pass\n"
+        "def call(text: str): pass\n"
+        "print([inspect.get_annotations(each) for each in (First, Second)], late_modules.is_late('inspect'))\n"
+        "print(inspect.get_annotations(call), late_modules.is_late('inspect'))"
+    )
+    found = "[{'number': <class 'int'>}, {}] True\n{'text': <class 'str'>} False"
+    assert run(PREPARED + program) == found
+
+
 def test_functions_that_others_import_are_loaded_with_their_first_call() -> None:
     program = """
 late_modules.install_functions({"urllib.request": ["getproxies"], "textwrap": ["dedent"]})
