@@ -7,6 +7,7 @@ from collections import deque
 from struct import Struct
 from typing import Final, Protocol, cast
 
+from broker.loop.transports import WRITELINES_NEVER_PAUSES
 from broker.net.frame_buffers import FrameBuffers
 
 LANDING_BYTES: Final = 64 * 1024
@@ -151,7 +152,7 @@ class Wire(asyncio.BufferedProtocol):
         if transport is None:
             return
         size = SIZE.pack(len(frame))
-        if len(frame) < LANDING_BYTES:
+        if len(frame) < LANDING_BYTES or WRITELINES_NEVER_PAUSES:
             transport.write(b"".join((size, frame)))
         else:
             transport.writelines((size, frame))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
+import sys
 from struct import Struct
 from typing import Final
 
@@ -43,3 +44,15 @@ def as_java_writes(host: str) -> str:
         return str(parsed.ipv4_mapped)
     groups = (f"{int(group, 16):x}" for group in parsed.exploded.split(":"))
     return ":".join(groups) + (f"%{scope}" if scope else "")
+
+
+def never_pauses(version: tuple[int, int, int]) -> bool:
+    """Whether ``writelines`` of asyncio's socket transport never calls ``pause_writing`` in a Python version.
+
+    CVE-2024-12254. ``write`` does call it, in every version, and uvloop's transports do.
+    """
+    return (3, 12) <= version < (3, 12, 9) or (3, 13) <= version < (3, 13, 2)
+
+
+WRITELINES_NEVER_PAUSES: Final = never_pauses(sys.version_info[:3])
+"""Chunks are then joined and passed to ``write``, which copies them once more."""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker.logging import get_logger
 from broker.loop.coroutines import Suspended, begin, start_in_background
-from broker.loop.transports import addresses, as_java_writes, reset_transport
+from broker.loop.transports import WRITELINES_NEVER_PAUSES, addresses, as_java_writes, reset_transport
 from broker.net.calls import Call, CallEvent
 from broker.net.connection_limits import (
     ANSWERS_COLLECTED_BYTES,
@@ -485,7 +485,7 @@ class Connection:
         if not self._answers or self._transport is None:
             return
         answers, size, self._answers, self._answers_bytes = self._answers, self._answers_bytes, [], 0
-        if size < ANSWERS_JOINED_BYTES_MAX:
+        if size < ANSWERS_JOINED_BYTES_MAX or WRITELINES_NEVER_PAUSES:
             self._transport.write(b"".join(answers))
         else:
             self._transport.writelines(answers)

