@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -15,15 +14,12 @@ import pytest
 
 from tests.storage.crashing import write_until_killed
 from tests.storage.load import ACKNOWLEDGED_BYTES, Acknowledged, check, check_files, next_numbers, open_logs
+from tests.support.forked import CONTEXT
 
 KILLS = int(os.environ.get("ODRADEK_KILLS", "100"))
 KILLS_PER_FOLDER = 20
 ACKNOWLEDGED_MAX = 150
 """Maximum number of batches that a child acknowledges before it is killed."""
-
-# The server process that forks the children has imported everything and has one thread.
-PROCESSES = multiprocessing.get_context("forkserver")
-PROCESSES.set_forkserver_preload(["tests.storage.crashing"])
 
 
 def write_and_be_killed(root: Path, rng: Random, told: list[Acknowledged]) -> list[Acknowledged]:
@@ -31,8 +27,8 @@ def write_and_be_killed(root: Path, rng: Random, told: list[Acknowledged]) -> li
 
     ``told``: the batches that earlier child processes acknowledged. Returns those that this process acknowledged.
     """
-    reader, writer = PROCESSES.Pipe(duplex=False)
-    child = PROCESSES.Process(
+    reader, writer = CONTEXT.Pipe(duplex=False)
+    child = CONTEXT.Process(
         target=write_until_killed, args=(root, rng.getrandbits(32), writer, next_numbers(told))
     )
     child.start()

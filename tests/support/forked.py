@@ -31,10 +31,13 @@ from odradek.child import Child
 
 ROOT: Final = Path(__file__).parents[2]
 CONTEXT: Final = multiprocessing.get_context("forkserver")
+# A process has one fork server, so this list has the modules of all tests that fork.
+PRELOADED: Final = ["tests.support.preloaded", "tests.storage.crashing"]
 ISOLATED: Final = [sys.executable, "-I", "-S", FOLDER]
 # The dynamic linker, the interpreter, or modules read these environment variables before `main` runs.
 READ_EARLY: Final = ("LD_", "MALLOC_", "PYTHON", "ODRADEK_PURE")
 _never_closed: list[Connection] = []
+_forks = True
 
 
 class ForkedChild:
@@ -111,13 +114,10 @@ def _serve(
 def start(
     command: Sequence[str], log: Path, *, environment: Mapping[str, str], holds_input: bool
 ) -> Child | ForkedChild:
-    """Fork a broker, or execute the command if it is another program or if the environment has to be read early."""
+    """Fork a broker. Execute another program, a broker with variables that are `READ_EARLY`, and all in `executed`."""
     added = (name for name, value in environment.items() if os.environ.get(name) != value)
-    if (
-        command[:4] == ISOLATED
-        and "serve" in command
-        and not any(name.startswith(READ_EARLY) for name in added)
-    ):
+    is_broker = command[:4] == ISOLATED and "serve" in command
+    if _forks and is_broker and not any(name.startswith(READ_EARLY) for name in added):
         return ForkedChild(command[4:], log, environment)
     return Child(command, log, environment=environment, holds_input=holds_input)
 
@@ -126,10 +126,10 @@ def start(
 def executed() -> Iterator[None]:
     """Context manager: in its block, brokers are started as users do, with a new interpreter."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(odradek.process, "Child", Child)
+        patch.setattr(sys.modules[__name__], "_forks", False)
         yield
 
 
 def pytest_configure() -> None:
-    CONTEXT.set_forkserver_preload(["tests.support.preloaded"])
+    CONTEXT.set_forkserver_preload(PRELOADED)
     setattr(odradek.process, "Child", start)  # noqa: B010

@@ -27,6 +27,7 @@ from tests.fuzz import tokens
 from tests.fuzz.logins import MECHANISMS
 from tests.support import raw
 from tests.support.deadlines import HANG_S, Deadline
+from tests.support.forked import executed
 from tests.support.listeners import listening
 
 PROTOCOLS: Final = {"TLS": "SSL", "SASL": "SASL_PLAINTEXT", "BOTH": "SASL_SSL"}
@@ -162,7 +163,8 @@ def secured(home: Path) -> Iterator[Secured]:
     for listener in ("sasl", "both"):
         wanted |= _sasl(f"listener.name.{listener}.")
     arguments = ("--topic", f"{TOPIC}:1", "--control-port", str(control))
-    with listening(PROTOCOLS, wanted, home, *arguments) as ports:
+    # The process is found by its command line.
+    with executed(), listening(PROTOCOLS, wanted, home, *arguments) as ports:
         _add_user(ports["PLAINTEXT"])
         yield Secured(ports, control, home)
 

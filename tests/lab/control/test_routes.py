@@ -23,6 +23,8 @@ from lab.faults import parse_rule, rule_to_json
 from lab.trace import filters
 from tests.lab.control.conftest import Caller, OpenControl, until
 
+DAY_MS = 86_400_000
+
 RULE = "EndTxn transactional_id=payments nth=2 -> lose-answer"
 
 
@@ -108,9 +110,9 @@ async def test_timers_of_a_paused_node_run_when_it_is_resumed(caller: Caller) ->
     ran: list[int] = []
     node = cluster.running_nodes()[0]
     for number in range(2):
-        node.clock.call_later_ms(1000 * (2 - number), partial(ran.append, number), Domain.GROUPS)
+        node.clock.call_later_ms(DAY_MS * (2 - number), partial(ran.append, number), Domain.GROUPS)
     await caller.post("/v1/nodes/1/pause")
-    await caller.post("/v1/clock/advance", {"by": "1m", "only": ["all"]})
+    await caller.post("/v1/clock/advance", {"by": "3d", "only": ["all"]})
     assert ran == []
     await caller.post("/v1/nodes/1/resume")
     await until(lambda: len(ran) == 2)
