@@ -32,7 +32,7 @@ from odradek.child import Child
 ROOT: Final = Path(__file__).parents[2]
 CONTEXT: Final = multiprocessing.get_context("forkserver")
 # A process has one fork server, so this list has the modules of all tests that fork.
-PRELOADED: Final = ["tests.support.preloaded", "tests.storage.crashing"]
+PRELOADED: Final = [__name__, "tests.support.preloaded", "tests.storage.crashing"]
 ISOLATED: Final = [sys.executable, "-I", "-S", FOLDER]
 # The dynamic linker, the interpreter, or modules read these environment variables before `main` runs.
 READ_EARLY: Final = ("LD_", "MALLOC_", "PYTHON", "ODRADEK_PURE")

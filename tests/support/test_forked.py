@@ -14,7 +14,7 @@ from odradek.process import BrokerFailed, BrokerProcess
 from tests.support.deadlines import HANG_S
 from tests.support.forked import CONTEXT, executed
 
-MODULES = {"server.__main__", "broker.cluster", "lab.control.opening"}
+MODULES = {"tests.support.forked", "server.__main__", "broker.cluster", "lab.control.opening"}
 linux = pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 
 
