@@ -44,8 +44,6 @@ class ForkedChild:
     """A forked broker. Its methods are those of `Child` that `odradek.process` calls."""
 
     def __init__(self, arguments: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        with contextlib.chdir(ROOT):  # the directory from which the fork server imports
-            forkserver.ensure_running()
         reader, self._input = CONTEXT.Pipe(duplex=False)
         self._lock = threading.Lock()
         self._process = CONTEXT.Process(
@@ -130,6 +128,10 @@ def executed() -> Iterator[None]:
         yield
 
 
-def pytest_configure() -> None:
-    CONTEXT.set_forkserver_preload(PRELOADED)
+def pytest_configure(config: pytest.Config) -> None:
     setattr(odradek.process, "Child", start)  # noqa: B010
+    if not config.getoption("numprocesses", None):  # a worker of xdist, or a run without workers
+        CONTEXT.set_forkserver_preload(PRELOADED)
+        # Started now, while there is one thread, because the fork server imports from its working directory.
+        with contextlib.chdir(ROOT):
+            forkserver.ensure_running()
