@@ -1,12 +1,13 @@
 """The generated message classes, and the class for one version that is derived from them."""
 
 import dataclasses
-from importlib import import_module
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from kio.schema.index import api_key_map
 
 from protocol.codec import client_codec, request_codec
+from protocol.generators import kio_schemas
 from protocol.generators import messages as generate
 from protocol.messages import Message, index
 from protocol.messages.describe_topic_partitions import ResponseCursor
@@ -21,19 +22,50 @@ from protocol.messages.fetch import (
 from protocol.messages.heartbeat import HeartbeatRequest
 from protocol.messages.produce import ProduceRequest, ProduceResponse
 from protocol.versions import UnknownVersion, at_version, versions_of
+from tests.support.java import kafka_clients_jar
+
+TXN_OFFSET_COMMIT = 28
+UNREGISTER_CONTROLLER = 94
 
 
-@pytest.mark.parametrize("key", api_key_map)
-def test_what_is_checked_in_is_what_the_generator_writes(key):
-    module = import_module(f"protocol.messages.{api_key_map[key]}")
-    assert module.__file__ is not None
-    with open(module.__file__) as file:
-        assert file.read() == generate.render(key)
+@pytest.fixture(scope="module")
+def schemas() -> generate.Schemas:
+    return generate.Schemas(kafka_clients_jar("4.4.0"))
 
 
-def test_the_index_is_what_the_generator_writes():
-    with open(index.__file__) as file:
-        assert file.read() == generate.render_index()
+@pytest.mark.more
+def test_what_is_checked_in_is_what_the_generator_writes(schemas: generate.Schemas) -> None:
+    folder = Path(index.__file__).parent
+    expected = {f"{api}.py": generate.render(schemas, key) for key, api in schemas.apis.items()}
+    expected["index.py"] = generate.render_index(schemas)
+    found = {path.name: path.read_text() for path in folder.glob("*.py") if path.name != "__init__.py"}
+    assert found == expected
+
+
+@pytest.mark.more
+def test_kio_and_kafka_declare_the_same_messages(schemas: generate.Schemas) -> None:
+    """Rendering compares the versions that both have. Here a difference is staged."""
+    one = kio_schemas.classes(TXN_OFFSET_COMMIT, 5, "request")[-1]
+    other = replace(one, fields=(*one.fields[:-1], replace(one.fields[-1], name="partitions")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kio_schemas, "classes", lambda *_: [other])
+        with pytest.raises(generate.Different, match="txn_offset_commit v5 request"):
+            schemas.classes(TXN_OFFSET_COMMIT, 5, "request")
+
+
+@pytest.mark.more
+def test_versions_that_kio_lacks_come_from_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(generate, "FROM_KAFKA", {18: [5], TXN_OFFSET_COMMIT: [6], UNREGISTER_CONTROLLER: [0]})
+    schemas = generate.Schemas(kafka_clients_jar("4.4.0"))
+    assert (
+        'cluster_id: str | None = field("string", 5, 5, nullable_since=5, default=None)'
+        in generate.render(schemas, 18)
+    )
+    commit = generate.render(schemas, TXN_OFFSET_COMMIT)
+    assert 'name: str = field("string", 0, 5, default="")' in commit
+    assert 'topic_id: UUID | None = field("uuid", 6, 6, default=None)' in commit
+    assert "class UnregisterControllerRequest(Message):" in generate.render(schemas, UNREGISTER_CONTROLLER)
+    assert '94: ("unregister_controller", 0, 0, 0),' in generate.render_index(schemas)
 
 
 def test_a_message_is_equal_to_one_of_the_same_fields_and_shows_them():

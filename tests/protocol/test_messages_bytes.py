@@ -20,7 +20,8 @@ from kio.serial import entity_reader, entity_writer
 from protocol.codec import MalformedRequest, client_codec, request_codec
 from protocol.decode import compile_sliced_decoder
 from protocol.encode import compile_sliced_encoder
-from protocol.generators.messages import PLAIN, field_name, kio_classes, shape_of
+from protocol.generators import kio_schemas
+from protocol.generators.kio_schemas import PLAIN, field_name, shape_of
 from protocol.versions import at_version, versions_of
 from protocol.wire_types import STRING_BYTES_MAX
 
@@ -88,7 +89,7 @@ def kio_bytes(message):
 def samples(key, side):
     """Random messages of each version, encoded by kio."""
     load = load_request_schema if side == "request" else load_response_schema
-    for version in versions_of(key):
+    for version in kio_schemas.versions(key):
         rng = random.Random(f"{key} {version} {side}")
         for _ in range(MESSAGES_EACH):
             yield version, kio_bytes(random_message(rng, load(key, version)))
@@ -122,7 +123,7 @@ def run(steps):
 
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_in_slices_the_same_is_read_and_written(key, side):
-    version = versions_of(key)[-1]
+    version = kio_schemas.versions(key)[-1]
     decode = compile_sliced_decoder(at_version(key, version, side))
     encode = compile_sliced_encoder(at_version(key, version, side))
     decoder = codecs(key, version, side)[0]
@@ -144,7 +145,7 @@ def readable_by_kio(key, version, side):
 
     collect(at_version(key, version, side))
     readable: dict[Any, Any] = {}
-    for kio_class in kio_classes(key, version, side):
+    for kio_class in kio_schemas.dataclasses_of(key, version, side):
         name = kio_class.__name__
         base = ours.get(f"Response{name}") or ours[name]
         defaults = {field.name: field.default for field in base.__wire__}

@@ -22,7 +22,11 @@ from odradek.spark.environment import java_version
 from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
 
-KAFKA_VERSION = "4.3.1"
+ORACLE_VARIABLE = "ODRADEK_ORACLE"
+RECORDED_VERSION = "4.3.1"
+"""The release of Apache Kafka that the recordings are of."""
+KAFKA_VERSION = os.environ.get(ORACLE_VARIABLE, RECORDED_VERSION)
+"""The release that runs. `tests.oracle` records another one by the variable."""
 JAVA_VERSION_MIN = 17  # the oldest version that Kafka 4's brokers and tools run on
 SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options for a JVM that runs for less than a minute: without C2 compiler and GC threads the start costs half the CPU
@@ -54,6 +58,12 @@ def java() -> str:
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     """Class path with the jars of a Kafka release, which are downloaded once for this checkout."""
     return str(jars_folder(f"kafka-{version}", *_coordinates(version)) / "*")
+
+
+def kafka_clients_jar(version: str = KAFKA_VERSION) -> Path:
+    """The jar of the Java clients, which contains Kafka's message schemas. It is downloaded without its dependencies."""
+    folder = jars_folder(f"kafka-clients-{version}", f"org.apache.kafka:kafka-clients:{version}")
+    return folder / f"kafka-clients-{version}.jar"
 
 
 def _or_skip(found: str | Unavailable) -> str:
