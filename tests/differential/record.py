@@ -31,7 +31,7 @@ def main(wanted: list[str]) -> None:
 
 
 def keep(entry: Entry, transcript: runner.Transcript) -> None:
-    runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
+    runner.keep(entry.area, entry.name, transcript)
     print(f"{entry.id}: {len(transcript)} exchanges")
     recordings.say_early_end(transcript)
 

@@ -13,6 +13,7 @@ from tests.differential import stories
 from tests.differential.stories.topics import INTERNAL_SETTINGS
 from tests.differential.story import STORIES, Entry, Named, Story, Unanswered, java_hash
 from tests.support import raw
+from tests.support.java import KAFKA_VERSION, RECORDED_VERSION
 
 RECORDED = Path(__file__).parent / "recorded"
 # Each profile is one broker start with the same properties on both sides. `feature` is the level of transaction.version,
@@ -137,6 +138,20 @@ def load(area: str, folder: Path = RECORDED) -> dict[str, Transcript]:
 
 def recorded(entry: Entry) -> Transcript | None:
     return load(entry.area).get(entry.name)
+
+
+def keep(area: str, name: str, transcript: Transcript, folder: Path = RECORDED) -> None:
+    """Write the recording of the story ``name``.
+
+    If another release than `RECORDED_VERSION` was recorded and its responses differ, the former recording is kept in a
+    subfolder with the name of its release: it holds for that release and those before it.
+    """
+    told = load(area, folder)
+    former = told.get(name, transcript)
+    if KAFKA_VERSION != RECORDED_VERSION and former != transcript:
+        older = folder / RECORDED_VERSION
+        save(area, {name: former} | load(area, older), older)
+    save(area, told | {name: transcript}, folder)
 
 
 def save(area: str, answers: dict[str, Transcript], folder: Path = RECORDED) -> None:

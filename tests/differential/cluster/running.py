@@ -260,4 +260,4 @@ def recorded(entry: Entry) -> Transcript | None:
 
 
 def record(entry: Entry, transcript: Transcript) -> None:
-    runner.save(entry.area, runner.load(entry.area, RECORDED) | {entry.name: transcript}, RECORDED)
+    runner.keep(entry.area, entry.name, transcript, RECORDED)
