@@ -18,7 +18,7 @@ BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(CURDIR)/.cache/bytecod
 # In the order of the tree, because otherwise the longest tests would begin last and run alone.
 PYTEST = $(BYTECODE) PYTEST_DEBUG_TEMPROOT=$(TEMPORARY) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
-.PHONY: matrix coverage changelog hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
+.PHONY: oracle matrix coverage changelog hot pictures dist folder publish site help compatibility demo test pipeline more clients check format soak mutants bench lock clean
 
 help:
 	@echo "make demo    move 336,776 flights exactly once while workers and broker are killed"
@@ -37,6 +37,7 @@ help:
 	@echo "make compatibility  compare docs/compatibility.md with the results of the tests (ARGS=--write)"
 	@echo "make pictures  generate the pictures and traces of the documentation (needs Debian's chromium)"
 	@echo "make dist    build the package, and check it as for a release"
+	@echo "make oracle  compare another release of Apache Kafka     (VERSION=4.4.0, ARGS=--record)"
 	@echo "make changelog  move the fragments of changelog.d/ into CHANGELOG.md"
 	@echo "make folder  build a folder with Odradek and its Python, for machines without Python"
 	@echo "make publish release the version of pyproject.toml (RELEASING.md)"
@@ -56,6 +57,10 @@ test: $(VENV)/.dev $(VENV)/.java
 
 # These tests replace no method, so they also run with the compiled modules that users have.
 TESTED_COMPILED = tests/differential tests/storage $(addprefix tests/broker/,net clock loop injection metadata) tests/lab/faults
+
+# VERSION=4.4.0: what differs in that release of Apache Kafka. ARGS=--record also runs the programs that record its responses.
+oracle: $(VENV)/.dev $(VENV)/.java
+	$(BIN)/python -m tests.oracle $(VERSION) $(ARGS)
 
 # Each Python works in a copy of the tree. PYTHONS="3.12 3.13" restricts it.
 matrix: $(VENV)/.dev
