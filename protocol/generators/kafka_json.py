@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 from zipfile import ZipFile
 
-from protocol.generators.wire import WireClass, WireField
+from protocol.generators.wire import ZERO, WireClass, WireField
 from protocol.versions import Side
 
 FOLDER: Final = "common/message/"
@@ -30,14 +30,6 @@ RENAMED: Final = {
 }
 """(class, field in Kafka 4.4, in snake case) -> the field's name here."""
 _COMMENT: Final = re.compile(r"^\s*//.*$", re.MULTILINE)
-_ZERO: Final = {
-    "string": '""',
-    "bytes": "b''",
-    "records": "b''",
-    "bool": "False",
-    "uuid": "None",
-    "float64": "0.0",
-}
 
 
 class KafkaJson:
@@ -124,11 +116,11 @@ def _default(schema: Mapping[str, Any], kind: str, is_array: bool, nullable: boo
     if kind[0].isupper():
         return ""
     if given is None:
-        return _ZERO.get(kind, "0")
+        return ZERO.get(kind, "0")
     if kind == "string":
         return f'"{given}"'
     if kind == "bool":
-        return str(str(given) == "true" or given is True)
+        return str(str(given).lower() == "true")
     return str(int(str(given), 0)) if kind != "float64" else repr(float(given))
 
 

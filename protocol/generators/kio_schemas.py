@@ -13,17 +13,9 @@ from kio.index import load_payload_module
 from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
-from protocol.generators.wire import WireClass, WireField
+from protocol.generators.wire import ZERO, WireClass, WireField
 from protocol.versions import Side
 
-ZERO: Final = {
-    "string": '""',
-    "bytes": "b''",
-    "records": "b''",
-    "bool": "False",
-    "uuid": "None",
-    "float64": "0.0",
-}
 # kio converts these to datetime, timedelta and ErrorCode objects, and raises for values that occur in Kafka: a start time
 # of -1, a negative timeout, an error code of a later release. Here they are plain integers.
 PLAIN: Final = {

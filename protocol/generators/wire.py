@@ -3,6 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
+
+ZERO: Final = {
+    "string": '""',
+    "bytes": "b''",
+    "records": "b''",
+    "bool": "False",
+    "uuid": "None",
+    "float64": "0.0",
+}
+"""Wire type -> Python source of the default, if a schema declares none; 0 for all other types."""
 
 
 @dataclass(frozen=True, slots=True)
