@@ -76,7 +76,10 @@ PROGRAMS = {
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Collect without the garbage collector: 17,000 tests are a million objects that live until the end of the run."""
+    """Collect without the garbage collector: 17,000 tests are a million objects that live until the end of the run.
+
+    Afterwards it runs rarely, as in a broker (`server.process`).
+    """
     gc.disable()
     try:
         return (yield)

@@ -21,10 +21,9 @@ from tests.oracle.tables import differences, read_tables
 from tests.support import raw
 from tests.support.deadlines import HANG_S
 from tests.support.java import KAFKA_VERSION, ORACLE_VARIABLE
-from tests.support.kafka_oracle import format_directory, started
+from tests.support.kafka_oracle import ask, format_directory, started
 
 ROOT: Final = Path(__file__).parents[2]
-API_VERSIONS: Final = 4
 
 
 class Recorder(NamedTuple):
@@ -41,13 +40,13 @@ RECORDERS: Final[Mapping[str, Recorder]] = {
         "tests.differential.handshakes.record", "tests/differential/handshakes/recorded.json"
     ),
     "acls": Recorder("tests.differential.acls.kafka", "tests/differential/acls/recorded.jsonl"),
-    "refusals": Recorder("tests.broker.security.refusals.record", "tests/broker/security/refusals/recorded*"),
+    "refusals": Recorder("tests.broker.security.refusals.record", "tests/broker/security/refusals/**/*.json"),
     "console-tools": Recorder(
         "tests.differential.console_tools.record", "tests/differential/console_tools/recorded/*.json"
     ),
     "sweep": Recorder("tests.clients.jvm.sweep", "tests/clients/jvm/kafka/recorded.json"),
     "kcat": Recorder("tests.clients.kcat_session", "tests/clients/kcat_on_apache_kafka.txt"),
-    "directories": Recorder("tests.clients.record_directories", "tests/clients/directories/*.json"),
+    "directories": Recorder("tests.clients.record_directories", "tests/clients/directories/*"),
 }
 
 
@@ -58,9 +57,7 @@ def announced(version: str) -> dict[str, str]:
         started(format_directory(Path(home), release=version), release=version) as oracle,
     ):
         wire = raw.Wire(oracle.host, oracle.port, timeout=HANG_S)
-        software = {"client_software_name": "odradek", "client_software_version": "0"}
-        wire.send_frame(raw.encode_request("api_versions", API_VERSIONS, software, 1))
-        _, answer = raw.decode_response("api_versions", API_VERSIONS, wire.receive_frame())
+        answer = ask(wire, "api_versions", 4, client_software_name="odradek", client_software_version="0")
         wire.close()
     return {
         str(each["api_key"]): f"{each['min_version']}-{each['max_version']}" for each in answer["api_keys"]
@@ -83,8 +80,9 @@ def stories(pattern: str) -> dict[str, Any]:
     """The recordings in these files by ``file: story``, or by ``file`` if a file is no object of stories."""
     found: dict[str, Any] = {}
     for file in sorted(ROOT.glob(pattern)):
-        text = file.read_text("utf-8") if file.is_file() else ""
-        content = json.loads(text) if file.suffix == ".json" else text
+        content: Any = file.read_bytes()
+        if file.suffix == ".json":
+            content = json.loads(content)
         if isinstance(content, dict):
             found |= {f"{file.name}: {story}": told for story, told in content.items()}
         else:

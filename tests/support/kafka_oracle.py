@@ -41,7 +41,8 @@ class Oracle:
     log: Path
 
 
-def _ask(wire: raw.Wire, api: str, version: int, **body: Any) -> dict[str, object]:
+def ask(wire: raw.Wire, api: str, version: int, **body: Any) -> dict[str, Any]:
+    """Send a request and return the decoded body of its response."""
     wire.send_frame(raw.encode_request(api, version, body, 1))
     return raw.decode_response(api, version, wire.receive_frame())[1]
 
@@ -56,8 +57,8 @@ def _ready(port: int) -> bool:
     except OSError:
         return False
     try:
-        _ask(wire, "api_versions", 0)
-        answer = _ask(wire, "init_producer_id", 0, transactional_id=None, transaction_timeout=1000)
+        ask(wire, "api_versions", 0)
+        answer = ask(wire, "init_producer_id", 0, transactional_id=None, transaction_timeout=1000)
         return answer["error_code"] == 0
     except (raw.Closed, raw.Silence):
         return False
