@@ -30,6 +30,7 @@ CONSUMER_GROUPS = TIMEOUTS | {
     "group.consumer.min.session.timeout.ms": "500",
     "group.consumer.min.heartbeat.interval.ms": "100",
 }
+SMALL_GROUPS = CONSUMER_GROUPS | {"group.consumer.max.size": "2"}
 KAFKAS_ORDER = {"odradek.commit.order": "kafka", "odradek.commit.marker.delay.ms": "100"}
 # With a metrics reporter plug-in of ours Kafka requests the metrics of clients.
 WITH_METRICS_SINK = COMMON | {"telemetry.max.bytes": "1048576"}
@@ -46,6 +47,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     "tv0": {"feature": 0, "properties": COMMON, "ours": {}},
     "unverified": {"feature": 1, "properties": UNVERIFIED, "ours": {}},
     "consumer-groups": {"feature": 2, "properties": CONSUMER_GROUPS, "ours": {}},
+    "small-groups": {"feature": 2, "properties": SMALL_GROUPS, "ours": {}},
     "client-metrics": {
         "feature": 2,
         "properties": WITH_METRICS_SINK,

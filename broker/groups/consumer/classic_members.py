@@ -95,7 +95,7 @@ def read_join(
     if context.settings.migration_policy is MigrationPolicy.DISABLED:
         raise refused(ErrorCode.inconsistent_group_protocol)
     member_id = request.member_id or new_member_id
-    check_size(context, group, member_id)
+    check_size(context, group, member_id, request.group_instance_id)
     protocols = protocols_of(request.protocols)
     if not group.supports_classic(request.protocol_type, frozenset(name for name, _ in protocols)):
         raise refused(ErrorCode.inconsistent_group_protocol)

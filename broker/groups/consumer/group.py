@@ -64,6 +64,8 @@ class ConsumerGroup:
     def update_member(self, member: ConsumerGroupMember) -> None:
         old = self.members.get(member.member_id)
         self.members[member.member_id] = member
+        if old is not None and old.instance_id is not None:
+            self.static_members.pop(old.instance_id, None)
         if member.instance_id is not None:
             self.static_members[member.instance_id] = member.member_id
         self._replace(old, member)

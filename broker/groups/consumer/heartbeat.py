@@ -108,7 +108,7 @@ def heartbeat(
     decision = Decision(ConsumerGroupHeartbeatResponse())
     if request.member_epoch == 0:
         group = group_to_join(context, request.group_id, found, decision)
-        check_size(context, group, request.member_id)
+        check_size(context, group, request.member_id, request.instance_id)
         old = joining_member(
             group,
             request.member_id,
@@ -118,7 +118,7 @@ def heartbeat(
         )
     else:
         group = _group_of_member(found, request.group_id)
-        check_size(context, group, request.member_id)
+        check_size(context, group, request.member_id, request.instance_id)
         old = known_member(group, request.member_id, request.instance_id)
         check_epoch(old, request.member_epoch, request.topic_partitions)
     new = advance(

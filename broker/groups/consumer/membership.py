@@ -42,9 +42,15 @@ def group_to_join(
     return group
 
 
-def check_size(context: Context, group: ConsumerGroup, member_id: str) -> None:
+def check_size(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
+    """Raise `Refused` if the group has no place for one more member, unless the member, or the member with the same instance
+    id, is already in the group."""
     size_max = context.settings.group_size_max
-    if len(group.members) >= size_max and member_id not in group.members:
+    if (
+        len(group.members) >= size_max
+        and member_id not in group.members
+        and instance_id not in group.static_members
+    ):
         raise refused(
             ErrorCode.group_max_size_reached,
             f"The consumer group has reached its maximum capacity of {size_max} members.",

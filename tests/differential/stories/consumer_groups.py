@@ -345,6 +345,55 @@ def static_members(s: Story) -> None:
     log(s)
 
 
+@story("consumer-groups", PROFILE)
+def renamed_static_members(s: Story) -> None:
+    """A member that rejoins with another instance id leaves no member behind under its old instance id."""
+    t = s.topic(2)
+    a = Member(s, "a", names=[t.name], instance="i")
+    a.join("a joins")
+    a.instance = "j"
+    a.join("a joins with another instance id")
+    a.beat("its old instance id", instance_id="i")
+    a.beat("its new instance id")
+    b = Member(s, "b", names=[t.name], instance="i")
+    b.join("another member has the old instance id")
+    a.beat("a gives up", owned={t: [0]})
+    b.beat("b gets", owned={})
+    describe(s, "two")
+    identity = {"member_id": "", "group_instance_id": "i", "reason": None}
+    s.ask("leave_group", 5, note="by the old instance id", group_id=a.group, members=[identity])
+    describe(s, "one")
+    log(s)
+
+
+@story("consumer-groups", "small-groups")
+def full_groups(s: Story) -> None:
+    """A static member that comes back is not counted again. ``group.consumer.max.size`` is 2."""
+    t = s.topic(2)
+    a, b = Member(s, "a1", names=[t.name], instance="i"), Member(s, "b", names=[t.name])
+    a.join("a joins")
+    b.join("b joins")
+    third = Member(s, "c", names=[t.name])
+    third.join("a third")
+    third.beat("a third, which has an epoch", member_epoch=3)
+    third.join("a third, static", instance_id="j")
+    third.beat("a third, static, which has an epoch", member_epoch=3, instance_id="j")
+    again = Member(s, "a2", names=[t.name], instance="i")
+    again.join("a second a")
+    again.beat("a second a, which has an epoch", member_epoch=3)
+    classic_third = ClassicMember(s, "k", t)
+    classic_third.join(note="a third, classic")
+    classic_third.join(note="a third, classic and static", group_instance_id="j")
+    classic_third.join(note="a second a, classic, with an id", member_id="x", group_instance_id="i")
+    a.leave("a goes for a while", epoch=-2)
+    third.join("a third, while a is away")
+    again.join("the next a")
+    describe(s, "full")
+    last = ClassicMember(s, "a3", t, instance="i")
+    last.join(note="the next a, classic", member_id="")
+    describe(s, "full, of both protocols")
+
+
 # -- subscriptions -------------------------------------------------------------------------------------------------
 
 
