@@ -80,7 +80,7 @@ class ClassicJoiner:
         try:
             return Subscription.decode(self.protocols[0][1])
         except MalformedRecord:
-            raise refused(ErrorCode.unknown_server_error) from None
+            raise refused(ErrorCode.inconsistent_group_protocol) from None
 
 
 def read_join(
