@@ -175,12 +175,26 @@ def advance(
     names_changed = new.subscribed_topic_names != old.subscribed_topic_names
     regex = update_regex(context, group, old, new, resolving=resolving, out=out)
     decision.regexes = regex.to_resolve
-    bump = names_changed or regex.status is RegexStatus.UPDATED_AND_RESOLVED
+    bump = (
+        names_changed
+        or regex.status is RegexStatus.UPDATED_AND_RESOLVED
+        or _changes_assignor(context, group, old, new)
+    )
     epoch = update_epoch(context, group, old, new, bump=bump, out=out)
     decision.is_refreshed = epoch.is_refreshed
     target = update_target(context, group, epoch.epoch, old, new, homogeneous=epoch.is_homogeneous, out=out)
     changed = names_changed or regex.status is not RegexStatus.UNCHANGED
     return step(context, group, new, target, request.topic_partitions, decision, subscription_changed=changed)
+
+
+def _changes_assignor(
+    context: Context, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
+) -> bool:
+    """Whether the group uses another assignor after ``new`` has replaced ``old``."""
+    if new.server_assignor == old.server_assignor:
+        return False
+    default = context.settings.assignors[0]
+    return (group.preferred_assignor() or default) != (group.preferred_assignor(old, new) or default)
 
 
 def step(

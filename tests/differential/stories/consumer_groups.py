@@ -703,7 +703,8 @@ def refused_classic_members(s: Story) -> None:
 
 @story("consumer-groups", PROFILE)
 def preferences(s: Story) -> None:
-    """A changed assignor, rack or rebalance timeout is stored, and has no effect until the next target assignment."""
+    """A changed rack or rebalance timeout is stored, and has no effect until the next target assignment. Another assignor
+    that most members request has one at once."""
     t = s.topic(4)
     a, b = Member(s, "a", names=[t.name]), Member(s, "b", names=[t.name], instance="i")
     a.join("a joins", rack_id="r1")
