@@ -96,6 +96,10 @@ def fence(
         if regex not in after.regexes
     )
     found_hash = metadata_hash(context.topics, after.topics)
-    decision.records.append(records.group_epoch(group.group_id, group.epoch + 1, found_hash))
+    epoch = group.epoch + 1
+    decision.records.append(records.group_epoch(group.group_id, epoch, found_hash))
+    if len(members) == len(group.members):
+        # Time 0: the next member that joins gets its assignment at once, without the assignment interval (KIP-1263).
+        decision.records.append(records.target_assignment_metadata(group.group_id, epoch, 0))
     decision.timers += cancel_timers([member.member_id for member in members])
     return decision

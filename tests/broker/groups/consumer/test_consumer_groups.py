@@ -175,6 +175,15 @@ def test_assignments_are_made_once_in_an_interval(world):
     assert [len(each.partitions) for each in (a, b, c)] == [1, 1, 1]
 
 
+def test_an_emptied_group_does_not_wait_for_the_interval(world):
+    world.config.group_consumer_assignment_interval_ms = 1_000
+    a, b = Client(world, "a"), Client(world, "b")
+    a.join()
+    a.ask(member_epoch=-1)
+    b.join()
+    assert len(b.partitions) == 3
+
+
 # -- members of the classic protocol -------------------------------------------------------------------------------
 
 
