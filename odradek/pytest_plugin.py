@@ -62,7 +62,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def odradek_options() -> dict[str, Any]:
     """The arguments of the brokers that these fixtures start. Override this fixture in a conftest.py, a module or a class.
 
-    Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, tls, users,
+    Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, preview, tls, users,
     mechanism.
 
     @pytest.fixture(scope="session")

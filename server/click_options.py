@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT
+from broker.config.definitions import PREVIEWS
 from broker.security.command_line import options as security_options
 from lab.control_options import LOG_FORMATS, LOG_LEVELS, PORT_MAX
 
@@ -90,6 +91,12 @@ def _topic_options() -> list[click.Parameter]:
             multiple=True,
             metavar="NAME=LEVEL",
             help="Finalize a feature at a level: transaction.version=0, 1 or 2.  [default: 2]",
+        ),
+        click.Option(
+            ["--preview", "previews"],
+            type=click.Choice(tuple(PREVIEWS)),
+            multiple=True,
+            help="Apply a change of a later release of Kafka (odradek.preview in docs/configuration.md).",
         ),
     ]
 

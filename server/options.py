@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from broker.config import DEFAULT_HOST, DEFAULT_PORT, BrokerConfig, ConfigError, Endpoint, node_configs
-from broker.config.definitions import EXPORTER_NONE
+from broker.config.definitions import EXPORTER_NONE, PREVIEWS
 from broker.config.endpoints import parse_endpoints
 from broker.config.settings import ControlPort, Settings, TopicSpec
 from broker.config.sources import without_services
@@ -80,7 +80,9 @@ def plain_options(argv: Sequence[str]) -> dict[str, object] | None:
             value = next(words, "")
         if name is None or not value or value.startswith("-"):
             return None
-        if name in ("assignments", "defaults", "topics", "features"):
+        if name in _REPEATED:
+            if name == "previews" and value not in PREVIEWS:
+                return None
             options[name] = (*_texts(options[name]), value)
             continue
         converted = _plain_value(name, value)
@@ -113,6 +115,7 @@ _PLAIN_NAMES: Final = {
     "--default": "defaults",
     "--topic": "topics",
     "--feature": "features",
+    "--preview": "previews",
     "--nodes": "nodes",
     "--control-port": "control_port",
     "--control-host": "control_host",
@@ -120,10 +123,11 @@ _PLAIN_NAMES: Final = {
     "--log-level": "log_level",
     "--seed": "seed",
 }
+_REPEATED: Final = ("assignments", "defaults", "topics", "features", "previews")
 _SECURITY_OPTIONS: Final = ("tls", "tls_directory", "sasl")
 _PLAIN_DEFAULTS: Final[Mapping[str, object]] = {
     **dict.fromkeys(_PLAIN_NAMES.values()),
-    **dict.fromkeys(("assignments", "defaults", "topics", "features"), ()),
+    **dict.fromkeys(_REPEATED, ()),
     "config": None,
     "nodes": 1,
     "ends_with_stdin": False,
@@ -398,6 +402,9 @@ def _overrides(
         if options[option] is not None:
             _check_not_set_twice(overrides, f"--{option.replace('_', '-')} sets", *names)
             overrides[names[0]] = str(options[option])
+    if previews := _texts(options["previews"]):
+        _check_not_set_twice(overrides, "--preview sets", "odradek.preview")
+        overrides["odradek.preview"] = ",".join(dict.fromkeys(previews))
     return overrides
 
 

@@ -209,6 +209,7 @@ class BrokerConfig:
     log_level: str
     open_files_max: int
     otel_endpoint: str
+    preview: tuple[str, ...]
     produce_reads_records: bool
     queued_max_response_bytes: int
 

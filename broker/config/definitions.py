@@ -31,6 +31,13 @@ EXPORTER_NONE, EXPORTER_LOG = "none", "log"  # the values of odradek.client.tele
 EMULATOR, KAFKA = "emulator", "kafka"  # the values of odradek.defaults
 MARKERS_FIRST = "markers-first"
 
+KAFKA_15591: Final = "KAFKA-15591"
+PREVIEWS: Final[Mapping[str, str]] = {
+    KAFKA_15591: "Kafka 4.5: a partition that was never written accepts only first sequence 0 from an idempotent "
+    "producer, and responds to any other with OUT_OF_ORDER_SEQUENCE_NUMBER.",
+}
+"""Changes of later releases of Kafka that odradek.preview can enable, by name, with a description."""
+
 # Settings of the single-node apache/kafka image: one broker is enough, and no group waits for its first rebalance.
 EMULATOR_DEFAULTS: Mapping[str, str] = {
     "node.id": "1",
@@ -220,6 +227,14 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             None,
             "The URL of an OpenTelemetry collector (OTLP over HTTP, http://HOST:4318/v1/traces) to which the broker sends a "
             "span for each request and each transaction; it needs odradek[otel]. Empty: it sends none.",
+        ),
+        _own(
+            "preview",
+            ConfigType.LIST,
+            (),
+            ListOf(tuple(PREVIEWS)),
+            "Changes of later releases of Kafka that the broker applies. "
+            + " ".join(f"{name} ({text.rstrip('.')})." for name, text in PREVIEWS.items()),
         ),
         _own(
             "produce.reads.records",

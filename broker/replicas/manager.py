@@ -13,6 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from broker.clock import Clock, Domain
+from broker.config.definitions import KAFKA_15591
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.life import NodeLife
@@ -233,6 +234,7 @@ class ReplicaManager(MetadataListener):
             log,
             self._clock,
             verification_enabled=self._verification_enabled,
+            requires_first_sequence_0=KAFKA_15591 in self._config.preview,
             flush=self._flushing.flush,
             listener=self._listeners,
             node_id=self.node_id,

@@ -311,6 +311,17 @@ REPLICATION: Final = (
         "            and leader_epoch == room.leader_epoch\n",
         "",
     ),
+    replace(
+        _one(
+            "preview-takes-an-emptied-partition-for-new",
+            "with KAFKA-15591 only a partition that was never written requires first sequence 0",
+            _PARTITION,
+            PARTITION,
+            "or self.log.log_end_offset or not",
+            "or self.log.log_end_offset > self.log.log_start_offset or not",
+        ),
+        simulated=False,
+    ),
     _one(
         "acks-all-with-too-few-in-sync",
         "acks=all with an ISR smaller than min.insync.replicas is NOT_ENOUGH_REPLICAS",

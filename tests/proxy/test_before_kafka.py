@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.proxy.test_before_our_nodes import RECORDS, move, results, source
@@ -98,6 +99,22 @@ def test_an_exactly_once_loop_of_java(before: Before) -> None:
         worker.wait(HANG_S)
     # A duplicate by the worker would come after the 40 records.
     assert len(read(before.bootstrap, "java-sink")) == 40
+
+
+def test_the_first_record_of_a_new_topic_is_lost_silently(before: Before) -> None:
+    """The recipe of docs/cookbook.md, on Apache Kafka: before 4.5 it accepts any first sequence (KAFKA-15591)."""
+    before.topics("new", partitions=1)
+    rule = before.call(
+        "POST", "/v1/faults", {"rule": "Produce topic=new nth=1 -> error NOT_LEADER_OR_FOLLOWER"}
+    )
+    errors: list[object] = []
+    producer = Producer({**before.options, "enable.idempotence": True, "batch.num.messages": 1})
+    for value in ("first", "second"):
+        producer.produce("new", value, on_delivery=lambda error, _: errors.append(error))
+    assert producer.flush(HANG_S) == 0
+    assert before.call("GET", f"/v1/faults/{rule['id']}")["hits"] == 1
+    assert errors == [None, None]
+    assert [record.value for record in read(before.bootstrap, "new")] == ["second"]
 
 
 def test_a_lost_answer_to_java_is_one_commit(before: Before) -> None:

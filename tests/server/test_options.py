@@ -117,6 +117,7 @@ WORDS = (
         "--set",
         "--topic",
         "--feature",
+        "--preview",
         "--nodes",
         "--control-port",
     ),
@@ -139,6 +140,7 @@ WORDS = (
         "--port=",
         "--set=a=b",
         "--topic=a:1",
+        "--preview=KAFKA-15591",
         "--nodes=2",
         "--ends-with-stdin=1",
         "--log-level=info",
@@ -158,6 +160,7 @@ WORDS = (
         "",
         "json",
         "JSON",
+        "KAFKA-15591",
         "x y",
     ),
     *(".", __file__, "/nothing/here"),
@@ -199,6 +202,8 @@ def test_what_is_taken_without_click_is_what_click_would_have_taken(argv: list[s
             "t:1",
             "--feature",
             "f=1",
+            "--preview",
+            "KAFKA-15591",
             "--nodes",
             "3",
             "--ends-with-stdin",
@@ -256,6 +261,12 @@ def test_topics_to_create_are_read_and_checked():
         (["--topic", "a:1:segment.bytes=1"], "Value must be at least 1048576"),
         (["--topic", "a:1:nonsense=1"], "Unknown topic config name: nonsense"),
         (["--topic", "a:1", "--topic", "a:2"], "--topic a is given more than once"),
+        (["--preview", "KAFKA-1"], "'KAFKA-1' is not 'KAFKA-15591'"),
+        (["--set", "odradek.preview=KAFKA-1"], "must be one of: KAFKA-15591"),
+        (
+            ["--preview", "KAFKA-15591", "--set", "odradek.preview="],
+            "--set odradek.preview: --preview sets it, too",
+        ),
         (["--feature", "group.version=1"], "only these features can be chosen: transaction.version"),
         (["--feature", "transaction.version=3"], "the level of transaction.version must be between 0 and 2"),
         (["--feature", "transaction.version"], "the level of transaction.version must be between 0 and 2"),
@@ -299,6 +310,12 @@ def test_topics_to_create_are_read_and_checked():
 )
 def test_what_cannot_be_is_refused_with_a_clear_line(argv: list[str], message: str):
     assert message in refused(*argv)
+
+
+def test_previews_are_chosen_by_name():
+    assert parse([], {}).config.preview == ()
+    for argv in (["--preview", "KAFKA-15591"] * 2, ["--set", "odradek.preview=KAFKA-15591"]):
+        assert parse(argv, {}).config.preview == ("KAFKA-15591",)
 
 
 def test_a_feature_level_can_be_chosen():

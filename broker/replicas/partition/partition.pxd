@@ -11,7 +11,7 @@ cdef class Partition:
     cdef object __weakref__
     cdef public tuple key, _logged_damage
     cdef public object topic, leading, offline, name, topic_id, following, _clock, _verification_enabled, listener, replicas, isr
-    cdef public bint is_internal, unflushed, high_watermark_moved, leads_alone
+    cdef public bint is_internal, unflushed, high_watermark_moved, leads_alone, _requires_first_sequence_0
     cdef public long long index, leader_epoch, leader_id, high_watermark, _node_id, _served_offset, _checked_offset
     cdef public Log log
     cdef public FaultInjection _injection

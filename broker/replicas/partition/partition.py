@@ -34,7 +34,7 @@ from storage.config import NEVER
 from storage.epochs import UNDEFINED
 from storage.files import DamagedFile, StorageError
 from storage.log import ClosedLog, Log, Span, TimestampedOffset
-from storage.producers import CLIENT, COORDINATOR, AppendOrigin, VerificationGuard
+from storage.producers import CLIENT, COORDINATOR, AppendOrigin, AppendRefused, VerificationGuard
 from storage.steps import Steps
 from storage.validation import LIMITS, BatchLimits, Checked, Invalid, check, passes_as_sent, run_check, stamp
 
@@ -61,6 +61,7 @@ class Partition:
         clock: Clock,
         *,
         verification_enabled: Callable[[], bool] = lambda: True,
+        requires_first_sequence_0: bool = False,
         flush: Callable[[Partition], None] | None = None,
         listener: PartitionListener[Partition] | None = None,
         node_id: int = -1,
@@ -90,6 +91,8 @@ class Partition:
         """Reason why the partition is offline, that is, its files cannot be used; None if it is online."""
         self._clock = clock
         self._verification_enabled = verification_enabled
+        self._requires_first_sequence_0 = requires_first_sequence_0
+        """Whether an idempotent producer must begin with sequence 0 while the log end offset is 0 (KAFKA-15591)."""
         self.listener = listener or PartitionListener()
         """Listener for the events of this partition."""
         self.unflushed = False
@@ -235,7 +238,13 @@ class Partition:
                 )
         refused = producers.check(batch, origin, guard, self._verification_enabled())
         if refused is None:
-            return None
+            if batch.base_sequence <= 0 or self.log.log_end_offset or not self._requires_first_sequence_0:
+                return None
+            refused = AppendRefused(
+                ErrorCode.out_of_order_sequence_number,
+                f"producer {batch.producer_id} epoch {batch.producer_epoch}: sequence {batch.base_sequence} "
+                "is out of order, the partition was never written",
+            )
         self._log_refused(refused.error, refused.message)
         return AppendResult(refused.error, log_start_offset=self.log.log_start_offset)
 

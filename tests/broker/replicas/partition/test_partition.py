@@ -29,8 +29,9 @@ START = 2
 class Bench:
     """One partition with its clock and its files."""
 
-    def __init__(self, path, **config) -> None:
+    def __init__(self, path, requires_first_sequence_0=False, **config) -> None:
         self.path = path
+        self.requires_first_sequence_0 = requires_first_sequence_0
         self.clock = FakeClock()
         self.config = LogConfig(**config)
         self.verification_enabled = True
@@ -44,6 +45,7 @@ class Bench:
             log,
             self.clock,
             verification_enabled=lambda: self.verification_enabled,
+            requires_first_sequence_0=self.requires_first_sequence_0,
             flush=flush,
             node_id=1,
         )
@@ -685,6 +687,35 @@ def test_an_offline_partition_fails_every_request(bench):
     assert bench.mark().error is ErrorCode.kafka_storage_error
     read = bench.partition.read(0, 100, read_committed=False, whole_first_batch=True)
     assert read.error is ErrorCode.kafka_storage_error
+
+
+# -- KAFKA-15591, which is a preview ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def later(tmp_path) -> Bench:
+    """A partition on a broker with ``--preview KAFKA-15591``."""
+    return Bench(tmp_path, requires_first_sequence_0=True)
+
+
+def test_a_new_partition_accepts_only_first_sequence_0(later):
+    assert later.append(idempotent(1)).error is ErrorCode.out_of_order_sequence_number
+    assert later.send(1, v2=False).error is ErrorCode.out_of_order_sequence_number
+    assert later.append(idempotent(0)).base_offset == 0
+    assert later.append(idempotent(1)).base_offset == 1
+
+
+def test_a_partition_that_was_written_accepts_any_first_sequence(later):
+    later.append(idempotent(0))
+    assert later.append(idempotent(5, pid=OTHER)).error is OK
+    later.partition.delete_records(2)
+    assert later.append(idempotent(5, pid=OTHER + 1)).base_offset == 2
+
+
+def test_without_the_preview_a_new_partition_accepts_any_first_sequence(bench):
+    """The first batch is then lost: its producer, which repeats it, is told that it is out of order."""
+    assert bench.append(idempotent(1)).base_offset == 0
+    assert bench.append(idempotent(0)).error is ErrorCode.out_of_order_sequence_number
 
 
 # -- a coordinator's own appends ----------------------------------------------------------------------------
