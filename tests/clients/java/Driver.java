@@ -10,7 +10,10 @@ import java.io.InputStreamReader;
 import java.io.OutputStream;
 import java.io.PrintStream;
 import java.lang.reflect.Field;
+import java.lang.reflect.InvocationHandler;
 import java.lang.reflect.InvocationTargetException;
+import java.lang.reflect.Method;
+import java.lang.reflect.Proxy;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -32,7 +35,6 @@ import org.apache.kafka.clients.producer.RecordMetadata;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringDeserializer;
 import org.apache.kafka.common.serialization.StringSerializer;
-import org.apache.kafka.common.utils.Exit;
 
 /**
  * Runs Kafka's own Java clients and console tools for tests: one JSON object per line on standard input, one response per
@@ -259,17 +261,21 @@ public final class Driver {
         int[] status = {-1};
         ByteArrayOutputStream said = new ByteArrayOutputStream();
         ByteArrayOutputStream complained = new ByteArrayOutputStream();
-        Exit.Procedure end = (code, message) -> {
+        InvocationHandler end = (procedure, method, given) -> {
+            int code = (int) given[0];
             if (status[0] < 0) {
                 status[0] = code;
             }
             // The process would have ended: drop the output of code that catches this exception.
             divert(OutputStream.nullOutputStream(), OutputStream.nullOutputStream());
-            throw new ToolEnded(code, message);
+            throw new ToolEnded(code, (String) given[1]);
         };
-        Exit.setExitProcedure(end);
-        Exit.setHaltProcedure(end);
-        Exit.setShutdownHookAdder((name, hook) -> hooks.add(hook));
+        setInExit("setExitProcedure", end);
+        setInExit("setHaltProcedure", end);
+        setInExit("setShutdownHookAdder", (adder, method, given) -> {
+            hooks.add((Runnable) given[1]);
+            return null;
+        });
         List<String> args = new ArrayList<>();
         order.get("args").forEach(each -> args.add(each.asText()));
         OutputStream log = err.target;
@@ -292,6 +298,22 @@ public final class Driver {
             divert(OutputStream.nullOutputStream(), log);
         }
         return Map.of("status", Math.max(status[0], 0), "out", said.toString(), "err", complained.toString());
+    }
+
+    /** Calls a setter of Kafka's Exit, by which the tools end. Kafka 4.4 moved the class. */
+    private static void setInExit(String setter, InvocationHandler handler) throws ReflectiveOperationException {
+        Class<?> exit;
+        try {
+            exit = Class.forName("org.apache.kafka.common.utils.internals.Exit");
+        } catch (ClassNotFoundException before44) {
+            exit = Class.forName("org.apache.kafka.common.utils.Exit");
+        }
+        for (Method method : exit.getMethods()) {
+            if (method.getName().equals(setter)) {
+                Class<?> type = method.getParameterTypes()[0];
+                method.invoke(null, Proxy.newProxyInstance(type.getClassLoader(), new Class<?>[] {type}, handler));
+            }
+        }
     }
 
     private static void divert(OutputStream newOut, OutputStream newErr) {

@@ -28,6 +28,7 @@ from typing import Any, Final
 from tests.differential.console_tools.normal import PLAIN, Shown, TextNormal
 from tests.differential.story import Body, Entry, Story
 from tests.support.deadlines import HANG_S, Deadline, Stopwatch
+from tests.support.java import KAFKA_VERSION
 from tests.support.javaprog import Ran, java_clients
 
 TOOLS: Final = {
@@ -35,7 +36,7 @@ TOOLS: Final = {
     "kafka-broker-api-versions": "org.apache.kafka.tools.BrokerApiVersionsCommand",
     "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-cluster": "org.apache.kafka.tools.ClusterTool",
-    "kafka-configs": "kafka.admin.ConfigCommand",
+    "kafka-configs": "org.apache.kafka.tools.ConfigCommand",
     "kafka-console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
     "kafka-console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "kafka-console-share-consumer": "org.apache.kafka.tools.consumer.ConsoleShareConsumer",
@@ -66,6 +67,8 @@ TOOLS: Final = {
     "TransactionalMessageCopier": "org.apache.kafka.tools.TransactionalMessageCopier",
 }
 """Main class of each of Kafka's shell scripts."""
+if tuple(map(int, KAFKA_VERSION.split(".")[:2])) < (4, 4):
+    TOOLS["kafka-configs"] = "kafka.admin.ConfigCommand"
 
 INPUT_SHOWN: Final = 60
 """Maximum characters of a tool's standard input in the transcript."""
