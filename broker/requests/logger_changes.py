@@ -56,13 +56,14 @@ def _check_node_id(name: str, node_id: int) -> None:
 
 
 def _check(entry: Entry) -> None:
-    if entry.operation in (Operation.APPEND, Operation.SUBTRACT):
-        verb = Operation(entry.operation).name
-        raise ApiError(
-            ErrorCode.invalid_request, f"{verb} operation is not allowed for the BROKER_LOGGER resource"
-        )
     if entry.operation not in (Operation.SET, Operation.DELETE):
-        raise ApiError(ErrorCode.unknown_server_error)  # Kafka: NullPointerException for an unknown operation
+        is_known = entry.operation in (Operation.APPEND, Operation.SUBTRACT)
+        verb = (
+            f"{Operation(entry.operation).name} operation"
+            if is_known
+            else f"Unknown operation type {entry.operation}"
+        )
+        raise ApiError(ErrorCode.invalid_request, f"{verb} is not allowed for the BROKER_LOGGER resource")
     if entry.name != ROOT:
         raise ApiError(ErrorCode.invalid_config, f"Logger {entry.name} does not exist!")
     if entry.operation == Operation.DELETE:
