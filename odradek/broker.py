@@ -130,15 +130,16 @@ class Broker(Handle):
         self.process.restart()
         return self
 
-    def reset(self) -> Broker:
+    def reset(self, *, new_cluster_id: bool = False) -> Broker:
         """Return the broker to the state after its start: only the topics of ``topics``, no groups, transactional ids,
         rules, clock advances or trace, and the credentials, ACLs and quotas of the start.
 
-        Resets all connections first. Starts all nodes again, also those that were killed or stopped.
+        Resets all connections first. Starts all nodes again, also those that were killed or stopped. The cluster keeps its
+        id, unless ``new_cluster_id`` is True: clients then find another cluster at the same addresses.
         """
         if not self.process.is_running:
             self.restart()
-        self._control.reset()
+        self._control.reset(new_cluster_id=new_cluster_id)
         return self
 
     restart_async = asynchronous(restart)

@@ -105,13 +105,14 @@ class Remote(Assertions):
 
         return config_of_cluster(self.client.get("/v1/cluster"), user, password, library, mechanism, ca)
 
-    def reset(self) -> None:
+    def reset(self, *, new_cluster_id: bool = False) -> None:
         """Return the broker to the state after its start: only the topics of the start, no groups, transactional ids, rules,
         clock advances or trace.
 
-        Resets all connections first. All nodes run afterwards. Producer ids and topic ids are never issued again.
+        Resets all connections first. All nodes run afterwards. Producer ids and topic ids are never issued again. The
+        cluster keeps its id, unless ``new_cluster_id`` is True: clients then find another cluster at the same addresses.
         """
-        self.client.post("/v1/reset")
+        self.client.post("/v1/reset", {"new_cluster_id": True} if new_cluster_id else None)
 
     reset_async = asynchronous(reset)
 

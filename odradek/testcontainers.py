@@ -124,11 +124,14 @@ class OdradekContainer(Handle, DockerContainer):
             self._certificates = None
         super().stop(*args, **options)
 
-    def reset(self) -> OdradekContainer:
+    def reset(self, *, new_cluster_id: bool = False) -> OdradekContainer:
         """Return the broker to the state after its start: only the topics of ``topics``, no groups, transactional ids,
         rules, clock advances or trace.
+
+        The cluster keeps its id, unless ``new_cluster_id`` is True: clients then find another cluster at the same
+        addresses.
         """
-        self._control.reset()
+        self._control.reset(new_cluster_id=new_cluster_id)
         return self
 
     def _start_script(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -22,7 +23,7 @@ from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.deltas import apply
 from broker.metadata.features import check_levels
-from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id
+from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id, write_identity
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, notify
 from broker.metadata.log import MetadataLog, Sync
@@ -33,6 +34,7 @@ from broker.metadata.startup import startup_commits
 from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, Topic
 from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord
+from protocol.uuids import uuid_text
 from storage.files import AppendFile
 
 if TYPE_CHECKING:
@@ -152,6 +154,21 @@ class ClusterMetadata:
     @property
     def cluster_id(self) -> str:
         return self.identity.cluster_id
+
+    def take_new_cluster_id(self, directories: Mapping[int, Path]) -> None:
+        """Become another cluster: write a new random cluster id to the directories of all nodes, given by node id."""
+        now_ms = self._clock.now_ms()
+        cluster_id = uuid_text(new_id(self._random))
+        for node_id, directory in directories.items():
+            identity = identify(
+                directory,
+                node_id,
+                cluster_id=cluster_id,
+                new_id=lambda: new_id(self._random),
+                now_ms=now_ms,
+            )
+            write_identity(directory, replace(identity, cluster_id=cluster_id), now_ms)
+        self.identity = replace(self.identity, cluster_id=cluster_id)
 
     @property
     def epoch(self) -> int:

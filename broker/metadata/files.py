@@ -64,7 +64,7 @@ def identify(
                 "directory with this node's node.id and without directory.id"
             )
         identity = DirectoryIdentity(cluster_id or uuid_text(new_id()), node_id, new_id())
-        replace_file(path, _properties_text(identity, now_ms))
+        write_identity(directory, identity, now_ms)
         return identity
     return _read_identity(path, node_id, new_id, now_ms)
 
@@ -122,8 +122,13 @@ def _read_identity(
             ) from error
     # A directory that was formatted before Kafka 3.7 gets an id now, as in Kafka.
     identity = DirectoryIdentity(properties["cluster.id"], node_id, new_id())
-    replace_file(path, _properties_text(identity, now_ms))
+    write_identity(path.parent, identity, now_ms)
     return identity
+
+
+def write_identity(directory: Path, identity: DirectoryIdentity, now_ms: int) -> None:
+    """Write ``meta.properties``, and sync it."""
+    replace_file(directory / META_PROPERTIES, _properties_text(identity, now_ms))
 
 
 def parse_properties(text: str) -> dict[str, str]:

@@ -7,7 +7,8 @@ start.
     await reset(cluster, forget=control.faults.clear)
 
 All nodes are killed first: their connections are reset, and no request that was sent before the reset can reach the new
-state. The cluster metadata log is not deleted, so that no producer id and no topic id is ever issued twice.
+state. The cluster metadata log is not deleted, so that no producer id and no topic id is ever issued twice. The cluster
+keeps its id, unless a new one is asked for.
 """
 
 from __future__ import annotations
@@ -32,18 +33,21 @@ async def reset(
     cluster: Cluster,
     forget: Callable[[], object] = lambda: None,
     remember: Callable[[], object] = lambda: None,
+    *,
+    new_cluster_id: bool = False,
 ) -> None:
     """Reset the broker. Returns when all nodes handle requests again, on the same ports.
 
+    With ``new_cluster_id`` the cluster gets another id, so that clients find another cluster at the same addresses.
     ``forget`` is called when all nodes are dead, ``remember`` at the end (see `all_killed`). Raises ``StartError`` if a
     node cannot start, or is killed during the reset; the other nodes run then. Raises ``BrokerEnding`` if the broker is
     stopping.
     """
     async with cluster.lifecycle.call_on_all_nodes(), all_killed(cluster, forget, remember):
-        await _reset(cluster)
+        await _reset(cluster, new_cluster_id)
 
 
-async def _reset(cluster: Cluster) -> None:
+async def _reset(cluster: Cluster, new_cluster_id: bool) -> None:
     # Delete the topics before the controller notes the loss of the nodes: deleted partitions need no election.
     topics = await _delete_topics(cluster)
     await cluster.all_terminated()
@@ -54,6 +58,9 @@ async def _reset(cluster: Cluster) -> None:
     await cluster.metadata.client_control.restore(cluster.first_clients)
     for runtime in cluster.nodes.values():
         _forget_logs(runtime.data_dir, topics)
+    if new_cluster_id:
+        directories = {node_id: runtime.data_dir for node_id, runtime in cluster.nodes.items()}
+        cluster.metadata.take_new_cluster_id(directories)
     await cluster.clock.reset()
     for runtime in cluster.nodes.values():
         runtime.skew(0)

@@ -105,7 +105,8 @@ def _operation(operation: Operation, schemas: _Schemas) -> dict[str, Any]:
         found["parameters"] = _parameters(operation, schemas)
     if operation.body is not None:
         content = {"schema": schemas.of(operation.body), "example": operation.body_example}
-        found["requestBody"] = {"required": True, "content": {"application/json": content}}
+        is_required = not operation.function.__defaults__
+        found["requestBody"] = {"required": is_required, "content": {"application/json": content}}
     if operation.open_to_all:
         found["security"] = []
     else:

@@ -190,6 +190,38 @@ def test_the_broker_is_stopped_in_the_middle(act: str, tmp_path: Path):
         assert values(broker.bootstrap_servers, "orders") == ["of before"]
 
 
+def cluster_ids(broker: odradek.Broker) -> set[object]:
+    """The cluster ids that the control port and clients see."""
+    return {
+        broker.cluster_id,
+        ask(broker, "metadata", 12, topics=[])["cluster_id"],
+        ask(broker, "describe_cluster", 0)["cluster_id"],
+    }
+
+
+def test_a_reset_a_restore_and_a_restart_keep_the_cluster_id_unless_a_new_one_is_asked_for(tmp_path: Path):
+    with odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker:
+        (first,) = cluster_ids(broker)
+        snapshot = broker.snapshot()
+        for act in (broker.reset, snapshot.restore, broker.restart):
+            act()
+            assert cluster_ids(broker) == {first}
+        snapshot = broker.snapshot()
+        broker.nodes[3].kill()
+        broker.reset(new_cluster_id=True)
+        (second,) = cluster_ids(broker)
+        assert second != first
+        for act in (broker.reset, snapshot.restore, broker.restart):
+            act()
+            assert cluster_ids(broker) == {second}
+        broker.kill()
+        broker.restart()
+        assert cluster_ids(broker) == {second}
+        assert topics_of(broker) == {"orders": [0, 1]}
+        written = [path.read_text() for path in tmp_path.glob("node-*/meta.properties")]
+        assert [f"cluster.id={second}" in each for each in written] == [True] * 3
+
+
 def test_each_test_of_a_suite_gets_a_clean_broker(
     run_pytest: Callable[..., CompletedProcess[str]], tmp_path: Path
 ):

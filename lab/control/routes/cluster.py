@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 import msgspec
+from msgspec import Meta
 
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
@@ -65,6 +66,16 @@ class OneNode(Given):
     node_id: NodeId
 
 
+class ClusterReset(Given):
+    new_cluster_id: Annotated[
+        bool,
+        Meta(description="Whether the cluster gets a new id: another cluster behind the same addresses."),
+    ] = False
+
+
+_SAME_ID: Final = ClusterReset()
+
+
 _STATES_EXAMPLE: Final = {"nodes": {"1": "running"}, "offline_partitions": 0}
 NODE_EXAMPLE: Final[dict[str, Any]] = {
     "node_id": 2,
@@ -113,12 +124,19 @@ async def show_cluster(control: Looking) -> ClusterView:
     )
 
 
-@operation("POST", "/v1/reset", answer_example=_CLUSTER_EXAMPLE, may_wait=True)
-async def reset_broker(control: Control) -> ClusterView:
+@operation(
+    "POST",
+    "/v1/reset",
+    body_example={"new_cluster_id": True},
+    answer_example=_CLUSTER_EXAMPLE,
+    may_wait=True,
+)
+async def reset_broker(control: Control, body: ClusterReset = _SAME_ID) -> ClusterView:
     """Reset the broker to its state after the start: topics, groups, transactional ids, rules and trace are removed.
 
     All connections are reset first. Advances of the clock are undone. Topics and rules of the start are created again. All
-    nodes run afterwards. No producer id and no topic id is ever issued twice.
+    nodes run afterwards. No producer id and no topic id is ever issued twice. The cluster keeps its id without
+    new_cluster_id.
     """
 
     def forget() -> None:
@@ -127,7 +145,7 @@ async def reset_broker(control: Control) -> ClusterView:
         control.cluster.injection.losses.clear()
 
     try:
-        await reset(control.cluster, forget, control.add_first_rules)
+        await reset(control.cluster, forget, control.add_first_rules, new_cluster_id=body.new_cluster_id)
     except StartError as error:
         raise HttpError(409, f"the broker cannot be reset: {error}") from None
     return await show_cluster(control)
