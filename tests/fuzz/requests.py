@@ -98,8 +98,7 @@ class Requests:
         """A random (API, version, body)."""
         api = self._random.choice(sorted(self._apis))
         version = self._random.choice(self._apis[api])
-        entity = raw._entity(api, version, EntityType.request)
-        return api, version, self._struct(raw._shape(entity))
+        return api, version, self._struct(raw._message(api, version, EntityType.request))
 
     def frame(self, correlation_id: int, damage: float) -> Frame:
         """A random frame. ``damage`` is the probability that it is damaged."""

@@ -12,10 +12,11 @@ from protocol.core import TWINS, compiled
 from protocol.decode import MalformedRequest, compile_decoder
 from protocol.encode import compile_encoder
 from protocol.frame import FIRST_FLEXIBLE, parse_request_header, request_header, response_header
+from protocol.generators import kio_schemas
 from protocol.messages import Message
 from protocol.program import decoder_of, encoder_of
 from protocol.source import ELEMENTS_AT_ONCE, LongMessage
-from protocol.versions import at_version, versions_of
+from protocol.versions import at_version
 from tests.protocol.test_messages_bytes import CASES, codecs, samples
 
 pytestmark = pytest.mark.skipif(compiled is None, reason="there is no compiled core")
@@ -78,13 +79,13 @@ def check_decoding(key, version, side, number):
 
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_the_last_version_reads_and_refuses_alike(key, side):
-    check_decoding(key, versions_of(key)[-1], side, 8)
+    check_decoding(key, kio_schemas.versions(key)[-1], side, 8)
 
 
 @pytest.mark.more
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_every_version_reads_and_refuses_alike(key, side):
-    for version in versions_of(key):
+    for version in kio_schemas.versions(key):
         check_decoding(key, version, side, 100)
 
 
@@ -107,13 +108,13 @@ def distort(rng, message):
 
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_the_last_version_writes_the_same_chunks(key, side):
-    check_encoding(key, versions_of(key)[-1], side, 8)
+    check_encoding(key, kio_schemas.versions(key)[-1], side, 8)
 
 
 @pytest.mark.more
 @pytest.mark.parametrize(("key", "side"), CASES)
 def test_every_version_writes_the_same_chunks(key, side):
-    for version in versions_of(key):
+    for version in kio_schemas.versions(key):
         check_encoding(key, version, side, 60)
 
 
@@ -152,7 +153,7 @@ def leak_work():
     """Valid messages of the most used APIs, and bytes that raise errors."""
     for key in (0, 1, 3, 8, 18, 24, 26):
         for side in ("request", "response"):
-            version = versions_of(key)[-1]
+            version = kio_schemas.versions(key)[-1]
             message_class = at_version(key, version, side)
             python, decode = compile_decoder(message_class), decoder_of(message_class)
             data = [each for found, each in samples(key, side) if found == version]

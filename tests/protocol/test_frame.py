@@ -22,12 +22,12 @@ from protocol.frame import (
     response_header,
     whole_frames,
 )
-from protocol.versions import versions_of
+from protocol.generators import kio_schemas
 
 
 @pytest.mark.parametrize("key", api_key_map)
 def test_the_table_of_flexible_versions_agrees_with_kio(key):
-    for version in versions_of(key):
+    for version in kio_schemas.versions(key):
         request, response = load_request_schema(key, version), load_response_schema(key, version)
         assert is_flexible(key, version) == request.__flexible__ == response.__flexible__
         assert (request.__header_schema__ is HeaderV2) == is_flexible(key, version)

@@ -27,9 +27,14 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.static.constants import EntityType
 
 from odradek.process import _free_port
+from protocol.messages.index import APIS
+from protocol.versions import at_version, versions_of
 from tests.support.deadlines import HANG_S, Deadline
 
-API_KEYS = {name: key for key, name in api_key_map.items()}
+API_KEYS = {name: key for key, name in api_key_map.items()} | {name: key for key, (name, *_) in APIS.items()}
+API_VERSIONS = "api_versions"
+"""Its response header has no tagged fields in any version."""
+Kind = Literal[EntityType.request, EntityType.response]
 ZERO_UUID = uuid.UUID(int=0)
 FORMATS = {
     "bool": "?",
@@ -130,14 +135,42 @@ def _shape(cls: Any) -> Shape:
     )
 
 
+def _declared(cls: Any) -> Shape:
+    """The shape of a message class in the package protocol, for versions that kio lacks. These classes are generated from
+    Kafka's own schemas."""
+    fields = [
+        Field(
+            wire.name.removesuffix("_ms"),  # as in kio
+            wire.kind,
+            _declared(wire.nested) if wire.nested else None,
+            wire.is_array,
+            wire.nullable,
+            wire.tag,
+            [] if wire.default == () else wire.default,
+        )
+        for wire in cls.__wire__
+    ]
+    return Shape(
+        cls.__name__,
+        cls.__flexible__,
+        tuple(f for f in fields if f.tag is None),
+        tuple(f for f in fields if f.tag is not None),
+    )
+
+
 @functools.cache
-def _entity(api: str, version: int, kind: Literal[EntityType.request, EntityType.response]) -> Any:
-    return resolve_name(schema_name_map[api][version][kind])
+def _message(api: str, version: int, kind: Kind) -> Shape:
+    """The shape of a message in one version."""
+    if version in schema_name_map.get(api, ()):
+        return _shape(resolve_name(schema_name_map[api][version][kind]))
+    return _declared(
+        at_version(API_KEYS[api], version, "request" if kind is EntityType.request else "response")
+    )
 
 
 def versions(api: str) -> list[int]:
-    """The versions that kio has a schema for."""
-    return sorted(schema_name_map[api])
+    """The versions that have a schema."""
+    return sorted({*schema_name_map.get(api, ()), *versions_of(API_KEYS[api])})
 
 
 def _names(shape: Shape) -> set[str]:
@@ -155,7 +188,7 @@ def _known_names(api: str) -> frozenset[str]:
 
     A field that the used version lacks is dropped; an unknown name is an error.
     """
-    return frozenset().union(*(_names(_shape(_entity(api, v, EntityType.request))) for v in versions(api)))
+    return frozenset().union(*(_names(_message(api, v, EntityType.request)) for v in versions(api)))
 
 
 def uvarint(value: int) -> bytes:
@@ -311,7 +344,7 @@ class _Reader:
 
 
 def encode_body(api: str, version: int, body: Mapping[str, Any]) -> bytes:
-    shape = _shape(_entity(api, version, EntityType.request))
+    shape = _message(api, version, EntityType.request)
     writer = _Writer(shape.flexible, _known_names(api))
     writer.struct(shape, body)
     return bytes(writer.out)
@@ -339,37 +372,37 @@ def encode_tags(tags: Mapping[int, bytes]) -> bytes:
 def encode_request(
     api: str, version: int, body: Mapping[str, Any], correlation: int, client_id: str | None = "raw"
 ) -> bytes:
-    flexible = bool(_entity(api, version, EntityType.request).__flexible__)
+    flexible = _message(api, version, EntityType.request).flexible
     header = encode_header(API_KEYS[api], version, correlation, client_id, flexible)
     return header + encode_body(api, version, body)
 
 
 def decode_request(api: str, version: int, frame: bytes) -> dict[str, Any]:
     """Body of a request frame, which begins with the request header."""
-    entity = _entity(api, version, EntityType.request)
+    shape = _message(api, version, EntityType.request)
     reader = _Reader(frame, 8)
     reader.value(CLIENT_ID, False)
-    if entity.__flexible__:
+    if shape.flexible:
         reader.tags(NO_FIELDS)
-    body = reader.struct(_shape(entity))
+    body = reader.struct(shape)
     reader.finish()
     return body
 
 
 def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str, Any]]:
     """(correlation id, body) of a response. The response to ApiVersions of an unsupported version has version 0."""
-    if api == "api_versions" and version not in schema_name_map[api]:
+    if api == API_VERSIONS and version not in versions(api):
         version = 0
-    entity = _entity(api, version, EntityType.response)
+    shape = _message(api, version, EntityType.response)
     reader = _Reader(frame)
     correlation = reader.unpack("i")
-    if entity.__header_schema__.__version__ == 1:
+    if shape.flexible and api != API_VERSIONS:
         tags = reader.uvarint()
         if tags:
             raise Malformed(f"{tags} tagged fields in the response header, expected none")
-    if api == "api_versions" and struct.unpack_from(">h", frame, 4)[0] == 35:
-        entity = _entity(api, 0, EntityType.response)
-    body = reader.struct(_shape(entity))
+    if api == API_VERSIONS and struct.unpack_from(">h", frame, 4)[0] == 35:
+        shape = _message(api, 0, EntityType.response)
+    body = reader.struct(shape)
     reader.finish()
     return correlation, body
 
@@ -377,11 +410,10 @@ def decode_response(api: str, version: int, frame: bytes) -> tuple[int, dict[str
 def encode_response(
     api: str, version: int, correlation: int, body: Mapping[str, Any], header_tags: Mapping[int, bytes] = {}
 ) -> bytes:
-    entity = _entity(api, version, EntityType.response)
-    shape = _shape(entity)
+    shape = _message(api, version, EntityType.response)
     writer = _Writer(shape.flexible, frozenset())
     writer.out += struct.pack(">i", correlation)
-    if entity.__header_schema__.__version__ == 1:
+    if shape.flexible and api != API_VERSIONS:
         writer.out += encode_tags(header_tags)
     writer.struct(shape, body)
     return bytes(writer.out)
@@ -389,7 +421,7 @@ def encode_response(
 
 def response_fields(api: str, version: int) -> frozenset[str]:
     """Names of the top-level fields of a response."""
-    shape = _shape(_entity(api, version, EntityType.response))
+    shape = _message(api, version, EntityType.response)
     return frozenset(each.name for each in (*shape.plain, *shape.tagged))
 
 
@@ -399,7 +431,7 @@ def with_unknown_tags(api: str, version: int, frame: bytes, tags: Mapping[int, b
     A response in a version that is not flexible is returned unchanged.
     """
     correlation, body = decode_response(api, version, frame)
-    shape = _shape(_entity(api, version, EntityType.response))
+    shape = _message(api, version, EntityType.response)
     if not shape.flexible:
         return frame
     return encode_response(api, version, correlation, _tagged(shape, body, tags), tags)

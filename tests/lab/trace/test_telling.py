@@ -21,6 +21,7 @@ from protocol.batch import build_batch, end_txn_marker
 from protocol.codec import client_codec, request_codec
 from protocol.error_codes import error_name
 from protocol.frame import parse_request_header, request_header, response_header
+from protocol.generators import kio_schemas
 from protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -67,7 +68,7 @@ from protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from protocol.versions import WireField, versions_of
+from protocol.versions import WireField
 from tests.lab.trace.test_pcap import exchange
 from tests.protocol.test_messages_bytes import kio_bytes, random_message
 
@@ -124,7 +125,7 @@ def check_fields(message: Any, told: dict[str, Any], wire: Sequence[WireField]) 
 @pytest.mark.parametrize("key", sorted(APIS))
 def test_every_version_is_told_field_by_field_as_json(key: int) -> None:
     rng = random.Random(key)
-    for version in versions_of(key):
+    for version in kio_schemas.versions(key):
         request = kio_bytes(random_message(rng, load_request_schema(key, version)))
         answer = kio_bytes(random_message(rng, load_response_schema(key, version)))
         made = exchange(
