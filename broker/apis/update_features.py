@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError
-from broker.metadata.features import METADATA_VERSION, SUPPORTED_FEATURES
+from broker.metadata.features import METADATA_VERSION, RECORDS_FROM, SUPPORTED_FEATURES
 from broker.requests.api import api
 from broker.requests.authorization import cluster_refusal
 from protocol.errors import ErrorCode
@@ -76,21 +76,21 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
     if level > current and kind != UPGRADE:
         raise _refused(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION and level != current:
-        raise _refused_metadata_version(level, current, kind)
+        _check_metadata_version(level, current, kind)
 
 
-def _refused_metadata_version(level: int, current: int, kind: int) -> ApiError:
-    """The error for a change of metadata.version, which is fixed, since this broker writes one version of the metadata
-    records.
-
-    Kafka refuses the downgrade from 4.3-IV0 as well, because that version changed the metadata.
+def _check_metadata_version(level: int, current: int, kind: int) -> None:
+    """Raise the error for a downgrade, which Kafka refuses because each version has changed the metadata, or for an upgrade
+    from a version without the records that this broker writes.
     """
     if level > current:
-        return _refused(METADATA_VERSION, level, "Refusing to change the metadata.version of this broker.")
+        if current >= RECORDS_FROM:
+            return
+        raise _refused(METADATA_VERSION, level, "Refusing to change the metadata.version of this broker.")
     reason = "Refusing to perform the requested downgrade because it might delete metadata information."
     if kind == UNSAFE_DOWNGRADE:
         reason = "Unsafe metadata downgrade is not supported in this version."
-    return ApiError(
+    raise ApiError(
         ErrorCode.invalid_update_version,
         f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
     )

@@ -14,7 +14,8 @@ from broker.metadata.elections import (
     records_for_returned_broker,
     records_for_unclean_elections,
 )
-from broker.metadata.image import Image
+from broker.metadata.features import UNREGISTERED_CONTROLLERS_FROM, metadata_version
+from broker.metadata.image import Image, controller_key
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.producer_id_control import ProducerIdControlManager
 from broker.metadata.restoration import epochs_of, records_for_removal, records_for_restoring
@@ -115,6 +116,21 @@ class ClusterControlManager:
             raise ApiError(ErrorCode.invalid_request, f"Broker {node_id} is alive: stop the node first.")
         gone = schema.UnregisterBrokerRecord(broker_id=node_id, broker_epoch=broker.epoch)
         await self._writer.commit_for_all([gone])
+
+    async def unregister_controller(self, controller_id: int) -> None:
+        """Remove the registration of an inactive controller. Raises ApiError as Kafka's ``ClusterControlManager`` does."""
+        await self._writer.all_settled()
+        if metadata_version(self._image.features) < UNREGISTERED_CONTROLLERS_FROM:
+            raise ApiError(
+                ErrorCode.unsupported_version,
+                "The current MetadataVersion is too old to support controller unregistration.",
+            )
+        if controller_key(controller_id) not in self._image.kept:
+            raise ApiError(
+                ErrorCode.controller_id_not_registered,
+                f"Controller ID {controller_id} is not currently registered.",
+            )
+        await self._writer.commit_for_all([schema.UnregisterControllerRecord(controller_id=controller_id)])
 
     async def leave(self) -> None:
         """Fence all brokers in the metadata log, because they stop cleanly.

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from broker.metadata import client_quotas, scram_credentials
-from broker.metadata.image import Image, keep
+from broker.metadata.image import Image, controller_key, keep
 from broker.metadata.supported_configs import is_supported
 from broker.metadata.topics import unified_name
 from broker.metadata.values import (
@@ -246,6 +246,12 @@ def _id(value: uuid.UUID | None) -> uuid.UUID:
     return uuid.UUID(int=0) if value is None else value
 
 
+def _unregister_controller(
+    image: Image, record: schema.UnregisterControllerRecord, changes: MetadataDelta
+) -> None:
+    image.kept.pop(controller_key(record.controller_id), None)
+
+
 def _quota(image: Image, record: schema.ClientQuotaRecord, changes: MetadataDelta) -> None:
     client_quotas.apply(image.quotas, record)
     changes.quotas = True
@@ -302,6 +308,7 @@ _DELTAS: Final[dict[type, Callable[[Image, Any, MetadataDelta], None]]] = {
     schema.FenceBrokerRecord: _fence,
     schema.UnfenceBrokerRecord: _fence,
     schema.UnregisterBrokerRecord: _unregister,
+    schema.UnregisterControllerRecord: _unregister_controller,
     schema.ClientQuotaRecord: _quota,
     schema.UserScramCredentialRecord: _credential,
     schema.RemoveUserScramCredentialRecord: _credential,

@@ -14,11 +14,11 @@ GROUP_VERSION: Final = "group.version"
 """Level 1 enables consumer groups (KIP-848)."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
-    METADATA_VERSION: (7, 30),
+    METADATA_VERSION: (7, 33),
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
 }
-"""Feature -> (lowest, highest) supported level. Level 30 of metadata.version is 4.3-IV0."""
+"""Feature -> (lowest, highest) supported level. Level 33 of metadata.version is 4.4-IV2."""
 
 SCRAM_FROM: Final = 11
 """First metadata.version with SCRAM credentials in the log: 3.5-IV2 (KIP-900)."""
@@ -26,8 +26,12 @@ TOKENS_FROM: Final = 14
 """First metadata.version with delegation tokens: 3.6-IV2 (KAFKA-15219)."""
 LOG_DIRECTORIES_FROM: Final = 17
 """First metadata.version with the log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
+RECORDS_FROM: Final = 30
+"""First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
+UNREGISTERED_CONTROLLERS_FROM: Final = 33
+"""First metadata.version with UnregisterControllerRecord: 4.4-IV2 (KAFKA-20395)."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 30, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
+INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 33, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:

@@ -75,9 +75,14 @@ class Image:
         return next(iter(self.names_by_unified.get(unified, ())), None)
 
 
+def controller_key(controller_id: int) -> tuple[str, int]:
+    """The key of a controller's registration in ``Image.kept``."""
+    return "controller", controller_id
+
+
 # Record type -> the key under which a later record replaces an earlier one.
 _IDENTITIES: Final[dict[type, Callable[[Any], tuple[Any, ...]]]] = {
-    schema.RegisterControllerRecord: lambda record: ("controller", record.controller_id),
+    schema.RegisterControllerRecord: lambda record: controller_key(record.controller_id),
 }
 
 

@@ -348,6 +348,13 @@ class ClearElrRecord(MetadataRecord):
     topic_name: str = string()
 
 
+@slotted
+class UnregisterControllerRecord(MetadataRecord):
+    TYPE: ClassVar[int] = 29
+
+    controller_id: int = int32()
+
+
 _RECORDS: tuple[type[MetadataRecord], ...] = (
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
@@ -375,6 +382,7 @@ _RECORDS: tuple[type[MetadataRecord], ...] = (
     RemoveDelegationTokenRecord,
     RegisterControllerRecord,
     ClearElrRecord,
+    UnregisterControllerRecord,
 )
 _RECORD_OF_TYPE = {record.TYPE: record for record in _RECORDS}
 

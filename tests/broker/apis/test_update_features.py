@@ -10,7 +10,7 @@ from protocol.messages.update_features import FeatureUpdateKey, UpdateFeaturesRe
 from tests.broker.metadata.world import context_of
 
 INVALID = "Invalid update version {1} for feature {0}. "
-UNSUPPORTED = "Unsupported metadata.version downgrade from 30 to {1}. "
+UNSUPPORTED = "Unsupported metadata.version downgrade from 33 to {1}. "
 
 
 @pytest.mark.parametrize(

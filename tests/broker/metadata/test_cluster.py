@@ -70,7 +70,7 @@ async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
     await cluster.close()
     *levels, registration = records(tmp_path)
     assert levels == [
-        schema.FeatureLevelRecord(name="metadata.version", feature_level=30),
+        schema.FeatureLevelRecord(name="metadata.version", feature_level=33),
         schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
         schema.FeatureLevelRecord(name="group.version", feature_level=1),
     ]
@@ -184,9 +184,9 @@ async def test_an_early_metadata_version_has_no_scram_credentials(tmp_path, leve
 async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):
     await open_cluster(tmp_path).close()
     again = open_cluster(tmp_path, features={"transaction.version": 1})
-    assert dict(again.features) == {"metadata.version": 30, "transaction.version": 1, "group.version": 1}
+    assert dict(again.features) == {"metadata.version": 33, "transaction.version": 1, "group.version": 1}
     await again.update_features({"transaction.version": 0})
-    assert dict(again.features) == {"metadata.version": 30, "group.version": 1}
+    assert dict(again.features) == {"metadata.version": 33, "group.version": 1}
     await again.close()
 
 

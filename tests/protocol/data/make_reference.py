@@ -2,7 +2,7 @@
 
     PYTHONPATH=. python tests/protocol/data/make_reference.py directory/of/jars
 
-The directory contains the jars of a Kafka 4.3 distribution. The tests themselves need no JVM.
+The directory contains the jars of a Kafka 4.4 distribution. The tests themselves need no JVM.
 """
 
 import base64
