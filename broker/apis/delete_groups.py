@@ -1,6 +1,6 @@
 """DeleteGroups: delete groups without members, with all their offsets (KIP-229).
 
-The versions differ in their encoding only.
+v3 adds error messages (KIP-1331), which Apache Kafka sets for streams groups only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from protocol.messages.delete_groups import (
 )
 
 
-@api(key=42, versions=range(3))
+@api(key=42, versions=range(4))
 async def delete_groups(request: DeleteGroupsRequest, context: RequestContext) -> DeleteGroupsResponse:
     names = list(dict.fromkeys(request.groups_names))
     allowed: list[str] = []

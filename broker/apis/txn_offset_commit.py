@@ -1,12 +1,13 @@
 """TxnOffsetCommit: write offsets of a group in a transaction. They become visible only if the transaction commits.
 
 KIP-98. v2 adds leader epochs; v3 is flexible and has the group member (KIP-447); v4 may return
-TRANSACTION_ABORTABLE; v5 adds the __consumer_offsets partition to the transaction implicitly (KIP-890).
+TRANSACTION_ABORTABLE; v5 adds the __consumer_offsets partition to the transaction implicitly (KIP-890); v6 has topic ids,
+GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.groups.commits import OffsetToCommit
@@ -15,7 +16,7 @@ from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.node.context import RequestContext
 from broker.replicas.partition import Partition
 from broker.requests.api import api
-from broker.requests.authorization import unauthorized
+from broker.requests.offset_commits import CommitResults, existing
 from broker.transactions.verification import Check
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.txn_offset_commit import (
@@ -28,6 +29,7 @@ from protocol.messages.txn_offset_commit import (
 FIRST_VERSION_WITH_LOADING = 2
 FIRST_VERSION_WITH_ABORTABLE = 4
 FIRST_VERSION_WITH_IMPLICIT_ADD = 5
+FIRST_VERSION_WITH_TOPIC_IDS = 6
 NO_SEQUENCE = -1
 
 # Errors of the verification, and the codes that the group coordinator returns for them.
@@ -40,17 +42,23 @@ class TxnOffsetCommit:
     def __init__(self, request: TxnOffsetCommitRequest, context: RequestContext) -> None:
         self._request = request
         self._context = context
-        self._errors: dict[tuple[str, int], ErrorCode] = {}
+        self._results = CommitResults(
+            TxnOffsetCommitResponse, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
+        )
+        self._uses_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         self._offsets: list[OffsetToCommit] = []
 
     async def run(self) -> TxnOffsetCommitResponse:
-        if self._context.node.authorizer is not None:
-            refusal = self._refusal()
-            if refusal is not NONE:
-                return self._refused(refusal)
-        self._look()
+        refusal = self._refusal()
+        if refusal is not NONE:
+            return self._results.refuse_all(self._request.topics, refusal)
+        self._offsets = [
+            offset
+            for topic in self._request.topics
+            for offset in existing(topic, self._context, self._results, uses_id=self._uses_id)
+        ]
         if not self._offsets:
-            return self._phrase()
+            return self._results.response()
         if not self._request.group_id:
             return self._all(ErrorCode.invalid_group_id)
         groups, version = self._context.node.groups, self._context.api_version
@@ -81,41 +89,6 @@ class TxnOffsetCommit:
             return ErrorCode.group_authorization_failed
         return NONE
 
-    def _refused(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """The response with ``error`` for all requested partitions, whether they exist or not."""
-        for topic in self._request.topics:
-            for partition in topic.partitions:
-                self._errors[topic.name, partition.partition_index] = error
-        return self._phrase()
-
-    def _look(self) -> None:
-        metadata = self._context.node.metadata
-        denied: Collection[str] = ()
-        if self._context.node.authorizer is not None:
-            denied = unauthorized(
-                self._context, "READ", "TOPIC", [each.name for each in self._request.topics]
-            )
-        for wanted in self._request.topics:
-            topic = metadata.topic(wanted.name)
-            for partition in wanted.partitions:
-                index = partition.partition_index
-                if wanted.name in denied:
-                    self._errors[wanted.name, index] = ErrorCode.topic_authorization_failed
-                    continue
-                if topic is None or topic.partition(index) is None:
-                    self._errors[wanted.name, index] = ErrorCode.unknown_topic_or_partition
-                    continue
-                self._offsets.append(
-                    OffsetToCommit(
-                        wanted.name,
-                        index,
-                        partition.committed_offset,
-                        partition.committed_leader_epoch,
-                        partition.committed_metadata,
-                        topic.topic_id,
-                    )
-                )
-
     async def _commit(self, check: Check) -> Sequence[ErrorCode]:
         """Commit the offsets in the group. Returns an error code for each offset."""
         request = self._request
@@ -133,9 +106,7 @@ class TxnOffsetCommit:
 
     def _committed(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
         crash_point("txn.offset.commit.after")
-        for offset, error in zip(self._offsets, errors, strict=True):
-            self._errors[offset.topic, offset.partition] = self._older(error)
-        return self._phrase()
+        return self._respond(errors)
 
     def _verification_error(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.transaction_abortable:
@@ -152,32 +123,16 @@ class TxnOffsetCommit:
         return error
 
     def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
-        """The response with ``error`` for each existing partition that is authorized. The other partitions have their own
-        errors.
-        """
-        for offset in self._offsets:
-            self._errors[offset.topic, offset.partition] = self._older(error)
-        return self._phrase()
+        """The response with ``error`` for each existing partition that is authorized. The others have their own errors."""
+        return self._respond([error] * len(self._offsets))
 
-    def _phrase(self) -> TxnOffsetCommitResponse:
-        return TxnOffsetCommitResponse(
-            topics=[
-                TxnOffsetCommitResponseTopic(
-                    name=topic.name,
-                    partitions=[
-                        TxnOffsetCommitResponsePartition(
-                            partition_index=partition.partition_index,
-                            error_code=self._errors[topic.name, partition.partition_index],
-                        )
-                        for partition in topic.partitions
-                    ],
-                )
-                for topic in self._request.topics
-            ]
-        )
+    def _respond(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
+        for offset, error in zip(self._offsets, errors, strict=True):
+            self._results.add(offset.topic, offset.topic_id, offset.partition, self._older(error))
+        return self._results.response()
 
 
-@api(key=28, versions=range(6))
+@api(key=28, versions=range(7))
 async def txn_offset_commit(
     request: TxnOffsetCommitRequest, context: RequestContext
 ) -> TxnOffsetCommitResponse:

@@ -29,6 +29,8 @@ from protocol.records.group_log import GroupMetadataKey, OffsetCommitKey, Offset
 from protocol.schema import Key
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
+TRANSACTIONAL_EPOCH_ERRORS_SINCE: Final = 6
+"""First version of TxnOffsetCommit with GROUP_ID_NOT_FOUND and STALE_MEMBER_EPOCH (KIP-1319)."""
 VALUE_VERSION: Final = 4
 VALUE_VERSION_WITH_EXPIRY: Final = 1
 NO_OFFSET: Final = -1
@@ -77,7 +79,7 @@ async def commit(
     error = _check(shard, who, offsets, api_version, transactional=transactional)
     if error is not NONE:
         return [error] * len(offsets)
-    errors, records = _records_of(shard, who.group_id, offsets, retention_ms, transactional=transactional)
+    errors, records = _records_of(shard, who.group_id, offsets, retention_ms)
     if not records:
         return errors
     if shard.is_intercepted:
@@ -102,10 +104,11 @@ def _check(
     A commit outside of a transaction restarts the session of a classic group's member.
     """
     found = shard.state.group(who.group_id)
+    since = TRANSACTIONAL_EPOCH_ERRORS_SINCE if transactional else GROUP_ID_NOT_FOUND_SINCE
     if isinstance(found, ConsumerGroup):
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
-        stale = transactional and error is ErrorCode.stale_member_epoch
-        return ErrorCode.illegal_generation if stale else error
+        is_older = transactional and api_version < since
+        return ErrorCode.illegal_generation if is_older and error is ErrorCode.stale_member_epoch else error
     if found is not None:
         error, effects = classic.commit(
             found, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
@@ -115,9 +118,7 @@ def _check(
     # A commit with generation -1 creates a group that has no members.
     if who.generation_id < 0:
         return NONE
-    if transactional or api_version < GROUP_ID_NOT_FOUND_SINCE:
-        return ErrorCode.illegal_generation
-    return ErrorCode.group_id_not_found
+    return ErrorCode.illegal_generation if api_version < since else ErrorCode.group_id_not_found
 
 
 def _check_member(
@@ -154,8 +155,6 @@ def _records_of(
     group_id: str,
     offsets: Sequence[OffsetToCommit],
     retention_ms: int,
-    *,
-    transactional: bool,
 ) -> tuple[Errors, list[LogRecord]]:
     """Return (NONE or an error for each offset, the records of the offsets without an error)."""
     now_ms = shard.clock.now_ms()
@@ -176,8 +175,7 @@ def _records_of(
             metadata=metadata,
             commit_timestamp_ms=now_ms,
             expire_timestamp_ms=now_ms + retention_ms if has_expiry else NO_RETENTION_OF_ITS_OWN,
-            # Kafka's records of transactional commits have no topic ids.
-            topic_id=None if has_expiry or transactional else wanted.topic_id,
+            topic_id=None if has_expiry else wanted.topic_id,
         )
         records.append(LogRecord(key, value, VALUE_VERSION_WITH_EXPIRY if has_expiry else VALUE_VERSION))
     return errors, records

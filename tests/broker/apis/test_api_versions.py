@@ -9,7 +9,7 @@ from broker.requests.api import APIS, discover
 from broker.requests.error_answers import unsupported_version_response
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
-from protocol.messages.api_versions import ApiVersionsRequest
+from protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from protocol.records import cluster_metadata as schema
 from tests.broker.metadata.world import context_of
 
@@ -18,7 +18,7 @@ def request(name: str = "client", version: str = "1.0") -> ApiVersionsRequest:
     return ApiVersionsRequest(client_software_name=name, client_software_version=version)
 
 
-@pytest.mark.parametrize("version", range(5))
+@pytest.mark.parametrize("version", range(6))
 async def test_the_served_apis_are_listed_in_order(cluster, version):
     discover()
     response = api_versions(request(), context_of(cluster, version))
@@ -26,7 +26,7 @@ async def test_the_served_apis_are_listed_in_order(cluster, version):
     announced = {key: one for key, one in APIS.items() if key not in CLIENT_METRICS_KEYS}
     assert [one.api_key for one in response.api_keys] == sorted(announced)
     ranges = {one.api_key: (one.min_version, one.max_version) for one in response.api_keys}
-    assert ranges[18] == (0, 4)
+    assert ranges[18] == (0, 5)
     assert ranges[3] == (0, 13)
     assert ranges == {key: (one.announced[0], one.announced[-1]) for key, one in announced.items()}
     encoded = b"".join(bytes(chunk) for chunk in request_codec(18, version).encode(response))
@@ -45,8 +45,8 @@ async def test_client_metrics_are_listed_if_an_exporter_is_configured(cluster):
 @pytest.mark.parametrize(
     ("version", "supported"),
     [
-        (3, [("metadata.version", 7, 30)]),
-        (4, [("metadata.version", 7, 30), ("transaction.version", 0, 2), ("group.version", 0, 1)]),
+        (3, [("metadata.version", 7, 33)]),
+        (4, [("metadata.version", 7, 33), ("transaction.version", 0, 2), ("group.version", 0, 1)]),
     ],
 )
 async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, version, supported):
@@ -56,7 +56,7 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
     assert [
         (one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features
     ] == [
-        ("metadata.version", 30, 30),
+        ("metadata.version", 33, 33),
         ("transaction.version", 2, 2),
         ("group.version", 1, 1),
     ]
@@ -72,7 +72,7 @@ async def test_levels_of_features_that_are_not_implemented_are_not_listed(cluste
 
 
 @pytest.mark.parametrize("bad", ["", "-a", "a-", "a b", "1+2", ".", "é", "a\n"])
-@pytest.mark.parametrize("version", [3, 4])
+@pytest.mark.parametrize("version", [3, 4, 5])
 async def test_software_without_a_name_is_refused(cluster, bad, version):
     for asked in (request(name=bad), request(version=bad)):
         response = api_versions(asked, context_of(cluster, version))
@@ -89,8 +89,45 @@ async def test_old_versions_have_no_software(cluster):
     assert api_versions(request("", ""), context_of(cluster, 2)).error_code == 0
 
 
+async def test_the_ids_of_this_cluster_and_node_are_accepted(cluster):
+    asked = expecting(cluster.cluster_id, 1)
+    assert api_versions(asked, context_of(cluster, 5)).error_code == 0
+
+
+@pytest.mark.parametrize("node_id", [2, -2, 0])
+async def test_a_client_of_another_node_must_bootstrap_again(cluster, node_id):
+    response = api_versions(expecting(cluster.cluster_id, node_id), context_of(cluster, 5))
+    assert in_bytes(response) == "0081 01 00000000 00"
+
+
+@pytest.mark.parametrize("cluster_id", ["", "another"])
+async def test_a_client_of_another_cluster_must_bootstrap_again(cluster, cluster_id):
+    response = api_versions(expecting(cluster_id, 1), context_of(cluster, 5))
+    assert response.error_code == ErrorCode.rebootstrap_required
+
+
+@pytest.mark.parametrize(("cluster_id", "node_id"), [("", -1), ("another", -1), (None, 1), (None, -2)])
+async def test_a_cluster_id_without_a_node_id_is_refused(cluster, cluster_id, node_id):
+    response = api_versions(expecting(cluster_id, node_id), context_of(cluster, 5))
+    assert in_bytes(response) == "002a 01 00000000 00"
+
+
+def expecting(cluster_id: str | None, node_id: int) -> ApiVersionsRequest:
+    return ApiVersionsRequest(
+        client_software_name="client",
+        client_software_version="1.0",
+        cluster_id=cluster_id,
+        node_id=node_id,
+    )
+
+
+def in_bytes(response: ApiVersionsResponse) -> str:
+    encoded = b"".join(bytes(chunk) for chunk in request_codec(18, 5).encode(response))
+    return f"{encoded[:2].hex()} {encoded[2:3].hex()} {encoded[3:7].hex()} {encoded[7:].hex()}"
+
+
 def test_a_request_of_an_unknown_version_gets_the_supported_versions():
     response = unsupported_version_response()
     assert b"".join(bytes(chunk) for chunk in request_codec(18, 0).encode(response)) == bytes.fromhex(
-        "0023 00000001 0012 0000 0004"
+        "0023 00000001 0012 0000 0005"
     )

@@ -288,7 +288,7 @@ async def test_a_transactional_commit_has_its_producer_and_sequence_0(world: Wor
     assert batch.is_transactional
     (record,) = batch.records()
     assert record.value is not None
-    assert len(record.value) == 24  # no metadata and no topic id
+    assert record.value.endswith(world.topic.topic_id.bytes)  # KIP-1319
 
 
 async def test_many_offsets_of_one_request_are_one_batch(world: World):
@@ -353,6 +353,8 @@ async def test_a_transaction_outlives_a_restart(world: World):
     [
         ({}, [E.none]),
         ({"generation_id": 1}, [E.illegal_generation]),
+        ({"generation_id": 1, "api_version": 5}, [E.illegal_generation]),
+        ({"generation_id": 1, "api_version": 6}, [E.group_id_not_found]),
         ({"group_id": ""}, [E.invalid_group_id]),
         (
             {"offsets": [OffsetToCommit("t", 0, 1, metadata="x" * 4097), OffsetToCommit("t", 1, 1)]},

@@ -437,8 +437,8 @@ async def test_a_later_api_versions_is_answered_as_version_0() -> None:
     peer = Broker({API_VERSIONS: fail, HEARTBEAT: pong}).connect()
     peer.send(framed(struct.pack(">hhih", API_VERSIONS, 99, 77, -1) + b"\0") + heartbeat(78))
     first, _ = peer.frames()
-    # Recorded on Kafka 4.3.1: error 35, and only ApiVersions in the list.
-    assert first == struct.pack(">ihihhh", 77, 35, 1, API_VERSIONS, 0, 4)
+    # Recorded on Kafka 4.4.0: error 35, and only ApiVersions in the list.
+    assert first == struct.pack(">ihihhh", 77, 35, 1, API_VERSIONS, 0, 5)
     assert peer.answered() == [77, 78]
 
 

@@ -1,0 +1,85 @@
+"""What OffsetCommit and TxnOffsetCommit share: checks of topics and partitions, and the response under construction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Generic, TypeVar
+from uuid import UUID
+
+from broker.groups.commits import OffsetToCommit
+from broker.node.context import RequestContext
+from protocol.errors import ErrorCode
+from protocol.messages.offset_commit import OffsetCommitRequestTopic
+from protocol.messages.txn_offset_commit import TxnOffsetCommitRequestTopic
+
+RequestTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+
+R = TypeVar("R")
+
+
+class CommitResults(Generic[R]):
+    """The results of a commit: refused partitions come before those of the coordinator, grouped by topic.
+
+    A response is built of the classes of one API: the response, its topics, and their partitions.
+    """
+
+    def __init__(self, response: type[R], topic: type[Any], partition: type[Any]) -> None:
+        self._response, self._topic, self._partition = response, topic, partition
+        self._topics: dict[tuple[str, UUID | None], list[Any]] = {}
+
+    def add(self, name: str, topic_id: UUID | None, partition: int, error: ErrorCode) -> None:
+        result = self._partition(partition_index=partition, error_code=error)
+        self._topics.setdefault((name, topic_id), []).append(result)
+
+    def refuse(self, topic: RequestTopic, name: str, topic_id: UUID | None, error: ErrorCode) -> None:
+        self._topics.setdefault((name, topic_id), [])
+        for partition in topic.partitions:
+            self.add(name, topic_id, partition.partition_index, error)
+
+    def refuse_all(self, topics: Iterable[RequestTopic], error: ErrorCode) -> R:
+        """Return the response with ``error`` for all requested partitions, whether they exist or not."""
+        for topic in topics:
+            self.refuse(topic, topic.name, topic.topic_id, error)
+        return self.response()
+
+    def response(self) -> R:
+        return self._response(
+            topics=[  # type: ignore[call-arg]
+                self._topic(name=name, topic_id=topic_id, partitions=partitions)
+                for (name, topic_id), partitions in self._topics.items()
+            ]
+        )
+
+
+def existing(
+    asked: RequestTopic, context: RequestContext, results: CommitResults[Any], *, uses_id: bool
+) -> Iterator[OffsetToCommit]:
+    """Yield the offsets of authorized, existing partitions of a topic. Adds an error to ``results`` for each other one.
+
+    ``uses_id``: the request's version identifies topics by id.
+    """
+    metadata = context.node.metadata
+    topic = metadata.topic_by_id(asked.topic_id) if uses_id else metadata.topic(asked.name)
+    if topic is None and uses_id:
+        results.refuse(asked, "", asked.topic_id, ErrorCode.unknown_topic_id)
+        return
+    name = asked.name if topic is None else topic.name
+    if not context.authorize("READ", "TOPIC", name):
+        results.refuse(asked, name, asked.topic_id, ErrorCode.topic_authorization_failed)
+        return
+    if topic is None:
+        results.refuse(asked, name, None, ErrorCode.unknown_topic_or_partition)
+        return
+    for partition in asked.partitions:
+        index = partition.partition_index
+        if not 0 <= index < len(topic.partitions):
+            results.add(name, topic.topic_id, index, ErrorCode.unknown_topic_or_partition)
+            continue
+        yield OffsetToCommit(
+            name,
+            index,
+            partition.committed_offset,
+            partition.committed_leader_epoch,
+            partition.committed_metadata,
+            topic.topic_id,
+        )
