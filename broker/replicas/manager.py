@@ -315,8 +315,6 @@ class ReplicaManager(MetadataListener):
                 partition.log.config = config
                 if partition.offline is None:
                     self._listeners.configured(partition)
-                if partition.leading is not None:
-                    partition.advance_high_watermark()  # min.insync.replicas may be lower now
 
     def on_topic_deleted(self, topic: Topic) -> None:
         """Remove the partitions and rename their directories; the files are deleted after ``file.delete.delay.ms``."""

@@ -225,6 +225,33 @@ REPLICATION: Final = (
         "if False and (",
     ),
     _one(
+        "min-insync-replicas-moves-the-high-watermark",
+        "a change of min.insync.replicas does not move the high watermark, the next append does",
+        _REPLICATION,
+        "broker/replicas/manager.py",
+        "                    self._listeners.configured(partition)\n",
+        "                    self._listeners.configured(partition)\n"
+        "                partition.advance_high_watermark()\n",
+    ),
+    _one(
+        "time-moves-the-high-watermark",
+        "the check for followers that lag moves no high watermark",
+        _REPLICATION,
+        LEADING,
+        "        return any(\n            node_id in partition.isr and progress.log_end_offset != end_offset\n",
+        "        partition.advance_high_watermark()\n"
+        "        return partition.high_watermark < end_offset or any(\n"
+        "            node_id in partition.isr and progress.log_end_offset != end_offset\n",
+    ),
+    _one(
+        "duplicate-moves-no-high-watermark",
+        "a duplicate batch moves the high watermark as an append does (Partition.appendRecordsToLeader)",
+        _REPLICATION,
+        PARTITION,
+        "                self.advance_high_watermark()  # as after each append (``Partition.appendRecordsToLeader``)\n",
+        "",
+    ),
+    _one(
         "fsync-commits-without-a-leader",
         "an fsync does not move the high watermark while the partition has no leader",
         _REPLICATION,

@@ -227,6 +227,7 @@ class Partition:
         if origin is CLIENT:
             known = producers.duplicate_of(batch)
             if known is not None:
+                self.advance_high_watermark()  # as after each append (``Partition.appendRecordsToLeader``)
                 # Kafka returns the cached timestamp even on CreateTime topics.
                 return AppendResult(
                     NONE,

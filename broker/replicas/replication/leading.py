@@ -307,8 +307,8 @@ class Leading:
     def shrink(self) -> bool:
         """Propose to remove followers from the ISR that were not caught up for ``replica.lag.time.max.ms``.
 
-        Returns whether to check again later: a follower in the ISR is behind, or the high watermark is below the
-        log end. A follower that was about to join the ISR and stopped fetching also holds back the high watermark.
+        Returns whether to check again later: a follower in the ISR is behind. The high watermark moves only if the
+        ISR changes: Kafka, too, evaluates it at no time of its own (``Partition.maybeShrinkIsr``).
         """
         if self._ended:
             return False
@@ -322,12 +322,10 @@ class Leading:
         ]
         if slow and self._proposed is None:
             self._propose(tuple(node_id for node_id in partition.isr if node_id not in slow))
-        partition.advance_high_watermark()
-        behind = any(
+        return any(
             node_id in partition.isr and progress.log_end_offset != end_offset
             for node_id, progress in self.followers.items()
         )
-        return behind or partition.high_watermark < end_offset
 
     def _propose(self, isr: tuple[int, ...]) -> None:
         # Sorted, since Kafka's leader has them in a set, and tools show this order.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from copy import copy
 
+import pytest
+
 from broker.replicas.replication.leading import FollowerFetch, LeaderResponse
 from protocol.errors import ErrorCode
 from tests.support.nodes import Nodes
@@ -129,13 +131,22 @@ async def test_a_fetch_of_another_leader_epoch_is_refused_and_tells_nothing(node
     assert leading.followers[3] == before
 
 
-async def test_when_fewer_must_be_in_sync_what_waited_is_committed(nodes: Nodes):
+@pytest.mark.parametrize("producer", [(-1, -1, -1), (7, 0, 0)], ids=["new", "duplicate"])
+async def test_when_fewer_must_be_in_sync_the_next_append_commits_what_waited(
+    nodes: Nodes, producer: tuple[int, int, int]
+):
+    """A lower min.insync.replicas alone moves no high watermark, however much time passes. The next append does, even
+    if it is a duplicate, which is not written."""
     nodes.create([1, 2], min_isr=2)
     nodes.kill(2)
-    nodes.append(b"a", acks=1)
-    assert nodes.leader.high_watermark == 0
+    nodes.append(b"a", producer=producer, acks=1)
     nodes.configure(min_insync_replicas="1")
-    assert nodes.leader.high_watermark == 1
+    for _ in range(3):
+        await nodes.pass_time(LAG_MS)
+        assert nodes.ends() == {1: (0, 1)}
+    appended = nodes.append(b"a", producer=producer, acks=1)
+    end_offset = 1 if appended.duplicate else 2
+    assert nodes.ends() == {1: (end_offset, end_offset)}
 
 
 async def test_a_follower_that_was_about_to_join_and_is_gone_does_not_delay_appends_for_long(nodes: Nodes):
