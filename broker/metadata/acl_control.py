@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from broker.metadata import acls
 from broker.metadata.acls import Acl, AclFilter
 from broker.metadata.client_control import ACLS
+from broker.metadata.features import CIDR_HOSTS_FROM, metadata_version
 from broker.metadata.results import ApiError
 
 if TYPE_CHECKING:
@@ -28,7 +29,8 @@ class AclControlManager:
     async def create_acls(self, wanted: Sequence[Acl]) -> list[ApiError | None]:
         """Create ACLs. Returns for each ACL None, or the error; an ACL that existed before is no error."""
         await self._writer.settled([ACLS])
-        records, results = acls.create(self._image.acls, wanted, self._new_id)
+        has_cidr_hosts = metadata_version(self._image.features) >= CIDR_HOSTS_FROM
+        records, results = acls.create(self._image.acls, wanted, self._new_id, has_cidr_hosts=has_cidr_hosts)
         if records:
             try:
                 await self._writer.commit(records, [ACLS])

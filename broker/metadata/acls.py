@@ -117,15 +117,19 @@ def check_resource(acl: Acl) -> None:
 
 
 def create(
-    acls: Acls, wanted: Iterable[Acl], new_id: Callable[[], uuid.UUID]
+    acls: Acls, wanted: Iterable[Acl], new_id: Callable[[], uuid.UUID], *, has_cidr_hosts: bool
 ) -> tuple[list[schema.MetadataRecord], list[ApiError | None]]:
-    """Return the records of the ACLs that are valid and new, and the result of each ACL (None or the error)."""
+    """Return the records of the ACLs that are valid and new, and the result of each ACL (None or the error).
+
+    ``has_cidr_hosts``: whether the metadata.version allows CIDR hosts.
+    """
     existing = set(acls.values())
     records: list[schema.MetadataRecord] = []
     results: list[ApiError | None] = []
     for acl in wanted:
         try:
             _check(acl)
+            _check_host(acl.host, has_cidr_hosts)
         except ApiError as refusal:
             results.append(refusal)
             continue
@@ -150,6 +154,25 @@ def _check(acl: Acl) -> None:
             f"Could not parse principal from `{acl.principal}` (no colon is present separating the principal type "
             "from the principal name)"
         )
+
+
+def _check_host(host: str, has_cidr_hosts: bool) -> None:
+    """Check the host of an ACL, of which Kafka checks only CIDR notation (KIP-1276)."""
+    if not host:
+        raise _invalid("Host pattern cannot be null or empty")
+    if "/" not in host:
+        return
+    if not has_cidr_hosts:
+        raise ApiError(
+            ErrorCode.unsupported_version,
+            "CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher.",
+        )
+    from broker.metadata import cidr
+
+    try:
+        cidr.parse(host)
+    except ValueError as error:
+        raise _invalid(f"Invalid CIDR notation '{host}': {error}") from None
 
 
 def delete(

@@ -28,6 +28,8 @@ LOG_DIRECTORIES_FROM: Final = 17
 """First metadata.version with the log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
 RECORDS_FROM: Final = 30
 """First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
+CIDR_HOSTS_FROM: Final = 32
+"""First metadata.version with CIDR hosts of ACLs: 4.4-IV1 (KIP-1276)."""
 UNREGISTERED_CONTROLLERS_FROM: Final = 33
 """First metadata.version with UnregisterControllerRecord: 4.4-IV2 (KAFKA-20395)."""
 

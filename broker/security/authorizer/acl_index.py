@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.metadata.acls import ALLOW, OPERATIONS, PREFIXED, WILDCARD, Acl
 from protocol.named_tuple import NamedTuple
+
+if TYPE_CHECKING:
+    from broker.metadata.cidr import Network
 
 ALL: Final = "ALL"
 
@@ -23,9 +26,11 @@ class Entry(NamedTuple):
     host: str
     operation: str
     is_deny: bool
+    network: Network | None
+    """The addresses of a CIDR host (KIP-1276); None for other hosts."""
 
     def is_of_host(self, host: str) -> bool:
-        return self.host in (WILDCARD, host)
+        return self.host in (WILDCARD, host) or (self.network is not None and self.network.has(host))
 
     def has(self, operation: str) -> bool:
         return self.operation in (ALL, operation)
@@ -106,4 +111,10 @@ class AclIndex:
 
 
 def _entry(acl: Acl) -> Entry:
-    return Entry(acl.host, OPERATIONS.get(acl.operation, "UNKNOWN"), acl.permission_type != ALLOW)
+    network = None
+    if "/" in acl.host:
+        from broker.metadata.cidr import network_of
+
+        network = network_of(acl.host)
+    operation = OPERATIONS.get(acl.operation, "UNKNOWN")
+    return Entry(acl.host, operation, acl.permission_type != ALLOW, network)

@@ -40,7 +40,7 @@ def create(existing: Acls, *wanted: Acl) -> tuple[list[UUID | None], list[str | 
     """Create ACLs in an image with the ``existing`` ACLs. Returns the ids in the resulting records, and for each
     wanted ACL its error message, or None if it was accepted."""
     numbers = ids()
-    records, results = acls.create(existing, wanted, lambda: next(numbers))
+    records, results = acls.create(existing, wanted, lambda: next(numbers), has_cidr_hosts=True)
     refused = [each for each in results if each is not None]
     assert all(each.error == ErrorCode.invalid_request for each in refused)
     return [record.id for record in records], [None if each is None else each.message for each in results]  # type: ignore[attr-defined]
@@ -64,10 +64,43 @@ def test_an_acl_is_created_once() -> None:
             "Could not parse principal from `alice` (no colon is present separating the principal type from the "
             "principal name)",
         ),
+        ({"host": ""}, "Host pattern cannot be null or empty"),
+        (
+            {"host": "10.0.0.0/33"},
+            "Invalid CIDR notation '10.0.0.0/33': Value [33] not in range [0,32]",
+        ),
+        (
+            {"host": "/", "principal": ""},
+            "Could not parse principal from `` (no colon is present separating the principal type from the "
+            "principal name)",
+        ),
     ],
 )
 def test_a_wrong_acl_is_refused_and_the_others_are_created(wrong: dict[str, Any], text: str) -> None:
     assert create({}, acl(**wrong), acl()) == ([UUID(int=1)], [text, None])
+
+
+def test_a_cidr_host_is_stored_as_written() -> None:
+    hosts = ("10.1.2.3/8", "10.0.0.0/8", "010.0.0.0/08", "2001:DB8::/32", "2001:db8::/32", "no address")
+    assert create({}, *(acl(host=host) for host in hosts))[1] == [None] * len(hosts)
+
+
+@pytest.mark.parametrize(
+    ("level", "errors"),
+    [
+        (31, [ErrorCode.unsupported_version, ErrorCode.unsupported_version, None]),
+        (32, [None, ErrorCode.invalid_request, None]),
+    ],
+)
+async def test_an_early_metadata_version_has_no_cidr_hosts(
+    tmp_path: Path, level: int, errors: list[ErrorCode | None]
+) -> None:
+    """Syntax is checked only if the metadata.version allows CIDR hosts."""
+    cluster = open_cluster(tmp_path, features={"metadata.version": level})
+    results = await cluster.acl_control.create_acls([acl(host=host) for host in ("10.0.0.0/8", "a/b", "a")])
+    assert [each and each.error for each in results] == errors
+    texts = {each.message for each in results if each is not None and each.error == errors[0]}
+    assert texts <= {"CIDR-based ACL host patterns require metadata version 4.4-IV1 or higher."}
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,16 @@ ALL, READ, WRITE, CREATE, ALTER, DESCRIBE = 2, 3, 4, 5, 7, 8
 DENY, ALLOW = 2, 3
 UNKNOWN_CODE = 99
 OTHER = "127.0.0.2"
+NO_NETWORKS = """
+    10.0.0.0/33 10.0.256.0/8 10.0.0/8 10.0.0.0/255.0.0.0 10.0.0.0/ / a/b
+    ::/129 ::/ ::/-1 12345::/16 ::ffff:10.0.0.0/104 [::1/64
+"""
+NETWORKS = """
+    10.1.2.3/8 10.0.0.0/8 010.0.0.0/08 0.0.0.0/0 2001:DB8::/32 2001:db8::/32 [::1]/128 fe80::1%1/64 ::/0
+"""
+HOSTS = """
+    127.0.0.3/31 127.0.0.0/31 127.0.0.0/30 127.1.2.3/8 0.0.0.0/0 128.0.0.0/8 127.0.0.2/32 ::/0 garbage 127.0.0.0
+"""
 
 
 def acl(name: str, **changes: Any) -> Body:
@@ -281,3 +291,39 @@ def rights_of_a_topic(s: Story) -> None:
     operations("nothing is denied")
     clear(s)
     operations("no ACL")
+
+
+@story("acls", profile="acls")
+def networks(s: Story) -> None:
+    """KIP-1276: a host in CIDR notation is stored as it is written."""
+    name = s.name("t")
+    for host in NO_NETWORKS.split():
+        create(s, f"{host!r}", acl(name, host=host))
+    create(s, "a bad principal, too", acl(name, host="a/b", principal="alice"))
+    create(s, "no slash", acl(name, host="garbage"))
+    for host in NETWORKS.split():
+        create(s, f"{host!r}", acl(name, host=host))
+    describe(s, "all")
+    for host in ("10.0.0.1", "10.0.0.0/8", "2001:db8:0::/32"):
+        describe(s, f"of host {host}", host_filter=host)
+    delete(s, "by host", wanted(host_filter="10.0.0.0/8"), wanted(host_filter="10.0.0.0"))
+    clear(s)
+
+
+@story("acls", profile="acls")
+def rights_of_a_network(s: Story) -> None:
+    """The client has the address 127.0.0.1 or, on the other connection, 127.0.0.2."""
+    other, topic, mine = from_another_host(s), s.topic(), "User:ANONYMOUS"
+    body: Body = {
+        "topics": [{"name": topic.name}],
+        "allow_auto_topic_creation": False,
+        "include_topic_authorized_operations": True,
+    }
+    for host in HOSTS.split():
+        create(s, f"{host}", acl(topic.name, principal=mine, host=host))
+        caught_up(s)
+        for on in ("main", other):
+            row = s.quiet("metadata", 12, retry=(), on=on, **body)["topics"][0]
+            s.put(f"metadata v12 ({host}, {on})", [row["error_code"], row["topic_authorized_operations"]])
+        s.quiet("delete_acls", 3, filters=[wanted(host_filter=host)])
+    clear(s)

@@ -101,6 +101,20 @@ def test_an_acl_is_of_a_host_or_of_all(host: str, holds: bool) -> None:
     assert may(authorizer(acl("orders", host=host))) is holds
 
 
+@pytest.mark.parametrize(
+    ("host", "holds"),
+    [("127.0.0.9/24", True), ("127.0.1.0/24", False), ("::/0", False), ("no/address", False)],
+)
+def test_an_acl_is_of_a_network(host: str, holds: bool) -> None:
+    """KIP-1276. An earlier metadata.version accepts a host with a slash that is no network."""
+    assert may(authorizer(acl("orders", host=host))) is holds
+    assert may(authorizer(acl("orders", host=host, permission=DENY), acl("*"))) is not holds
+    assert (
+        authorizer(acl("orders", host=host)).authorize_by_resource_type("User:alice", HOST, "READ", "TOPIC")
+        is holds
+    )
+
+
 IMPLIED = {
     "READ": {"DESCRIBE"},
     "WRITE": {"DESCRIBE"},
