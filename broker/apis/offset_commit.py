@@ -38,6 +38,4 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
         request.group_id, request.member_id, request.generation_id_or_member_epoch, request.group_instance_id
     )
     errors = await context.node.groups.commit(who, offsets, request.retention_time_ms, context.api_version)
-    for offset, error in zip(offsets, errors, strict=True):
-        results.add(offset.topic, offset.topic_id, offset.partition, error)
-    return results.response()
+    return results.committed(request.topics, offsets, errors)

@@ -127,9 +127,7 @@ class TxnOffsetCommit:
         return self._respond([error] * len(self._offsets))
 
     def _respond(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
-        for offset, error in zip(self._offsets, errors, strict=True):
-            self._results.add(offset.topic, offset.topic_id, offset.partition, self._older(error))
-        return self._results.response()
+        return self._results.committed(self._request.topics, self._offsets, [*map(self._older, errors)])
 
 
 @api(key=28, versions=range(7))

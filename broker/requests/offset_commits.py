@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -41,6 +41,34 @@ class CommitResults(Generic[R]):
         for topic in topics:
             self.refuse(topic, topic.name, topic.topic_id, error)
         return self.response()
+
+    def committed(
+        self, topics: Iterable[RequestTopic], offsets: Sequence[OffsetToCommit], errors: Sequence[ErrorCode]
+    ) -> R:
+        """Return the response with the coordinator's error for each offset. ``topics`` are those of the request.
+
+        A topic that was requested twice is in the response twice, unless a partition of the request was refused: then
+        Kafka merges the coordinator's response into that with the refused partitions.
+        """
+        if self._topics:
+            for offset, error in zip(offsets, errors, strict=True):
+                self.add(offset.topic, offset.topic_id, offset.partition, error)
+            return self.response()
+        left = iter(errors)
+        return self._response(
+            topics=[  # type: ignore[call-arg]
+                self._topic(
+                    name=topic.name,
+                    topic_id=topic.topic_id,
+                    partitions=[
+                        self._partition(partition_index=each.partition_index, error_code=next(left))
+                        for each in topic.partitions
+                    ],
+                )
+                for topic in topics
+                if topic.partitions
+            ]
+        )
 
     def response(self) -> R:
         return self._response(

@@ -13,7 +13,7 @@ SOFTWARE: dict[str, Any] = {"client_software_name": "raw", "client_software_vers
 @story("api-versions")
 def every_version(s: Story) -> None:
     """ApiVersions v3 omits supported features with minimum 0, v4 lists them (KIP-1022). The response header is always v0."""
-    for v in range(5):
+    for v in range(6):
         s.ask("api_versions", v, **SOFTWARE)
 
 
@@ -23,7 +23,7 @@ def too_new(s: Story) -> None:
 
     The connection stays open.
     """
-    for v in (5, 6, 99, 32767):
+    for v in (6, 7, 99, 32767):
         frame = raw.encode_header(18, v, 7, "raw", True) + raw.encode_body("api_versions", 4, SOFTWARE)
         s.raw_request(f"api_versions v{v}", "api_versions", 99, frame)
     s.ask("api_versions", 4, **SOFTWARE)
@@ -62,6 +62,35 @@ def software_names(s: Story) -> None:
     for version in ("", "a b", "2.8.0"):
         answer = s.quiet("api_versions", 3, client_software_name="raw", client_software_version=version)
         s.put(f"api_versions v3 (version {version!r})", [answer["error_code"], bool(answer["api_keys"])])
+
+
+@story("api-versions")
+def expected_ids(s: Story) -> None:
+    """ApiVersions v5 may have the cluster id and node id that the client expects behind the address (KIP-1242).
+
+    Other ids than the broker's get REBOOTSTRAP_REQUIRED, one id without the other INVALID_REQUEST, each with an empty
+    list. The connection stays open.
+    """
+    own = s.quiet("describe_cluster", 0)["cluster_id"]
+    for note, cluster_id, node_id in (
+        ("right ids", own, 1),
+        ("another node", own, 2),
+        ("another cluster", "another", 1),
+        ("another node and cluster", "another", 2),
+        ("no node", own, -1),
+        ("no cluster", None, 1),
+        ("no node, another cluster", "another", -1),
+        ("empty cluster", "", 1),
+        ("empty cluster, no node", "", -1),
+        ("negative node", own, -2),
+        ("negative node, no cluster", None, -2),
+    ):
+        answer = s.quiet("api_versions", 5, cluster_id=cluster_id, node_id=node_id, **SOFTWARE)
+        s.put(f"api_versions v5 ({note})", [answer["error_code"], len(answer["api_keys"]) > 0])
+    s.ask("api_versions", 5, cluster_id="another", node_id=1, note="all fields", **SOFTWARE)
+    wrong = SOFTWARE | {"client_software_name": "a b"}
+    s.ask("api_versions", 5, cluster_id="another", node_id=1, note="another cluster, wrong name", **wrong)
+    s.alive()
 
 
 @story("api-versions")

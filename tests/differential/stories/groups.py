@@ -739,13 +739,16 @@ def listing(s: Story) -> None:
 
 @story("group-admin")
 def delete(s: Story) -> None:
-    """DeleteGroups returns NON_EMPTY_GROUP for a group with members, and GROUP_ID_NOT_FOUND for an unknown group."""
+    """DeleteGroups returns NON_EMPTY_GROUP for a group with members, and GROUP_ID_NOT_FOUND for an unknown group.
+
+    These errors have no message in v3, which has a field for it (KIP-1331).
+    """
     t, m, simple = s.topic(), Member(s, "m"), Member(s, "n", "simple")
     m.lead()
     m.commit(t)
     simple.commit(t)
-    for v in range(3):
-        names = [m.group, s.name("unknown")]
+    for v in range(4):
+        names = [m.group, s.name("unknown"), ""]
         s.ask("delete_groups", v, groups_names=names)
     s.ask("delete_groups", 2, groups_names=[simple.group, simple.group], note="twice")
     s.ask("delete_groups", 2, groups_names=[], note="none")

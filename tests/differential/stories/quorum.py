@@ -75,3 +75,10 @@ def voters(s: Story) -> None:
 def unregistration(s: Story) -> None:
     s.ask("unregister_broker", 0, broker_id=77)
     s.ask("unregister_broker", 0, broker_id=-1)
+
+
+@story("quorum")
+def unregistration_of_controllers(s: Story) -> None:
+    """UnregisterController refuses the active controller, and controllers that are not registered."""
+    for controller_id in (1, 77, -1):
+        s.ask("unregister_controller", 0, controller_id=controller_id, note=f"{controller_id}")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import uuid
 from typing import Any
 
+from tests.differential.stories import consumer_groups, groups
 from tests.differential.stories.transactional import FAR, Producer
 from tests.differential.story import Body, Story, Topic, story
 
@@ -85,6 +87,103 @@ def group_checks(s: Story) -> None:
     commit(s, p, t, "simple group, instance", group_instance_id="i", member_id="m")
     p.end(True, False)
     committed(s, t, "visible")
+
+
+@story("txn-offsets")
+def topic_ids(s: Story) -> None:
+    """TxnOffsetCommit v6 has topic ids and further errors (KIP-1319)."""
+    t, p = s.topic(2), Producer(s, "tx")
+    good = {"partition_index": 0, "committed_offset": 7, "committed_metadata": "m"}
+    rows: list[Body] = [
+        {"topic_id": t.id, "partitions": [good | {"partition_index": 9}, good]},
+        {"topic_id": uuid.UUID(int=77), "partitions": [good]},
+        {"topic_id": None, "partitions": [good, good]},
+    ]
+    own = rows[:1]
+
+    def commit_by_id(note: str, topics: list[Body], **changes: Any) -> None:
+        body = p.who() | {"group_id": s.name("g"), "topics": topics} | changes
+        answer = s.ask("txn_offset_commit", 6, retry=(51,), note=note, **body)
+        order = [each["topic_id"] and s.normal.symbol("topic", each["topic_id"]) for each in answer["topics"]]
+        indexes = [[one["partition_index"] for one in each["partitions"]] for each in answer["topics"]]
+        s.put(f"order ({note})", [order, indexes])
+
+    commit_by_id("one of four", rows)
+    commit_by_id("none of two", rows[1:])
+    commit_by_id("none", [])
+    commit_by_id("twice", [own[0] | {"partitions": [good]}] * 2)
+    commit_by_id(
+        "metadata too long", [{"topic_id": t.id, "partitions": [good | {"committed_metadata": "x" * 4097}]}]
+    )
+    commit_by_id("empty group", own, group_id="")
+    commit_by_id("another producer id", own, producer_id=p.pid + FAR)
+    commit_by_id("another producer id, unknown topic", rows[1:2], producer_id=p.pid + FAR)
+    commit_by_id(
+        "another producer id, unknown group",
+        own,
+        producer_id=p.pid + FAR,
+        group_id=s.name("h"),
+        generation_id=3,
+    )
+    commit_by_id("higher epoch", own, producer_epoch=p.epoch + 1)
+    commit_by_id("unknown group, generation 0", own, group_id=s.name("h"), generation_id=0, member_id="m")
+    commit_by_id("unknown group, generation 5, no member", own, group_id=s.name("h"), generation_id=5)
+    commit_by_id("unknown group, member", own, group_id=s.name("h"), member_id="m")
+    commit_by_id("unknown group, instance", own, group_id=s.name("i"), member_id="m", group_instance_id="i")
+    commit_by_id("simple group, generation 0", own, generation_id=0, member_id="m")
+    p.end(True)
+    committed(s, t, "visible")
+
+
+@story("txn-offsets")
+def unknown_groups_before_topic_ids(s: Story) -> None:
+    """TxnOffsetCommit v5 returns ILLEGAL_GENERATION for an unknown group."""
+    t, p = s.topic(), Producer(s, "tx")
+    for v in (4, 5):
+        s.ask("add_offsets_to_txn", 3, retry=(51,), group_id=s.name("g"), **p.who())
+        commit(s, p, t, "unknown group, generation 0", v, generation_id=0, member_id="m")
+        commit(s, p, t, "unknown group, another producer id", v, generation_id=0, producer_id=p.pid + FAR)
+
+
+@story("txn-offsets", profile="consumer-groups")
+def of_members(s: Story) -> None:
+    """TxnOffsetCommit with the member epochs of a consumer group, and with the generations of a classic group."""
+    t, p = s.topic(), Producer(s, "tx")
+    m = consumer_groups.Member(s, "m", names=[t.name])
+    m.join()
+    m.join("joins again")
+    old = groups.Member(s, "old", "c")
+    old.lead()
+    row = {"partition_index": 0, "committed_offset": 7, "committed_metadata": None}
+    for v in (4, 5, 6):
+        topics = [t.by(v, 6) | {"partitions": [row]}]
+        for group, member_id, epoch in (
+            (m.group, m.id, m.epoch),
+            (m.group, m.id, m.epoch - 1),
+            (m.group, m.id, m.epoch + 1),
+            (m.group, m.id, -1),
+            (m.group, "other", m.epoch),
+            (m.group, "", m.epoch),
+            (m.group, "", -1),
+            (old.group, old.id, old.generation),
+            (old.group, old.id, old.generation - 1),
+            (old.group, old.id, old.generation + 1),
+            (old.group, "other", old.generation),
+            (old.group, "", -1),
+        ):
+            if v < 5:
+                s.quiet("add_offsets_to_txn", 3, group_id=group, **p.who())
+            kind, who = ("consumer", m.epoch) if group == m.group else ("classic", old.generation)
+            since = f"{epoch - who:+d}" if epoch >= 0 else "none"
+            name = "none" if not member_id else "other" if member_id == "other" else "itself"
+            body = p.who() | {
+                "group_id": group,
+                "member_id": member_id,
+                "generation_id": epoch,
+                "topics": topics,
+            }
+            s.ask("txn_offset_commit", v, retry=(51,), note=f"{kind}, member {name}, epoch {since}", **body)
+    p.end(False)
 
 
 @story("txn-offsets")
