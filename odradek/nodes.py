@@ -101,6 +101,19 @@ class Node:
         """How far the node's clock is ahead of the cluster's, in ms; negative if it is behind."""
         return int(self.show()["skew_ms"])
 
+    def misroute(self, to: int) -> None:
+        """Let node ``to`` serve the connections that clients open to this node from now on. Open connections stay.
+
+        The node's own id ends that, and so does a reset of the broker.
+        """
+        self.client.post(f"/v1/nodes/{self.node_id}/misroute", {"to": to})
+
+    @property
+    def misrouted_to(self) -> int | None:
+        """The node that serves new connections to this node; None: the node itself."""
+        node_id: int | None = self.show()["misrouted_to"]
+        return node_id
+
     def show(self) -> dict[str, Any]:
         for each in self.client.get("/v1/cluster")["nodes"]:
             if each["node_id"] == self.node_id:

@@ -264,6 +264,7 @@ def _described(node: ProxyNode, state: str, topics: list[Any]) -> dict[str, Any]
         "node_id": node.node_id,
         "state": state,
         "skew_ms": 0,
+        "misrouted_to": None,
         "rack": None,
         "listeners": [
             {
@@ -289,6 +290,7 @@ def _node(node: ProxyNode, state: str, partitions: list[Any]) -> NodeSummary:
         replicas=sum(node.node_id in each.replica_nodes for each in partitions),
         connections=len(node.connections),
         skew_ms=0,
+        misrouted_to=None,
     )
 
 

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.config.settings import Settings
     from broker.metadata.image import Image
+    from broker.net.acceptor import Acceptor
     from broker.replicas.partition import Partition
 
 log = get_logger()
@@ -83,6 +84,8 @@ class Cluster:
         self.calls = CallInterceptors()
         self.nodes: dict[int, NodeRuntime] = {}
         """All nodes by id, including stopped and killed ones."""
+        self.misroutes: dict[int, int] = {}
+        """Nodes whose new connections another node serves, with the id of that node."""
         self.lag = LoopLag(asyncio.get_running_loop())
         self.lifecycle = Lifecycle()
         self.first_features: Mapping[str, int] = {}
@@ -128,6 +131,16 @@ class Cluster:
         # A starting node has no `node` attribute before `start_log_manager`.
         node: Node | None = getattr(runtime, "node", None)
         return node.replicas if node is not None else None
+
+    def _acceptor_for(self, node_id: int, listener: str) -> Acceptor | None:
+        """The acceptor that serves a client of this listener of a node; None if the client's connection is closed.
+
+        A separate listener of the nodes among themselves is never misrouted.
+        """
+        config = self._configs[node_id]
+        if len(config.listeners) == 1 or listener != config.inter_broker_listener_name:
+            node_id = self.misroutes.get(node_id, node_id)
+        return self.nodes[node_id].acceptor(listener)
 
     # -- starting -----------------------------------------------------------------------------------------------
 
@@ -200,6 +213,7 @@ class Cluster:
             synced={} if before is None else before.synced,
             skew_ms=0 if before is None else before.skew_ms,
             ports=self._ports,
+            route=self._acceptor_for,
             on_failed_replica=self._on_failed_replica if len(self._configs) > 1 else None,
             has_peers=len(self._configs) > 1,
         )

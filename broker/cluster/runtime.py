@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from broker.cluster.secured_listeners import SecuredListeners
     from broker.config import BrokerConfig
     from broker.groups.coordinator import GroupCoordinator
+    from broker.net.acceptor import Acceptor
     from broker.replicas.partition import Partition
     from broker.security.authorizer.standard_authorizer import StandardAuthorizer
     from broker.transactions.coordinator import TransactionCoordinator
@@ -104,6 +105,7 @@ class NodeRuntime:
         slices: Slices,
         peer_replicas: Callable[[int], ReplicaManager | None],
         ports: Ports,
+        route: Callable[[int, str], Acceptor | None],
         listeners: Sequence[Listener] = (),
         on_failed_replica: Callable[[int, Partition], None] | None = None,
         synced: Mapping[str, int] = MappingProxyType({}),
@@ -138,9 +140,13 @@ class NodeRuntime:
         end of the node's previous life, until a kill ends this life and replaces them."""
         self._lost_power: list[Partition] = []
         """Partitions whose unsynced batches `await_termination` removes, after a kill with a power loss."""
-        self._server = Server(config.socket_listen_backlog_size, ports)
+        self._server = Server(config.socket_listen_backlog_size, ports, partial(route, config.node_id))
         self.lifecycle_lock = asyncio.Lock()
         """Held during a start or stop. A kill does not wait for this lock; the next start does."""
+
+    def acceptor(self, listener: str) -> Acceptor | None:
+        """An acceptor of the listener with this name; None while the node accepts no clients."""
+        return self._server.acceptors.get(listener)
 
     def with_ports(self, config: BrokerConfig) -> BrokerConfig:
         """The settings with the ports of this life in place of port 0, so that the node's address stays the same."""

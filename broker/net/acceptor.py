@@ -27,7 +27,8 @@ log = get_logger()
 class Acceptor:
     """Accepts connections, and creates a protocol for each with ``factory``. Accepts none while ``has_room`` returns False.
 
-    On a TLS listener, ``shake_hands`` is called with the accepted socket instead.
+    On a TLS listener, ``shake_hands`` is called with the accepted socket instead. ``route`` returns the acceptor that serves
+    an accepted socket, which is that of another node while connections are misrouted; None if that node does not run.
     """
 
     def __init__(
@@ -37,12 +38,14 @@ class Acceptor:
         has_room: Callable[[], bool],
         loop: asyncio.AbstractEventLoop,
         shake_hands: Callable[[socket.socket], object] | None = None,
+        route: Callable[[], Acceptor | None] | None = None,
     ) -> None:
         self._socket = listening
         self._factory = factory
         self._has_room = has_room
         self._loop = loop
         self._shake_hands = shake_hands
+        self._route = route
         self._arriving: set[asyncio.Task[object]] = set()
         self._retry: asyncio.TimerHandle | None = None
         self._closed = False
@@ -75,7 +78,11 @@ class Acceptor:
                 self._pause(str(error))
                 self._retry = self._loop.call_later(RETRY_S, self._resume)
                 return
-            self._take(accepted)
+            serving = self if self._route is None else self._route()
+            if serving is None:
+                accepted.close()
+            else:
+                serving._take(accepted)
 
     def _take(self, accepted: socket.socket) -> None:
         accepted.setblocking(False)

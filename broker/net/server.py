@@ -29,8 +29,14 @@ class BufferedConnection(Connection, asyncio.BufferedProtocol):
 class Server:
     """The listeners of one node: their sockets, and their acceptors once the node serves clients."""
 
-    def __init__(self, backlog: int, ports: Ports) -> None:
+    def __init__(
+        self, backlog: int, ports: Ports, route: Callable[[str], Acceptor | None] | None = None
+    ) -> None:
+        """``route`` returns the acceptor that serves clients of the listener with this name (see `Acceptor`)."""
         self._ports = ports
+        self._route = route
+        self.acceptors: dict[str, Acceptor] = {}
+        """An acceptor of each listener, by name, while the node accepts clients."""
         self.listeners: list[Listener] = []
         self._backlog = backlog
         self._sockets: list[tuple[socket.socket, Listener]] = []
@@ -66,8 +72,10 @@ class Server:
             try:
                 if isinstance(bound, socket.socket):
                     shake_hands = _shaking_hands(factory, connections, listener)
-                    server = Acceptor(bound, factory, lambda: connections.has_room, loop, shake_hands)
+                    route = None if self._route is None else partial(self._route, listener.name)
+                    server = Acceptor(bound, factory, lambda: connections.has_room, loop, shake_hands, route)
                     server.start(self._backlog)
+                    self.acceptors[listener.name] = server
                 else:  # from a loop with a simulated network
                     server = await loop.create_server(factory, sock=bound, backlog=self._backlog)
             except OSError as error:
@@ -86,6 +94,7 @@ class Server:
         for bound, _ in self._sockets:
             self._ports.release(bound)
         self._servers, self._sockets = [], []
+        self.acceptors.clear()
 
 
 def _shaking_hands(

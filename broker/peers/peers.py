@@ -78,6 +78,12 @@ class Peers:
         endpoint = broker.endpoint(self._config.inter_broker_listener_name) if broker is not None else None
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
+    def reconnect(self, node_id: int) -> None:
+        """Reset the connections to another node, so that the next request to it opens a new one."""
+        for (to, _), channel in tuple(self._channels.items()):
+            if to == node_id:
+                channel.drop()
+
     def _links_changed(self) -> None:
         for channel in tuple(self._channels.values()):
             channel.check_link()

@@ -39,6 +39,7 @@ async def all_killed(
         cluster.metadata.defer_syncs()
         try:
             cluster.kill_all_nodes()
+            cluster.misroutes.clear()
             forget()
             try:
                 yield

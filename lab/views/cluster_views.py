@@ -66,7 +66,12 @@ class ClusterViews:
             trace=self._trace.running,
             loop_lag_ms=round(cluster.lag.max_ms, 1),
             nodes=[
-                _node(node, leads.get(node.node_id, 0), replicas.get(node.node_id, 0))
+                _node(
+                    node,
+                    leads.get(node.node_id, 0),
+                    replicas.get(node.node_id, 0),
+                    cluster.misroutes.get(node.node_id),
+                )
                 for node in cluster.nodes.values()
             ],
         )
@@ -138,7 +143,7 @@ def _id_of(txn: Transaction | None) -> str | None:
     return None if txn is None else txn.transactional_id
 
 
-def _node(node: NodeRuntime, leads: int, replicas: int) -> NodeSummary:
+def _node(node: NodeRuntime, leads: int, replicas: int, misrouted_to: int | None) -> NodeSummary:
     listener = node.listeners[0] if node.listeners else None
     return NodeSummary(
         node=node.node_id,
@@ -148,4 +153,5 @@ def _node(node: NodeRuntime, leads: int, replicas: int) -> NodeSummary:
         replicas=replicas,
         connections=len(node.connections) if node.state is NodeState.RUNNING else 0,
         skew_ms=node.skew_ms,
+        misrouted_to=misrouted_to,
     )

@@ -22,6 +22,7 @@ class NodeSummary(Form):
     replicas: int
     connections: int
     skew_ms: int
+    misrouted_to: int | None
 
 
 class ClusterSummary(Form):

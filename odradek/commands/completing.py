@@ -116,6 +116,7 @@ _KINDS: Final = {
     "to_id": "rule",
     "node_id": "node",
     "node": "node",
+    "to_node": "node",
     "snapshot_id": "snapshot",
     "api": "api",
     "rule": "words of a rule",

@@ -24,7 +24,7 @@ from odradek.words import Damage
 
 @click.group(cls=CommandGroup, context_settings=HELP_NAMES)
 def node() -> None:
-    """List the nodes and their partitions; kill, stop and start nodes, set their clocks, move leaders."""
+    """List the nodes and their partitions; kill, stop and start nodes, set their clocks, misroute clients, move leaders."""
 
 
 @node.command("list")
@@ -39,7 +39,8 @@ def list_(remote: Remote, as_json: bool) -> None:
     rows = [
         (
             each["node_id"],
-            each["state"],
+            each["state"]
+            + ("" if each["misrouted_to"] is None else f", misrouted to {each['misrouted_to']}"),
             " ".join(listener["advertised"] for listener in each["listeners"]),
             _skew(each["skew_ms"]),
             each["connections"],
@@ -165,6 +166,36 @@ def skew(remote: Remote, node_id: int, by: str, as_json: bool) -> None:
     view = remote.nodes[node_id].show()
     text = f"the clock of node {node_id} is {_skew(view['skew_ms']) or 'not skewed'}"
     say_done(as_json, view, text)
+
+
+@node.command()
+@click.argument("node_id", type=int, metavar="ID")
+@click.option(
+    "--to",
+    "to_node",
+    type=int,
+    required=True,
+    metavar="ID",
+    help="The node that serves them; the same ID: none other.",
+)
+@as_json
+@speaking
+def misroute(remote: Remote, node_id: int, to_node: int, as_json: bool) -> None:
+    """Let another node serve the connections that clients open to a node from now on.
+
+    \b
+    odradek node misroute 2 --to 1
+    odradek node misroute 2 --to 2
+    """
+    remote.nodes[node_id].misroute(to_node)
+    if to_node == node_id:
+        text = f"node {node_id} serves its connections again"
+    else:
+        text = (
+            f"node {to_node} serves new connections to node {node_id} "
+            f"(to end that: odradek node misroute {node_id} --to {node_id})"
+        )
+    _say_done(remote, node_id, as_json, text)
 
 
 @node.command()

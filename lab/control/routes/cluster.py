@@ -11,6 +11,7 @@ from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.addresses import bootstrap_servers, host_and_port
 from broker.cluster.runtime import PAUSED, NodeRuntime, NodeState
 from broker.config.authority_files import CA
+from lab.cluster.misroute import misroute
 from lab.cluster.reset import reset
 from lab.control.access import Role
 from lab.control.errors import HttpError
@@ -35,6 +36,8 @@ class NodeView(View):
     """starting, running, paused, stopping, stopped or killed; for a node behind a proxy: running or unreachable"""
     skew_ms: int
     """How far the node's clock is ahead of the cluster's; negative if it is behind."""
+    misrouted_to: int | None
+    """The node that serves new connections to this node's listeners; null: the node itself."""
     rack: str | None
     listeners: list[ListenerView]
     connections: int
@@ -66,6 +69,10 @@ class OneNode(Given):
     node_id: NodeId
 
 
+class Misroute(Given):
+    to: NodeId
+
+
 class ClusterReset(Given):
     new_cluster_id: Annotated[
         bool,
@@ -81,6 +88,7 @@ NODE_EXAMPLE: Final[dict[str, Any]] = {
     "node_id": 2,
     "state": "running",
     "skew_ms": 0,
+    "misrouted_to": None,
     "rack": None,
     "listeners": [
         {
@@ -225,6 +233,25 @@ async def resume_node(control: Control, params: OneNode) -> NodeView:
     return _of(control, params)
 
 
+@operation(
+    "POST",
+    "/v1/nodes/{node_id}/misroute",
+    body_example={"to": 1},
+    answer_example={**NODE_EXAMPLE, "misrouted_to": 1},
+)
+async def misroute_node(control: Control, params: OneNode, body: Misroute) -> NodeView:
+    """Let another node serve the connections that clients open to a node from now on; the node itself ends that.
+
+    Open connections stay. While the other node does not run, new connections are closed at once.
+    """
+    try:
+        async with control.cluster.lifecycle.call():
+            misroute(control.cluster, params.node_id, body.to)
+    except NoSuchNode as error:
+        raise HttpError(404, str(error)) from None
+    return _of(control, params)
+
+
 @operation("GET", "/health", answer_example={"status": "ok", **_STATES_EXAMPLE}, open_to_all=True)
 async def health(control: Looking) -> HealthView:
     """Check that the broker responds; the status is ok if all nodes run and no partition is offline, else degraded."""
@@ -267,6 +294,7 @@ def node_view(cluster: Cluster, node: NodeRuntime) -> NodeView:
         node_id=node.node_id,
         state=node.shown_state,
         skew_ms=node.skew_ms,
+        misrouted_to=cluster.misroutes.get(node.node_id),
         rack=node.config.broker_rack,
         listeners=[
             ListenerView(

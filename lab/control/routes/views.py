@@ -55,6 +55,7 @@ _CLUSTER_EXAMPLE: Final[dict[str, Any]] = {
             "replicas": 104,
             "connections": 2,
             "skew_ms": 0,
+            "misrouted_to": None,
         }
     ],
 }

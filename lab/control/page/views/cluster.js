@@ -35,7 +35,8 @@ const card = (node, controls) => h('section', { class: 'card', 'aria-label': `No
     h('span', { class: `state ${node.state === 'running' ? 'good' : node.state === 'paused' ? 'open' : 'bad'}` }, node.state)),
   h('p', { class: 'mono' }, node.address),
   h('p', { class: 'quiet' }, `leads ${number(node.leads)} of ${number(node.replicas)} replicas, `,
-    `${number(node.connections)} connections`, node.skew_ms ? `, clock off by ${node.skew_ms} ms` : ''),
+    `${number(node.connections)} connections`, node.skew_ms ? `, clock off by ${node.skew_ms} ms` : '',
+    node.misrouted_to === null ? '' : `, misrouted to node ${node.misrouted_to}`),
   controls && h('div', { class: 'bar' }, buttons(node)),
 )
 
