@@ -25,7 +25,6 @@ from broker.transactions.transaction import (
     PREPARE_COMMIT,
     PREPARED,
     SETTLED,
-    TIMEOUT_NEVER_MS,
     TRANSACTION_VERSION_2,
     VALID_PREDECESSORS,
     AbortFirst,
@@ -38,6 +37,7 @@ from broker.transactions.transaction import (
     Transition,
 )
 from protocol.errors import NONE, ErrorCode
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
 
 
 def _next(

@@ -20,8 +20,6 @@ LAST_USABLE_EPOCH = EPOCH_MAX - 1
 """Last epoch for producers. Epoch 32767 is reserved for the marker that fences the last producer of a producer id."""
 NO_TIME = -1
 TRANSACTION_VERSION_2 = 2
-TIMEOUT_NEVER_MS = 2**31 - 1
-"""Timeout of a producer with two-phase commit: its transactions do not time out (KIP-939)."""
 
 
 class TransactionState(IntEnum):

@@ -9,6 +9,7 @@ from lab.explain.explanation import Cause
 from lab.explain.facts import ClusterContext, Refusal, StateStep, Throttle
 from lab.explain.trouble import Trouble
 from lab.explain.words import capital, duration_text, listed, producer_text, rule_text, times
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
 
 RECENT_MS: Final = 600_000
 """Age in milliseconds above which a refusal or throttle is shown, but is not the cause of the explanation."""
@@ -233,7 +234,11 @@ def fence_of(step: StateStep, before: StateStep) -> str:
         return ""
     if step.state == "PrepareEpochFence" or step.state == "PrepareAbort":
         opened = step.time_ms - before.start_ms
-        if before.start_ms >= 0 and 0 <= before.timeout_ms <= opened:
+        if (
+            before.start_ms >= 0
+            and 0 <= before.timeout_ms <= opened
+            and before.timeout_ms != TIMEOUT_NEVER_MS
+        ):
             return f"by the timeout of its transaction, which was open for {duration_text(opened)}"
         return "" if before.version_2 else "by the InitProducerId of a newer producer or an administrator"
     return "by the InitProducerId of a newer producer" if step.state == "Empty" else ""

@@ -30,6 +30,7 @@ from lab.explain.words import (
     waking,
     who,
 )
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
 
 ON_THE_WAY_MS: Final = 5_000
 """Age of a commit or abort decision, in milliseconds, above which a missing marker is reported as late."""
@@ -178,6 +179,10 @@ def open_transaction(at: TransactionFacts, around: ClusterContext, prefix: str) 
             ),
         )
     opened, left = duration_text(at.open_ms), at.timeout_ms - at.open_ms
+    if at.timeout_ms == TIMEOUT_NEVER_MS:
+        return Trouble(
+            Cause.OPEN_TRANSACTION, (f"{first}, for {opened}; it does not time out (two-phase commit).", ends)
+        )
     if left > 0:
         return Trouble(
             Cause.OPEN_TRANSACTION, (f"{first}, for {opened}; it times out in {duration_text(left)}.", ends)

@@ -13,6 +13,7 @@ from lab.trace.json_form import to_json
 from lab.trace.lines import text_line, time_of_day
 from lab.trace.timeline import Assembled, TransactionTimeline
 from lab.trace.timeline_records import BatchWritten, Event, MarkerWritten, StateRecord, TopicPartition
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
 
 Json = dict[str, Any]
 _HEAD = ("TIME (UTC)", "TX", "NODE", "WHERE", "WHAT")
@@ -157,7 +158,10 @@ def _state_said(record: StateRecord, joined: Sequence[TopicPartition]) -> str:
         return "forgotten"
     said = f"{state_name(record.state)} pid {record.value.producer_id}/{record.value.producer_epoch}"
     if record.state is TransactionState.EMPTY:
-        said += f", times out after {record.value.transaction_timeout_ms} ms"
+        timeout_ms = record.value.transaction_timeout_ms
+        said += (
+            ", never times out" if timeout_ms == TIMEOUT_NEVER_MS else f", times out after {timeout_ms} ms"
+        )
     return " ".join([said, *(f"+{topic}-{index}" for topic, index in joined)])
 
 

@@ -5,7 +5,7 @@ state is Empty, and an empty list if it is Complete.
 """
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from protocol.schema import (
     Key,
@@ -21,6 +21,9 @@ from protocol.schema import (
 )
 from protocol.slotted import slotted
 from protocol.wire_types import INT32
+
+TIMEOUT_NEVER_MS: Final = 2**31 - 1
+"""``transaction_timeout_ms`` of a producer with two-phase commit: its transactions do not time out (KIP-939)."""
 
 
 @slotted

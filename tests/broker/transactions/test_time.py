@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 
+from broker.transactions.deadlines import first_timeout_ms
 from broker.transactions.decisions import is_expired, is_timed_out
-from broker.transactions.transaction import TIMEOUT_NEVER_MS, Transaction, TransactionState
+from broker.transactions.entry import Entry
+from broker.transactions.shard import TransactionShard
+from broker.transactions.transaction import Transaction, TransactionState
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
+from tests.support.clock import FakeClock
 
 SETTLED = [TransactionState.EMPTY, TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT]
 
@@ -35,6 +43,16 @@ def test_nothing_times_out_while_an_append_is_under_way(pending):
 def test_a_two_phase_commit_never_times_out():
     assert TIMEOUT_NEVER_MS == 2**31 - 1
     assert not is_timed_out(known(TransactionState.ONGOING, timeout_ms=TIMEOUT_NEVER_MS), None, 10**13)
+
+
+def test_a_clock_that_is_advanced_skips_the_rounds_of_a_two_phase_commit():
+    """After 25 days each check of the timeouts would otherwise have work, every ten seconds."""
+    txns = [known(TransactionState.ONGOING, timeout_ms=timeout_ms) for timeout_ms in (TIMEOUT_NEVER_MS, 60)]
+    shards = [
+        cast(TransactionShard, SimpleNamespace(open_ids=["tx"], entries={"tx": Entry(txn)})) for txn in txns
+    ]
+    assert first_timeout_ms(shards[:1], FakeClock()) is None
+    assert first_timeout_ms(shards, FakeClock()) == 1_061
 
 
 @pytest.mark.parametrize("state", SETTLED)

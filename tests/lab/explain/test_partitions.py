@@ -39,6 +39,14 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "1 min 0 s: the coordinator aborts it at its next check.",
         "The client ends it, or: odradek txn abort etl-1",
     ),
+    "open with two-phase commit": (
+        at(in_log(txn(open_ms=3_000_000_000, timeout_ms=2**31 - 1))),
+        around(),
+        Cause.OPEN_TRANSACTION,
+        f"{STOP}etl-1 (producer 5 epoch 0) has an open transaction, for 833 h 20 min; it does not time out "
+        "(two-phase commit).",
+        "The client ends it, or: odradek txn abort etl-1",
+    ),
     "begins in the future": (
         at(in_log(txn(open_ms=-10_800_000))),
         around(),
