@@ -8,10 +8,11 @@ lists them (KIP-1022). The v5 request has the cluster and node that the client e
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata.features import SUPPORTED_FEATURES
-from broker.requests.api import APIS, api
+from broker.requests.api import APIS, UNSTABLE_VERSIONS, api
 from protocol.errors import ErrorCode
 from protocol.messages.api_versions import (
     ApiVersion,
@@ -50,8 +51,9 @@ def api_versions(request: ApiVersionsRequest, context: RequestContext) -> ApiVer
         authentication.note_api_versions()
     metadata = context.node.metadata
     hidden = () if context.node.client_metrics.is_announced else CLIENT_METRICS_KEYS
+    unstable = UNSTABLE_VERSIONS if context.node.config.unstable_api_versions_enable else {}
     return ApiVersionsResponse(
-        api_keys=[_announced(key) for key in sorted(APIS) if key not in hidden],
+        api_keys=[_announced(key, unstable) for key in sorted(APIS) if key not in hidden],
         supported_features=[
             SupportedFeatureKey(name=name, min_version=low, max_version=high)
             for name, (low, high) in SUPPORTED_FEATURES.items()
@@ -76,6 +78,6 @@ def _is_valid(request: ApiVersionsRequest) -> bool:
     )
 
 
-def _announced(key: int) -> ApiVersion:
+def _announced(key: int, unstable: Mapping[int, int]) -> ApiVersion:
     versions = APIS[key].announced
-    return ApiVersion(api_key=key, min_version=versions[0], max_version=versions[-1])
+    return ApiVersion(api_key=key, min_version=versions[0], max_version=unstable.get(key, versions[-1]))

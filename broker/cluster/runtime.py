@@ -50,7 +50,7 @@ from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.maintenance.retention import Retention
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.replication.lost_records import note_lost
-from broker.requests.api import discover
+from broker.requests.api import UNSTABLE_VERSIONS, discover
 from broker.transactions.verification import Verifier
 from storage.directory import LogDirectory
 from storage.files import StorageError
@@ -230,7 +230,7 @@ class NodeRuntime:
         quotas = ConnectionQuotas.of(self.config)
         self.connections = Connections(
             self.node,
-            Routes(discover()),
+            Routes(discover(), UNSTABLE_VERSIONS if self.config.unstable_api_versions_enable else {}),
             quotas,
             self._clock,
             loop,

@@ -179,6 +179,7 @@ class BrokerConfig:
     transaction_state_log_segment_bytes: int
     transaction_two_phase_commit_enable: bool
     transactional_id_expiration_ms: int
+    unstable_api_versions_enable: bool
 
     # Share groups, of which only the topic is supported
     share_coordinator_state_topic_min_isr: int

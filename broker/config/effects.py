@@ -96,8 +96,10 @@ _OF_THE_BROKER = {
     "transaction.state.log.num.partitions",
     "transaction.state.log.replication.factor",
     "transaction.state.log.segment.bytes",
+    "transaction.two.phase.commit.enable",
     "transactional.id.expiration.ms",
     "unclean.leader.election.interval.ms",
+    "unstable.api.versions.enable",
 }
 WITHOUT_EFFECT = {
     "alter.config.policy.class.name": "the broker has no policies",

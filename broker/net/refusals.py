@@ -28,16 +28,15 @@ _REMOVED: Final = {4: "LeaderAndIsr", 5: "StopReplica", 6: "UpdateMetadata", 7: 
 """APIs of ZooKeeper clusters. Kafka 4 has no messages for them, but their headers can still be read."""
 
 if TYPE_CHECKING:
-    from broker.net.routes import Route
+    from broker.net.routes import Route, Routes
     from broker.net.served_connection import ServedConnection
-    from broker.requests.api import Api
 
 
 def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
     """Close the connection for an unsupported API or version. An unsupported version of ApiVersions gets a
     response instead (KIP-511)."""
     if api_key != API_VERSIONS:
-        facts = _unserved(connection._shared.routes.apis.get(api_key), api_key, api_version)
+        facts = _unserved(connection._shared.routes, api_key, api_version)
         connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)
         return
     # Version 0: the client cannot know the layout of a version that this broker does not support.
@@ -48,14 +47,15 @@ def refuse(connection: ServedConnection, api_key: int, api_version: int, correla
     connection._answer(route, correlation_id, unsupported_version_response())
 
 
-def _unserved(api: Api | None, api_key: int, api_version: int) -> dict[str, str]:
+def _unserved(routes: Routes, api_key: int, api_version: int) -> dict[str, str]:
     """Fields for the log: Kafka's name of the API, the served versions, and a hint for old clients."""
     from protocol.messages.index import APIS
 
     facts = {"api": message_name(APIS[api_key][0]) if api_key in APIS else _REMOVED[api_key]}
+    api = routes.apis.get(api_key)
     if api is None:
         return facts
-    first, last = min(api.versions), max(api.versions)
+    first, last = min(api.versions), routes.unstable_versions.get(api_key, max(api.versions))
     facts["served"] = f"{first} to {last}"
     if 0 <= api_version < first:
         facts["hint"] = (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import field
+from types import MappingProxyType
 from typing import Any, Final
 
 from broker.logging import get_logger
@@ -14,6 +15,7 @@ from protocol.slotted import slotted
 from protocol.versions import at_version
 
 UNKNOWN_SERVER_ERROR: Final = -1
+NO_VERSIONS: Final[Mapping[int, int]] = MappingProxyType({})
 
 log = get_logger()
 
@@ -84,14 +86,16 @@ class Routes(dict[int, Route | None]):
     A None is not stored. A negative version makes the number negative, which has no route, since no API has a negative key.
     """
 
-    def __init__(self, apis: Mapping[int, Api]) -> None:
+    def __init__(self, apis: Mapping[int, Api], unstable_versions: Mapping[int, int] = NO_VERSIONS) -> None:
+        """``unstable_versions`` are those that are served in addition to the versions of each API."""
         super().__init__()
         self.apis = apis
+        self.unstable_versions = unstable_versions
 
     def __missing__(self, identity: int) -> Route | None:
         key, version = identity >> 16, identity & 0xFFFF
         api = self.apis.get(key)
-        if api is None or version not in api.versions:
+        if api is None or not (version in api.versions or version == self.unstable_versions.get(key)):
             return None
         route = self[identity] = self.route(api, version)
         return route

@@ -7,7 +7,7 @@ The module is imported when its first request arrives. `broker.requests.served` 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, TypeVar
@@ -27,6 +27,12 @@ class CloseConnection(Exception):
         super().__init__(reason)
         self.answer = answer
         self.facts = facts
+
+
+UNSTABLE_VERSIONS: Final[Mapping[int, int]] = {22: 6}
+"""API key -> the version above those of `Api` that ``unstable.api.versions.enable`` enables: Kafka's
+``latestVersionUnstable``.
+"""
 
 
 class NoResponse:

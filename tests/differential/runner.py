@@ -40,6 +40,10 @@ WITH_ACLS = COMMON | {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "allow.everyone.if.no.acl.found": "true",
 }
+TWO_PHASE_COMMIT = TIMEOUTS | {
+    "unstable.api.versions.enable": "true",
+    "transaction.two.phase.commit.enable": "true",
+}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
@@ -56,6 +60,7 @@ PROFILES: dict[str, dict[str, Any]] = {
     },
     "acls": {"feature": 2, "properties": WITH_ACLS, "ours": {}},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
+    "two-phase-commit": {"feature": 2, "properties": TWO_PHASE_COMMIT, "ours": {}},
     # Each story has a new broker of its own, and may restart it.
     "unused": {"feature": 2, "properties": COMMON, "ours": {}, "one_each": True},
 }

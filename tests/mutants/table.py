@@ -696,6 +696,45 @@ ABORTED_BY_HAND: Final = (
     ),
 )
 
+TWO_PHASE_COMMIT: Final = tuple(
+    # The clients of the simulation do not use InitProducerId v6.
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "two-phase-commit-times-out",
+            "a transaction with two-phase commit does not time out (KIP-939)",
+            ("tests/broker/transactions/test_time.py",),
+            TXN_STATE,
+            "        and txn.timeout_ms != TIMEOUT_NEVER_MS\n",
+            "",
+        ),
+        _one(
+            "two-phase-commit-has-the-requested-timeout",
+            "the timeout of a producer with two-phase commit is stored as 2147483647, whatever it sent",
+            ("tests/broker/apis/test_init_producer_id.py",),
+            "broker/apis/init_producer_id.py",
+            "TIMEOUT_NEVER_MS if request.enable2_pc else request.transaction_timeout_ms",
+            "request.transaction_timeout_ms",
+        ),
+        _one(
+            "two-phase-commit-without-its-operation",
+            "two-phase commit needs the operation TWO_PHASE_COMMIT on the transactional id",
+            ("tests/broker/apis/test_init_producer_id.py",),
+            "broker/apis/init_producer_id.py",
+            '("WRITE", "TWO_PHASE_COMMIT") if request.enable2_pc else ("WRITE",)',
+            '("WRITE",)',
+        ),
+        _one(
+            "two-phase-commit-is-checked-late",
+            "a broker without two-phase commit refuses it before it looks at keep_prepared_txn",
+            ("tests/broker/apis/test_init_producer_id.py",),
+            "broker/apis/init_producer_id.py",
+            "if request.enable2_pc and not config.transaction_two_phase_commit_enable:",
+            "if request.enable2_pc and not (config.transaction_two_phase_commit_enable or request.keep_prepared_txn):",
+        ),
+    )
+)
+
 INTERNAL_TOPICS: Final = tuple(
     # The simulation finds coordinators by FindCoordinator, and does not change their topics.
     replace(each, simulated=False)
@@ -1629,6 +1668,7 @@ MUTANTS: Final = (
     *COROUTINES,
     *GROUPS,
     *ABORTED_BY_HAND,
+    *TWO_PHASE_COMMIT,
     *INTERNAL_TOPICS,
     *FILES,
     *SNAPSHOTS,

@@ -34,6 +34,15 @@ async def test_the_served_apis_are_listed_in_order(cluster, version):
     assert len(again.api_keys) == len(announced)
 
 
+@pytest.mark.parametrize(("enabled", "last"), [("true", 6), ("false", 5)])
+async def test_unstable_versions_are_listed_if_they_are_enabled(cluster, enabled, last):
+    discover()
+    context = context_of(cluster, 4, unstable_api_versions_enable=enabled)
+    listed = {one.api_key: one.max_version for one in api_versions(request(), context).api_keys}
+    changed = {key: one for key, one in listed.items() if one != APIS[key].announced[-1]}
+    assert (listed[22], changed) == (last, {22: 6} if last == 6 else {})
+
+
 async def test_client_metrics_are_listed_if_an_exporter_is_configured(cluster):
     discover()
     context = context_of(cluster, 4, odradek_client_telemetry_exporter="log")

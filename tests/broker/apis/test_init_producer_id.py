@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from broker.apis.init_producer_id import init_producer_id
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
 from protocol.messages.init_producer_id import InitProducerIdRequest
+from protocol.records.transaction_log import TIMEOUT_NEVER_MS
+from tests.broker.metadata.world import context_of
+from tests.support.coroutines import handled
 from tests.support.world import World
 
 OK = ErrorCode.none
@@ -111,3 +115,54 @@ def test_the_timeout_of_the_last_request_counts(world):
     world.init(timeout_ms=5_000)
     world.init(timeout_ms=7_000)
     assert [state.value.transaction_timeout_ms for state in world.states() if state.value] == [5_000, 7_000]
+
+
+# -- v6, two-phase commit (KIP-939) -------------------------------------------------------------------------
+
+
+ENABLED = {"transaction.two.phase.commit.enable": "true"}
+
+
+def ask_v6(world: World, transactional_id: str | None = "tx", timeout_ms: int = 60_000, **flags: bool):
+    request = InitProducerIdRequest(
+        transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, **flags
+    )
+    return handled(init_producer_id, request, world.context(6))
+
+
+@pytest.mark.parametrize("timeout_ms", [-1, 0, 300, 900_001])
+def test_with_two_phase_commit_any_timeout_means_none(tmp_path, timeout_ms):
+    world = World(tmp_path, settings=ENABLED)
+    assert outcome(ask_v6(world, timeout_ms=timeout_ms, enable2_pc=True)) == (OK, 0, 0)
+    assert outcome(ask_v6(world)) == (OK, 0, 1)
+    stored = [state.value.transaction_timeout_ms for state in world.states() if state.value]
+    assert stored == [TIMEOUT_NEVER_MS, 60_000]
+    world.abandon()
+
+
+def test_two_phase_commit_is_refused_where_it_is_disabled(world):
+    refused = (ErrorCode.transactional_id_authorization_failed, -1, -1)
+    assert outcome(ask_v6(world, enable2_pc=True)) == refused
+    assert outcome(ask_v6(world, enable2_pc=True, keep_prepared_txn=True)) == refused
+    assert world.states() == []
+
+
+@pytest.mark.parametrize("enable2_pc", [True, False])
+def test_a_prepared_transaction_cannot_be_kept(tmp_path, enable2_pc):
+    world = World(tmp_path, settings=ENABLED)
+    answer = ask_v6(world, timeout_ms=0, enable2_pc=enable2_pc, keep_prepared_txn=True)
+    assert outcome(answer) == (ErrorCode.unsupported_version, -1, -1)
+    assert (answer.ongoing_txn_producer_id, answer.ongoing_txn_producer_epoch) == (-1, -1)
+    assert outcome(ask_v6(world, None, keep_prepared_txn=True)) == (OK, 0, 0)
+    world.abandon()
+
+
+@pytest.mark.parametrize(
+    ("enable2_pc", "expected"),
+    [(True, ErrorCode.transactional_id_authorization_failed), (False, ErrorCode.unsupported_version)],
+)
+def test_two_phase_commit_is_authorized_besides_write(cluster, enable2_pc, expected):
+    denied = {("TWO_PHASE_COMMIT", "TRANSACTIONAL_ID", "tx")}
+    context = context_of(cluster, 6, denied=denied, transaction_two_phase_commit_enable="true")
+    request = InitProducerIdRequest(transactional_id="tx", enable2_pc=enable2_pc, keep_prepared_txn=True)
+    assert handled(init_producer_id, request, context).error_code == expected

@@ -26,6 +26,7 @@ from tests.differential.stories import quorum as quorum
 from tests.differential.stories import quotas as quotas
 from tests.differential.stories import security as security
 from tests.differential.stories import topics as topics
+from tests.differential.stories import two_phase_commit as two_phase_commit
 from tests.differential.stories import txn_offsets as txn_offsets
 from tests.differential.stories import txn_produce as txn_produce
 from tests.differential.stories import txn_timeout as txn_timeout
