@@ -48,7 +48,15 @@ async def create_partitions(
             wanted, validate_only=request.validate_only, take=quota.take
         )
     except ApiError as failure:
-        results = [failure] * len(wanted)
+        return CreatePartitionsResponse(
+            throttle_time_ms=quota.throttle_ms,
+            results=[
+                CreatePartitionsTopicResult(
+                    name=topic.name, error_code=failure.error, error_message=failure.message
+                )
+                for topic in request.topics
+            ],
+        )
     for more, refusal in zip(wanted, results, strict=True):
         answer = CreatePartitionsTopicResult(name=more.name)
         if refusal is not None:

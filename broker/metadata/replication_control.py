@@ -16,6 +16,7 @@ from broker.metadata.creation import (
     check_more_partitions,
     check_new_topic,
     check_total,
+    check_total_of_more,
 )
 from broker.metadata.elections import (
     Decide,
@@ -29,7 +30,7 @@ from broker.metadata.elections import (
 )
 from broker.metadata.files import new_id
 from broker.metadata.image import Image
-from broker.metadata.results import RECORDS_PER_REQUEST_MAX, ApiError, CreatedTopic
+from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import PartitionState, Topic
 from broker.metadata.writer import MetadataWriter
 from protocol.errors import ErrorCode
@@ -131,15 +132,17 @@ class ReplicationControlManager:
     async def create_partitions(
         self, wanted: Sequence[MorePartitions], *, validate_only: bool = False, take: Take = unlimited
     ) -> list[ApiError | None]:
-        """Add partitions to topics. Returns for each topic None or the error."""
+        """Add partitions to topics. Returns for each topic None or the error.
+
+        Raises ApiError to refuse the whole request.
+        """
         await self._writer.settled(more.name for more in wanted)
+        check_total_of_more(self._image, wanted)
         results: list[ApiError | None] = []
         records: list[MetadataRecord] = []
         for more in wanted:
             try:
-                topic, assignment = check_more_partitions(
-                    self._image, more, RECORDS_PER_REQUEST_MAX - len(records), self._random
-                )
+                topic, assignment = check_more_partitions(self._image, more, self._random)
                 take(len(assignment))
                 records += records_of_changes.records_for_new_partitions(
                     topic, assignment, self._directories, self._image.live_brokers

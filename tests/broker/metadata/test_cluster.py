@@ -419,10 +419,9 @@ async def test_too_much_for_one_request_is_refused_as_a_whole(tmp_path):
         await cluster.replication_control.create_topics([NewTopic("a", 10_000)])
     await cluster.replication_control.create_topics([NewTopic("a"), NewTopic("b")])
     more = [MorePartitions("a", 6001), MorePartitions("b", 6001)]
-    first, second = await cluster.replication_control.create_partitions(more)
-    assert first is None
-    assert error_of(second) == ErrorCode.unknown_server_error
-    assert [len(topic.partitions) for topic in cluster.topics.values()] == [6001, 1]
+    with pytest.raises(ApiError, match="Excessively large number of additional partitions per request"):
+        await cluster.replication_control.create_partitions(more)
+    assert [len(topic.partitions) for topic in cluster.topics.values()] == [1, 1]
     await cluster.close()
 
 

@@ -264,6 +264,27 @@ def several(s: Story) -> None:
 
 
 @story("create-topics")
+def too_many_partitions_of_topics(s: Story) -> None:
+    """A request may create 10,000 partitions in all. What is not allowed is refused before anything else is checked."""
+    for note, counts in (
+        ("9,999", (9_999,)),
+        ("10,000", (10_000,)),
+        ("10,001", (10_001,)),
+        ("10,001 of two", (5_000, 5_001)),
+        ("many", (2**31 - 1, 2**31 - 1)),
+        ("many, and invalid counts", (20_000, 0, -3)),
+        ("a negative count", (9_999, -3)),
+    ):
+        rows = [
+            {"name": s.name(f"t{number}"), "num_partitions": count, "replication_factor": 1}
+            for number, count in enumerate(counts)
+        ]
+        row = {"name": "a/b", "num_partitions": 1, "replication_factor": 1}
+        answer = s.quiet("create_topics", 7, retry=(), topics=[*rows, row], validate_only=True)
+        s.put(f"create_topics v7 ({note})", brief(s, answer["topics"]))
+
+
+@story("create-topics")
 def validate_only(s: Story) -> None:
     """The broker makes all checks and creates nothing; the response has a topic id all the same."""
     name = s.name("x")
@@ -355,6 +376,27 @@ def counts_of_partitions(s: Story) -> None:
     ]
     s.ask("create_partitions", 3, topics=rows, timeout=10000, validate_only=False, note="a name twice")
     s.ask("create_partitions", 3, topics=[], timeout=10000, validate_only=False, note="none")
+
+
+@story("create-partitions")
+def too_many_partitions(s: Story) -> None:
+    """A request may add 10,000 partitions in all. What is not allowed is refused before anything else is checked."""
+    t, u = s.topic(1).name, s.topic(1).name
+
+    def grow(note: str, *counts: tuple[str, int], only: bool = True) -> None:
+        rows = [{"name": name, "count": count, "assignments": None} for name, count in counts]
+        s.ask("create_partitions", 3, topics=rows, timeout=10000, validate_only=only, note=note)
+
+    grow("10,000", (t, 10_001))
+    grow("10,001", (t, 10_002))
+    grow("10,001, not only validated", (t, 10_002), only=False)
+    grow("10,001 of two", (t, 5_001), (u, 5_002))
+    grow("many", (t, 2**31 - 1), (u, 2**31 - 1))
+    grow("many, and other mistakes", (t, 1), (u, 20_000), (s.name("missing"), 3), ("a/b", -1))
+    grow("many of an unknown topic", (t, 2), (s.name("missing"), 20_000))
+    grow("a negative count", (t, -20_000), (u, 10_001))
+    grow("a name twice", (t, 2), (t, 20_000), (u, 2))
+    grow("a name twice, and many", (t, 2), (t, 2), (u, 20_000))
 
 
 @story("create-partitions")
