@@ -16,6 +16,7 @@ from broker.metadata import ApiError
 from broker.metadata.altering import ConfigChanges, Operation, Resource, own_configs, with_members
 from broker.metadata.image import Image
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from broker.requests.authorization import may_on_cluster
 from broker.requests.metadata_views import CLUSTER_NAME
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
@@ -121,11 +122,13 @@ def _check_rights(resource: Resource, context: RequestContext) -> None:
 
 
 def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> None:
-    """Raise ``ApiError`` if this broker cannot apply the settings while it runs.
+    """Raise ``ApiError`` if the client may not change settings of brokers, or this broker cannot apply them while it runs.
 
     A resource without a name is the default of all brokers. ``replaces`` is True if the settings replace all
     earlier settings of the resource (AlterConfigs).
     """
+    if not may_on_cluster(context, "ALTER_CONFIGS"):
+        raise ApiError(ErrorCode.cluster_authorization_failed)
     name = each.resource.name
     if name:
         _check_own_id(name, context.node.node_id)

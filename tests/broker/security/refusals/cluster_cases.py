@@ -163,8 +163,8 @@ def incremental_alter_configs(world: World, version: int) -> Body:
 
 @case("incremental_alter_configs", "wrong")
 def incremental_alter_wrong(world: World, version: int) -> Body:
-    """A request with invalid resources and settings. The broker checks their form and its own settings first, then the
-    controller checks the permissions."""
+    """A request with invalid resources and settings. The broker checks their form and, with the permission, settings of
+    brokers. Then the permissions for the other resources are checked, and these resources by the controller."""
     rows: list[tuple[int, str, str, str | None]] = [
         (TOPIC, "shut-a", "retention.ms", None),
         (TOPIC, "shut-new", "retention.ms", "x"),
@@ -249,6 +249,11 @@ def update_features(world: World, version: int) -> Body:
 @case("unregister_broker")
 def unregister_broker(world: World, version: int) -> Body:
     return {"broker_id": 77}
+
+
+@case("unregister_controller")
+def unregister_controller(world: World, version: int) -> Body:
+    return {"controller_id": 77}
 
 
 @case("add_raft_voter")

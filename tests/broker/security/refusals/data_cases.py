@@ -166,9 +166,9 @@ def add_offsets_shut_group(world: World, version: int) -> Body:
     return {"transactional_id": "open-t", "group_id": "shut-g", **PRODUCER}
 
 
-def _txn_offset_commit(transactional_id: str, group: str) -> Body:
+def _txn_offset_commit(world: World, version: int, transactional_id: str, group: str) -> Body:
     part = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
-    topics = [{"name": name, "partitions": [part]} for name in ALL_TOPICS]
+    topics = [{**by(world, version, name, 6), "partitions": [part]} for name in ALL_TOPICS]
     return {
         "transactional_id": transactional_id,
         "group_id": group,
@@ -181,17 +181,17 @@ def _txn_offset_commit(transactional_id: str, group: str) -> Body:
 
 @case("txn_offset_commit", "open")
 def txn_commit_open(world: World, version: int) -> Body:
-    return _txn_offset_commit("open-t", "open-g")
+    return _txn_offset_commit(world, version, "open-t", "open-g")
 
 
 @case("txn_offset_commit", "shut id")
 def txn_commit_shut_id(world: World, version: int) -> Body:
-    return _txn_offset_commit("shut-t", "shut-g")
+    return _txn_offset_commit(world, version, "shut-t", "shut-g")
 
 
 @case("txn_offset_commit", "shut group")
 def txn_commit_shut_group(world: World, version: int) -> Body:
-    return _txn_offset_commit("open-t", "shut-g")
+    return _txn_offset_commit(world, version, "open-t", "shut-g")
 
 
 @case("end_txn", "open")
