@@ -29,8 +29,8 @@ SIDES: tuple[Side, ...] = ("request", "response")
 PYTHON_TYPE = {"string": "str", "bytes": "bytes", "bool": "bool", "uuid": "UUID | None", "float64": "float"}
 
 
-FROM_KAFKA: Mapping[int, Sequence[int]] = {18: [5], 28: [6], 42: [3], 94: [0]}
-"""API key -> versions of Apache Kafka 4.4 that kio lacks and the broker serves. kio has all versions of Apache Kafka 4.3."""
+FROM_KAFKA: Mapping[int, Sequence[int]] = {18: [5], 28: [6], 42: [3], 93: [0], 94: [0]}
+"""API key -> versions of Apache Kafka 4.4 that kio lacks. kio has all versions of Apache Kafka 4.3."""
 
 
 class Different(Exception):

@@ -95,5 +95,6 @@ APIS: Final[dict[int, tuple[str, int, int, int | None]]] = {
     90: ("describe_share_group_offsets", 0, 1, 0),
     91: ("alter_share_group_offsets", 0, 0, 0),
     92: ("delete_share_group_offsets", 0, 0, 0),
+    93: ("streams_group_topology_description_update", 0, 0, 0),
     94: ("unregister_controller", 0, 0, 0),
 }

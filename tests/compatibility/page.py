@@ -20,6 +20,7 @@ from tests.compatibility import versions
 from tests.compatibility.exchanges import ByVersion, Exchanges, sum_of
 from tests.compatibility.verdicts import FEATURES
 from tests.differential import runner
+from tests.support.java import RECORDED_VERSION
 
 if TYPE_CHECKING:
     from tests.compatibility.shown import Shown
@@ -133,6 +134,7 @@ def page(ours: Shown) -> str:
     return environment.get_template(TEMPLATE).render(
         apis=apis(ours.exchanges, kfake),
         clients=clients(ours.clients),
+        kafka=RECORDED_VERSION,
         kfake=total_of(kfake.values()),
         kfake_version=kept["version"],
         not_announced=not_announced(),

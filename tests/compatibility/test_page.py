@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from tests.compatibility import page, shown
 from tests.compatibility.exchanges import Exchanges, exchanges_of, sum_of, to_json
 from tests.compatibility.shown import Shown, parse, shown_by
 from tests.compatibility.verdicts import LEFT_OUT
+from tests.differential import runner
 from tests.differential.listed import Row
 from tests.differential.runner import ABSENT, Difference
 
@@ -89,6 +91,16 @@ def test_removed_tests_have_no_result():
 def test_stored_results_are_read_as_they_were_written():
     kept = shown.kept()
     assert parse(kept.text) == kept
+
+
+def test_the_page_names_each_api_that_kafka_announces():
+    lists = runner.load("api-versions")["every_version"]
+    announced = {int(key) for exchange in lists for key in exchange["answer"]["api_keys"]}
+    in_the_table = {int(key) for key in re.findall(r"^\| (\d+) \|", page.PAGE.read_text(), re.MULTILINE)}
+    left_out = {int(key) for key in re.findall(r"\((\d+)\)", page.not_announced())}
+    with_a_metrics_reporter = {71, 72}  # GetTelemetrySubscriptions, PushTelemetry
+    assert in_the_table | left_out == announced | with_a_metrics_reporter
+    assert not in_the_table & left_out
 
 
 def test_the_page_shows_the_stored_results():
