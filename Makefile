@@ -78,7 +78,7 @@ more: $(VENV)/.dev $(VENV)/.java
 
 # The programs are built, and their clients fetched, into .cache at the first call.
 clients: $(VENV)/.dev $(VENV)/.java
-	$(PYTEST) --tier clients tests/clients tests/containers tests/differential/console_tools
+	$(PYTEST) --tier clients tests/clients tests/kafka_tests tests/containers tests/differential/console_tools
 
 # Runs chaos tests for a number of minutes, from the last seed in tests/chaos/results.jsonl on.
 CHAOS_MINUTES ?= 30
@@ -86,6 +86,8 @@ CHAOS_MINUTES ?= 30
 CERTIFY_MINUTES ?= 60
 # The same for clients and frameworks, from the last seeds in tests/clients/soak.jsonl on.
 CLIENT_MINUTES ?= 40
+# Kafka's own integration tests; KAFKA_TESTS="--against kafka" runs them with Kafka's own brokers.
+KAFKA_TESTS ?=
 # Checks of the container, and of Testcontainers if there is a real engine. The first lines of the output say whether there is.
 soak: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier soak
@@ -96,6 +98,7 @@ soak: $(VENV)/.dev $(VENV)/.java
 	$(BIN)/python -m tests.chaos.kill_storm --rounds 4
 	$(BIN)/python -m tests.odradek.certify.soak --minutes $(CERTIFY_MINUTES)
 	$(BIN)/python -m tests.clients.soak --minutes $(CLIENT_MINUTES)
+	$(BIN)/python -m tests.kafka_tests.run $(KAFKA_TESTS)
 	ODRADEK_HISTORIES=20000 ODRADEK_LOG_EXAMPLES=3000 $(PYTEST) --timeout 3600 tests/broker/transactions/test_histories.py \
 		tests/broker/groups/test_rebuild.py tests/storage/test_log_machine.py tests/storage/test_compaction_machine.py
 	ODRADEK_KILLS=2000 ODRADEK_POWER_CUTS=30 ODRADEK_DISK_FAILURES=30 $(PYTEST) --timeout 3600 tests/storage/test_crash.py \

@@ -128,10 +128,17 @@ def executed() -> Iterator[None]:
         yield
 
 
-def pytest_configure(config: pytest.Config) -> None:
+def fork_brokers() -> None:
+    """Fork the brokers that this process starts from now on. Call this while there is one thread."""
     setattr(odradek.process, "Child", start)  # noqa: B010
-    if not config.getoption("numprocesses", None):  # a worker of xdist, or a run without workers
-        CONTEXT.set_forkserver_preload(PRELOADED)
-        # Started now, while there is one thread, because the fork server imports from its working directory.
-        with contextlib.chdir(ROOT):
-            forkserver.ensure_running()
+    CONTEXT.set_forkserver_preload(PRELOADED)
+    # Started now, while there is one thread, because the fork server imports from its working directory.
+    with contextlib.chdir(ROOT):
+        forkserver.ensure_running()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("numprocesses", None):  # the process that starts the workers of xdist
+        setattr(odradek.process, "Child", start)  # noqa: B010
+    else:
+        fork_brokers()

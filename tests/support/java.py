@@ -75,7 +75,10 @@ def _or_skip(found: str | Unavailable) -> str:
 
 
 def jars_folder(name: str, *coordinates: str) -> Path:
-    """Folder of Maven artifacts with all their dependencies, which are downloaded once for this checkout."""
+    """Folder of Maven artifacts with all their dependencies, which are downloaded once for this checkout.
+
+    A coordinate is ``group:artifact:version`` or ``group:artifact:version:classifier``.
+    """
     return Path(_or_skip(_found(name, coordinates)))
 
 
@@ -180,9 +183,9 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
     if maven is None:
         raise Unavailable("there is no mvn on PATH")
     dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId>"
-        f"<version>{version}</version></dependency>"
-        for group, artifact, version in (coordinate.split(":") for coordinate in coordinates)
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{''.join(f'<classifier>{each}</classifier>' for each in classifier)}</dependency>"
+        for group, artifact, version, *classifier in (coordinate.split(":") for coordinate in coordinates)
     )
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(

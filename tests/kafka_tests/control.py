@@ -1,0 +1,194 @@
+"""The server that starts clusters of Odradek for the stand-ins of Kafka's test kits (`stand_ins/Control.java`).
+
+A connection is one cluster. A request is a line of JSON, and so is its response; ``error`` in a response is the reason why a
+request failed.
+
+| request | response |
+| --- | --- |
+| `configure`: directory, cluster_id, features, login_config, nodes (each with id and settings) | {} |
+| `start`: start all nodes | ports, by node id and listener name |
+| `stop`: stop all nodes | {} |
+| `start_node`, `stop_node`: id | {} |
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socketserver
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import odradek
+from odradek.process import BrokerFailed, BrokerProcess
+from tests.support.deadlines import HANG_S
+from tests.support.kafka_oracle import ask
+from tests.support.raw import Wire, free_port
+
+LEFT_OUT: Final = frozenset(
+    {
+        "advertised.listeners",
+        "broker.id",
+        "controller.listener.names",
+        "early.start.listeners",
+        "listeners",
+        "log.dir",
+        "log.dirs",
+        "metadata.log.dir",
+        "node.id",
+        "process.roles",
+        "server.max.startup.time.ms",
+        "unstable.api.versions.enable",
+        "unstable.feature.versions.enable",
+    }
+)
+"""Settings of Kafka's test kits that the stand-ins replace: ids, listeners, directories, controllers."""
+QUORUM: Final = "controller.quorum."
+LATEST: Final = {"group.version": 1, "transaction.version": 2}
+SAFE_DOWNGRADE: Final = 2
+REASON_LINES_MAX: Final = 12
+
+
+class Cluster:
+    """The nodes of one test: their settings, ports, and at most one process."""
+
+    def __init__(self) -> None:
+        self._directory = Path()
+        self._features: dict[str, int] = {}
+        self._ports: dict[str, dict[str, int]] = {}
+        self._broker: BrokerProcess | None = None
+
+    def do(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        match request["do"]:
+            case "configure":
+                self._configure(request)
+            case "start":
+                assert self._broker is not None
+                self._broker.start()
+                self._downgrade()
+                return {"ports": self._ports}
+            case "stop":
+                assert self._broker is not None
+                self._broker.terminate()
+            case "start_node" | "stop_node" as what:
+                assert self._broker is not None
+                node = odradek.connect(self._broker.control_url).nodes[request["id"]]
+                node.start() if what == "start_node" else node.stop()
+        return {}
+
+    def _configure(self, request: Mapping[str, Any]) -> None:
+        nodes = request["nodes"]
+        ids = [each["id"] for each in nodes]
+        if ids != list(range(ids[0], ids[0] + len(ids))):
+            raise BrokerFailed(f"the ids of the brokers are not consecutive: {ids}")
+        first = _of_broker(nodes[0]["settings"])
+        settings = {"odradek.defaults": "kafka", "node.id": str(ids[0]), **first}
+        for number, node in enumerate(nodes, 1):
+            own = _of_broker(node["settings"]).items() - first.items()
+            settings |= {f"odradek.node.{number}.{name}": value for name, value in own}
+            settings[f"odradek.node.{number}.listeners"] = self._listeners(node["id"], node["settings"])
+        self._directory = Path(request["directory"] + "-odradek")
+        self._directory.mkdir(exist_ok=True)
+        file = self._directory / "server.properties"
+        file.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items())))
+        environment = {"CLUSTER_ID": request["cluster_id"]}
+        if login_config := request["login_config"]:
+            environment["KAFKA_OPTS"] = f"-Djava.security.auth.login.config={login_config}"
+        arguments = ["--config", str(file), "--nodes", str(len(nodes))]
+        self._features = request["features"]
+        if (level := self._features["transaction.version"]) != LATEST["transaction.version"]:
+            arguments += ["--feature", f"transaction.version={level}"]
+        self._broker = BrokerProcess(
+            self._directory,
+            *arguments,
+            data_dir=Path(request["directory"]),
+            environment=environment,
+            control=len(nodes) > 1,
+        )
+
+    def _downgrade(self) -> None:
+        """Set the level of group.version, for which the broker has no option."""
+        name = "group.version"
+        if self._features[name] == LATEST[name]:
+            return
+        port = next(iter(next(iter(self._ports.values())).values()))
+        update = {"feature": name, "max_version_level": self._features[name], "upgrade_type": SAFE_DOWNGRADE}
+        wire = Wire("localhost", port)
+        response = ask(
+            wire,
+            "update_features",
+            1,
+            timeout=int(HANG_S * 1000),
+            feature_updates=[update],
+            validate_only=False,
+        )
+        wire.close()
+        if response["error_code"]:
+            raise BrokerFailed(f"{name} was not downgraded: {response}")
+
+    def _listeners(self, node_id: int, settings: Mapping[str, str]) -> str:
+        """The listeners of a node with its ports, which the node keeps when it is started again."""
+        controllers = settings.get("controller.listener.names", "CONTROLLER").split(",")
+        ports = self._ports.setdefault(str(node_id), {})
+        listeners = []
+        for listener in settings["listeners"].split(","):
+            name, _, address = listener.partition("://")
+            if name not in controllers:
+                host, _, port = address.rpartition(":")
+                ports.setdefault(name, int(port) or free_port())
+                listeners.append(f"{name}://{host or 'localhost'}:{ports[name]}")
+        return ",".join(listeners)
+
+    def close(self) -> None:
+        if self._broker is not None:
+            self._broker.kill() if self._broker.is_running else None
+            self._broker.close()
+            shutil.rmtree(self._directory, ignore_errors=True)
+
+
+def _of_broker(settings: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in settings.items()
+        if name not in LEFT_OUT and not name.startswith(QUORUM)
+    }
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+class _Connection(socketserver.StreamRequestHandler):
+    def handle(self) -> None:
+        cluster = Cluster()
+        try:
+            for line in self.rfile:
+                try:
+                    response = cluster.do(json.loads(line))
+                except Exception as error:  # the test fails with this reason
+                    response = {"error": f"Odradek: {_shortened(str(error))}"}
+                self.wfile.write(json.dumps(response).encode() + b"\n")
+        finally:
+            cluster.close()
+
+
+def _shortened(text: str) -> str:
+    return "\n".join(text.splitlines()[-REASON_LINES_MAX:])
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+
+
+@contextmanager
+def serving() -> Iterator[int]:
+    """Yield the port of a server on the loopback address."""
+    with _Server(("127.0.0.1", 0), _Connection) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()

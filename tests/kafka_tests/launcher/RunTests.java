@@ -1,0 +1,141 @@
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import java.util.Optional;
+import java.util.Set;
+import org.junit.platform.engine.FilterResult;
+import org.junit.platform.engine.TestExecutionResult;
+import org.junit.platform.engine.TestSource;
+import org.junit.platform.engine.discovery.DiscoverySelectors;
+import org.junit.platform.engine.support.descriptor.MethodSource;
+import org.junit.platform.launcher.LauncherDiscoveryRequest;
+import org.junit.platform.launcher.PostDiscoveryFilter;
+import org.junit.platform.launcher.TestExecutionListener;
+import org.junit.platform.launcher.TestIdentifier;
+import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
+import org.junit.platform.launcher.core.LauncherFactory;
+
+/**
+ * Runs test classes with JUnit, and writes a line of JSON to standard output when a test begins and when it ends.
+ *
+ * <p>Arguments: the seconds after which a test is interrupted, the test classes. A line of standard input is
+ * {@code +class.method} for a method to run (without any, all methods are run) or {@code -class.method} for one to leave out.
+ * What the tests print goes to the standard error output.
+ */
+public final class RunTests implements TestExecutionListener, PostDiscoveryFilter {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int REASON_CHARACTERS_MAX = 3000;
+
+    private final PrintStream lines;
+    private final Set<String> chosen = new HashSet<>();
+    private final Set<String> left = new HashSet<>();
+    private long began;
+
+    private RunTests() throws IOException {
+        lines = System.out;
+        System.setOut(System.err);
+        for (String line : new String(System.in.readAllBytes()).lines().toList()) {
+            (line.startsWith("+") ? chosen : left).add(line.substring(1));
+        }
+    }
+
+    public static void main(String[] arguments) throws Exception {
+        RunTests tests = new RunTests();
+        String prepared = System.getProperty("prepare");
+        if (prepared != null) {
+            Class.forName(prepared).getMethod("prepare").invoke(null);
+        }
+        for (String name : List.of(arguments).subList(1, arguments.length)) {
+            LauncherDiscoveryRequest request = LauncherDiscoveryRequestBuilder.request()
+                .selectors(DiscoverySelectors.selectClass(name))
+                .filters(tests)
+                .configurationParameter("junit.jupiter.execution.timeout.testable.method.default", arguments[0] + " s")
+                .build();
+            LauncherFactory.create().execute(request, tests);
+            tests.write(Map.of("event", "class", "class", name));
+        }
+        System.exit(0);  // clients that a failed test has not closed
+    }
+
+    @Override
+    public FilterResult apply(org.junit.platform.engine.TestDescriptor test) {
+        Optional<String> name = name(test.getSource());
+        boolean runs = name.isEmpty() || (chosen.isEmpty() || chosen.contains(name.get())) && !left.contains(name.get());
+        return FilterResult.includedIf(runs);
+    }
+
+    private static Optional<String> name(Optional<TestSource> source) {
+        if (source.isPresent() && source.get() instanceof MethodSource method) {
+            return Optional.of(method.getClassName() + "." + method.getMethodName());
+        }
+        return Optional.empty();
+    }
+
+    @Override
+    public void executionStarted(TestIdentifier test) {
+        began = System.nanoTime();
+        if (test.isTest()) {
+            write(line("began", test));
+        }
+    }
+
+    @Override
+    public void executionSkipped(TestIdentifier test, String reason) {
+        Map<String, Object> line = line("ended", test);
+        line.put("verdict", "skipped");
+        line.put("reason", reason);
+        write(line);
+    }
+
+    @Override
+    public void executionFinished(TestIdentifier test, TestExecutionResult result) {
+        if (!test.isTest() && result.getThrowable().isEmpty()) {
+            return;
+        }
+        Map<String, Object> line = line("ended", test);
+        line.put("verdict", switch (result.getStatus()) {
+            case SUCCESSFUL -> "passed";
+            case ABORTED -> "skipped";
+            case FAILED -> "failed";
+        });
+        line.put("ms", (System.nanoTime() - began) / 1_000_000);
+        result.getThrowable().ifPresent(error -> line.put("reason", described(error)));
+        write(line);
+    }
+
+    private static Map<String, Object> line(String event, TestIdentifier test) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("event", event);
+        line.put("test", name(test.getSource()).orElse(test.getLegacyReportingName()));
+        line.put("display", test.getDisplayName());
+        return line;
+    }
+
+    private static String described(Throwable error) {
+        StringBuilder text = new StringBuilder();
+        for (Throwable each = error; each != null; each = each.getCause()) {
+            text.append(text.isEmpty() ? "" : "caused by ").append(each).append("\n");
+            for (StackTraceElement frame : each.getStackTrace()) {
+                if (!frame.getClassName().startsWith("org.junit.") && !frame.getClassName().startsWith("java.")) {
+                    text.append("  ").append(frame).append("\n");
+                }
+                if (text.length() > REASON_CHARACTERS_MAX) {
+                    return text.substring(0, REASON_CHARACTERS_MAX);
+                }
+            }
+        }
+        return text.toString().strip();
+    }
+
+    private void write(Map<String, Object> line) {
+        try {
+            lines.println(JSON.writeValueAsString(line));
+        } catch (IOException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+"""Runs Apache Kafka's own integration tests against Odradek, or against Kafka itself.
+
+    python -m tests.kafka_tests.run                                  # all sets, from the class after the last one
+    python -m tests.kafka_tests.run --set transactions --again
+    python -m tests.kafka_tests.run --against kafka --set groups     # the same tests with Kafka's own brokers
+    python -m tests.kafka_tests.run kafka.server.HeartbeatRequestTest kafka.api.TransactionsTest.testBasicTransactions
+
+A run of sets appends each result to ``.cache/kafka-tests``, and begins anew if the checkout has another commit. The exit
+code is 1 if a test has failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from tests.kafka_tests.control import serving
+from tests.support.deadlines import HANG_S, Stopwatch
+from tests.support.forked import fork_brokers
+from tests.support.java import SHORT_LIVED, java
+from tests.support.javaprog import compiled
+from tests.support.jvm import framework_jars
+
+FOLDER: Final = Path(__file__).parent
+KEPT: Final = FOLDER.parents[1] / ".cache" / "kafka-tests"
+SETS: Final[dict[str, list[str]]] = json.loads((FOLDER / "sets.json").read_text())
+_EXPECTED: Final[dict[str, dict[str, str]]] = json.loads((FOLDER / "expected.json").read_text())
+SKIPS: Final = _EXPECTED["skipped"]
+"""Why a test is not run with Odradek, by class and method."""
+DIFFERENCES: Final = _EXPECTED["failed"]
+"""Why a test fails with Odradek, by class and method."""
+AGAINST: Final = ("odradek", "kafka")
+VERDICTS: Final = ("passed", "failed", "differs", "skipped")
+REASON_CHARACTERS_MAX: Final = 2000
+
+
+@dataclass(frozen=True)
+class Result:
+    test: str
+    verdict: str
+    reason: str = ""
+    seconds: float = 0.0
+    display: str = ""
+
+
+def run(
+    classes: Sequence[str], methods: Sequence[str] = (), against: str = "odradek"
+) -> Iterator[tuple[str, list[Result]]]:
+    """Run test classes, and yield each class with its results. ``methods`` restricts them to ``class.method``."""
+    left = list(classes)
+    while left:
+        for done, results in _one_jvm(left, methods, against):
+            left.remove(done)
+            yield done, results if against == "kafka" else [*judged(results, whole=not methods)]
+
+
+def judged(results: Sequence[Result], *, whole: bool) -> Iterator[Result]:
+    """Yield the results of a class with the known failures as ``differs``, and a failure for each that has not failed.
+
+    ``whole`` is false if only some methods of the class have been run.
+    """
+    failed = {each.test for each in results if each.verdict == "failed"}
+    for each in results:
+        reason = DIFFERENCES.get(each.test)
+        if each.verdict == "failed" and reason is not None:
+            yield replace(each, verdict="differs", reason=reason)
+        elif whole and reason is not None and each.test not in failed:
+            yield replace(each, verdict="failed", reason="passes now: remove it from expected.json")
+        else:
+            yield each
+
+
+def _one_jvm(
+    classes: Sequence[str], methods: Sequence[str], against: str
+) -> Iterator[tuple[str, list[Result]]]:
+    """Run the classes in one JVM, which is killed if a test hangs: then the rest of its class does not run."""
+    jars = framework_jars("kafka-tests")
+    classpath = compiled(FOLDER / "launcher", jars)
+    command = [java(), "-Xmx1g", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    choice = [f"+{each}" for each in methods]
+    with tempfile.TemporaryDirectory(prefix="kafka-tests-") as folder, ExitStack() as stack:
+        if against == "odradek":
+            port = stack.enter_context(serving())
+            command += [f"-Dodradek.control.port={port}", "-Dprepare=odradek.Cluster"]
+            classpath = compiled(FOLDER / "stand_ins", jars).replace(jars, classpath)
+            choice += [f"-{each}" for each in SKIPS]
+        command += [f"-Djava.io.tmpdir={folder}", "-cp", classpath, "RunTests", str(int(HANG_S)), *classes]
+        log = stack.enter_context(tempfile.TemporaryFile("w+"))
+        process = stack.enter_context(
+            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+        )
+        stack.callback(process.kill)
+        assert process.stdin is not None
+        process.stdin.write("\n".join(choice))
+        process.stdin.close()
+        left = list(classes)
+        for name, results in _classes(_events(process)):
+            if name:
+                left.remove(name)
+            elif left:
+                log.seek(0)
+                ended = f"the JVM hung or ended:\n{log.read()[-REASON_CHARACTERS_MAX:]}"
+                name, results = left[0], [*results, Result(left[0], "failed", ended)]
+            else:
+                return
+            yield name, [*results, *_left_out(name)] if against == "odradek" else results
+
+
+def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    """Yield what the JVM reports. It is killed if it reports nothing for a while."""
+    assert process.stdout is not None
+    hangs = threading.Timer(2 * HANG_S, process.kill)
+    hangs.start()
+    for line in process.stdout:
+        hangs.cancel()
+        hangs = threading.Timer(2 * HANG_S, process.kill)
+        hangs.start()
+        if line.startswith("{"):
+            yield json.loads(line)
+    hangs.cancel()
+
+
+def _classes(events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[Result]]]:
+    """Yield each class with its results; at last an empty name, and the results of a class that has not ended."""
+    results: list[Result] = []
+    running = ""
+    for event in events:
+        if event["event"] == "class":
+            yield event["class"], results
+            results = []
+        elif event["event"] == "began":
+            running = event["test"]
+        else:
+            results.append(_result(event))
+            running = ""
+    yield "", [*results, *([Result(running, "failed", "it did not end")] if running else [])]
+
+
+def _result(event: dict[str, Any]) -> Result:
+    return Result(
+        event["test"], event["verdict"], event.get("reason", ""), event.get("ms", 0) / 1000, event["display"]
+    )
+
+
+def _left_out(name: str) -> Iterator[Result]:
+    for test, reason in SKIPS.items():
+        if test.rpartition(".")[0] == name:
+            yield Result(test, "skipped", reason)
+
+
+# ---- the command
+
+
+def _revision() -> str:
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=FOLDER, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+class Kept:
+    """The results of one commit, so that a run continues where the last one has ended."""
+
+    def __init__(self, against: str, *, again: bool) -> None:
+        self._file = KEPT / f"{against}-{_revision()}.jsonl"
+        KEPT.mkdir(parents=True, exist_ok=True)
+        if again:
+            self._file.unlink(missing_ok=True)
+        self.of: dict[str, list[Result]] = {}
+        if self._file.exists():
+            for line in self._file.read_text().splitlines():
+                row = json.loads(line)
+                self.of[row["class"]] = [Result(**each) for each in row["results"]]
+
+    def add(self, name: str, results: list[Result]) -> None:
+        self.of[name] = results
+        with self._file.open("a") as file:
+            file.write(json.dumps({"class": name, "results": [vars(each) for each in results]}) + "\n")
+
+
+def _print(name: str, results: Sequence[Result]) -> None:
+    counts = Counter(each.verdict for each in results)
+    seconds = sum(each.seconds for each in results)
+    words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in VERDICTS)
+    print(f"{name}: {words}, {seconds:.0f} s", flush=True)
+
+
+def _print_failures(results: Sequence[Result], *, skipped: bool) -> None:
+    for each in results:
+        if each.verdict == "failed" or (skipped and each.verdict == "skipped"):
+            print(
+                f"  {each.verdict}: {each.test} {each.display}\n    {each.reason.replace(chr(10), chr(10) + '    ')}"
+            )
+
+
+def main(arguments: list[str]) -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("tests", nargs="*", help="a class, or class.method")
+    parser.add_argument("--set", choices=SETS, action="append", help="this set (repeatable)")
+    parser.add_argument("--against", choices=AGAINST, default="odradek")
+    parser.add_argument("--again", action="store_true", help="forget the results of this commit")
+    parser.add_argument("--minutes", type=float, help="minutes after which no further class begins")
+    parser.add_argument("--reasons", action="store_true", help="print why tests were skipped")
+    given = parser.parse_args(arguments)
+    fork_brokers()
+    if given.tests:
+        return _run_named(given.tests, given.against, skipped=given.reasons)
+    kept, watch = Kept(given.against, again=given.again), Stopwatch()
+    for name in given.set or SETS:
+        left = [each for each in SETS[name] if each not in kept.of]
+        for done, results in run(left, against=given.against):
+            kept.add(done, results)
+            _print(done, results)
+            _print_failures(results, skipped=given.reasons)
+            if given.minutes and watch.has_run_s(given.minutes * 60):
+                return 0
+    everything = []
+    for name in given.set or SETS:
+        results = [result for each in SETS[name] for result in kept.of.get(each, ())]
+        _print(f"== {name}", results)
+        everything += results
+    _print("== all", everything)
+    return int(any(each.verdict == "failed" for each in everything))
+
+
+def _run_named(tests: Sequence[str], against: str, *, skipped: bool) -> int:
+    methods = [each for each in tests if each.rpartition(".")[2][0].islower()]
+    classes = list(dict.fromkeys(each.rpartition(".")[0] if each in methods else each for each in tests))
+    failed = False
+    for name, results in run(classes, methods, against):
+        _print(name, results)
+        _print_failures(results, skipped=skipped)
+        failed |= any(each.verdict == "failed" for each in results)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

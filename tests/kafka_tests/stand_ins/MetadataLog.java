@@ -1,0 +1,57 @@
+package odradek;
+
+import java.io.File;
+import java.io.IOException;
+import java.io.UncheckedIOException;
+import java.util.Arrays;
+import java.util.Optional;
+import org.apache.kafka.common.protocol.ByteBufferAccessor;
+import org.apache.kafka.common.record.internal.FileRecords;
+import org.apache.kafka.common.record.internal.Record;
+import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.image.MetadataDelta;
+import org.apache.kafka.image.MetadataImage;
+import org.apache.kafka.image.MetadataProvenance;
+import org.apache.kafka.metadata.MetadataRecordSerde;
+
+/** The image of the cluster's metadata, replayed from the files of the partition __cluster_metadata-0. */
+final class MetadataLog {
+    private final File directory;
+    private MetadataImage image = MetadataImage.EMPTY;
+    private long next;
+
+    MetadataLog(File directory) {
+        this.directory = directory;
+    }
+
+    /** The image of all records that are in the files now. */
+    synchronized MetadataImage image() {
+        File[] segments = Optional.ofNullable(directory.listFiles((folder, name) -> name.endsWith(".log"))).orElse(new File[0]);
+        Arrays.sort(segments);
+        for (File segment : segments) {
+            try (FileRecords records = FileRecords.open(segment, false)) {
+                for (RecordBatch batch : records.batches()) {
+                    if (batch.lastOffset() >= next) {
+                        replay(batch);
+                    }
+                }
+            } catch (IOException error) {
+                throw new UncheckedIOException(error);
+            }
+        }
+        return image;
+    }
+
+    private void replay(RecordBatch batch) {
+        next = batch.lastOffset() + 1;
+        if (batch.isControlBatch()) {
+            return;
+        }
+        MetadataDelta delta = new MetadataDelta.Builder().setImage(image).build();
+        for (Record record : batch) {
+            int size = record.valueSize();
+            delta.replay(MetadataRecordSerde.INSTANCE.read(new ByteBufferAccessor(record.value()), size).message());
+        }
+        image = delta.apply(new MetadataProvenance(batch.lastOffset(), batch.partitionLeaderEpoch(), batch.maxTimestamp(), true));
+    }
+}
