@@ -1,4 +1,4 @@
-"""The commands of Odradek work with Apache Kafka 4.3.1, as they use only Kafka's protocol."""
+"""The commands of Odradek work with Apache Kafka, as they use only Kafka's protocol."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def test_a_group_changes_its_protocol_while_it_reads(start_broker: StartBroker, 
 def test_a_group_with_user_data_in_its_assignments_is_not_upgraded(
     start_broker: StartBroker, new_consumer: NewConsumer
 ):
-    """A group with user data in its assignments is not upgraded, as in Kafka 4.3.1.
+    """A group with user data in its assignments is not upgraded, as in Kafka.
 
     librdkafka's cooperative-sticky assignor writes user data from the second rebalance on.
     """

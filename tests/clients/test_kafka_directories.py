@@ -1,4 +1,4 @@
-"""Data directories move from Apache Kafka 4.3.1 to Odradek, from Odradek to Kafka, and back.
+"""Data directories move from Apache Kafka to Odradek, from Odradek to Kafka, and back.
 
 Kafka's directories are in ``directories/`` (`python -m tests.clients.record_directories` creates them): of a node that was
 stopped and of one that was killed, with what clients read while they ran.

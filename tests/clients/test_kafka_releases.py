@@ -1,7 +1,7 @@
-"""Directories of earlier Kafka releases are opened by Odradek: stopped, killed, and upgraded to Kafka 4.3.1.
+"""Directories of earlier Kafka releases are opened by Odradek: stopped, killed, and upgraded by the present release.
 
-Clients read from Odradek the records and metadata that they read from that release, and from Kafka 4.3.1 on the same
-directory.
+Clients read from Odradek the records and metadata that they read from that release, and from the present
+release on the same directory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.content import Asked, Body, Filled
 from tests.support.kafka_oracle import Oracle, format_directory, started
 
-RELEASES: Final = ("3.3.2", "3.4.1", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.0")
+RELEASES: Final = ("3.3.2", "3.4.1", "3.7.2", "3.9.1", "4.0.0", "4.1.1", "4.2.0", "4.3.1")
 REMOVED: Final = {"message.format.version": "2.8", "message.downconversion.enable": "false"}
 """Topic settings that Kafka 4.0 has removed."""
 
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.java, pytest.mark.slow, pytest.mark.xdist_group("jvm")
 
 
 class Written:
-    """Three directories of a Kafka release: killed, stopped, and upgraded by Kafka 4.3.1."""
+    """Three directories of a Kafka release: killed, stopped, and upgraded by the present release."""
 
     def __init__(self, home: Path, release: str) -> None:
         home.mkdir()
@@ -115,7 +115,7 @@ def test_a_transaction_of_a_killed_release_is_committed(
 ) -> None:
     """A transaction that was open when an earlier Kafka release was killed is committed with Odradek.
 
-    Kafka 4.3.1 then reads the same content from the directory.
+    Kafka then reads the same content from the directory.
     """
     broker = start_broker(data_dir=written.killed)
     assert written.seen["configs"]["settings"]["retention.ms"] == "1234567"

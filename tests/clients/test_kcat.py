@@ -1,4 +1,4 @@
-"""kcat, on Debian's librdkafka, has the same output with our broker as with Apache Kafka 4.3.1."""
+"""kcat, on Debian's librdkafka, has the same output with our broker as with Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our tools with the names of Kafka's have the same output as Apache Kafka 4.3.1's own tools, with the same broker.
+"""Our tools with the names of Kafka's have the same output as Apache Kafka's own tools, with the same broker.
 
 tests/differential/console_tools compares the output of Kafka's tools with our broker and with Apache Kafka.
 """

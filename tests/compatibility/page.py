@@ -16,6 +16,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from broker.requests.api import discover
 from protocol.messages.index import APIS as APIS_OF_KAFKA
+from tests.clients.published.run import KAFKA as KAFKA_OF_PUBLISHED
 from tests.compatibility import versions
 from tests.compatibility.exchanges import ByVersion, Exchanges, sum_of
 from tests.compatibility.verdicts import FEATURES
@@ -135,6 +136,7 @@ def page(ours: Shown) -> str:
         apis=apis(ours.exchanges, kfake),
         clients=clients(ours.clients),
         kafka=RECORDED_VERSION,
+        kafka_of_published=KAFKA_OF_PUBLISHED,
         kfake=total_of(kfake.values()),
         kfake_version=kept["version"],
         not_announced=not_announced(),

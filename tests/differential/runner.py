@@ -147,7 +147,20 @@ def recorded(entry: Entry) -> Transcript | None:
     return load(entry.area).get(entry.name)
 
 
-def keep(area: str, name: str, transcript: Transcript, folder: Path = RECORDED) -> None:
+def save(area: str, answers: dict[str, Transcript], folder: Path = RECORDED) -> None:
+    """Write the recordings, one exchange on each line, for readable diffs."""
+    folder.mkdir(exist_ok=True)
+    blocks = []
+    for name in sorted(answers):
+        lines = ",\n".join("  " + json.dumps(exchange, ensure_ascii=False) for exchange in answers[name])
+        blocks.append(f" {json.dumps(name)}: [\n{lines}\n ]")
+    (folder / f"{area}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n")
+
+
+Save = Callable[[str, dict[str, Transcript], Path], object]
+
+
+def keep(area: str, name: str, transcript: Transcript, folder: Path = RECORDED, write: Save = save) -> None:
     """Write the recording of the story ``name``.
 
     If another release than `RECORDED_VERSION` was recorded and its responses differ, the former recording is kept in a
@@ -157,18 +170,8 @@ def keep(area: str, name: str, transcript: Transcript, folder: Path = RECORDED) 
     former = told.get(name, transcript)
     if KAFKA_VERSION != RECORDED_VERSION and former != transcript:
         older = folder / RECORDED_VERSION
-        save(area, {name: former} | load(area, older), older)
-    save(area, told | {name: transcript}, folder)
-
-
-def save(area: str, answers: dict[str, Transcript], folder: Path = RECORDED) -> None:
-    """Write the recordings, one exchange on each line, for readable diffs."""
-    folder.mkdir(exist_ok=True)
-    blocks = []
-    for name in sorted(answers):
-        lines = ",\n".join("  " + json.dumps(exchange, ensure_ascii=False) for exchange in answers[name])
-        blocks.append(f" {json.dumps(name)}: [\n{lines}\n ]")
-    (folder / f"{area}.json").write_text("{\n" + ",\n".join(blocks) + "\n}\n")
+        write(area, {name: former} | load(area, older), older)
+    write(area, told | {name: transcript}, folder)
 
 
 # -- comparison ----------------------------------------------------------------------------------------------------

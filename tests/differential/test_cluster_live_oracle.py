@@ -1,4 +1,4 @@
-"""The recordings are still right: three brokers of a running Apache Kafka 4.3.1 give the recorded responses."""
+"""The recordings are still right: three brokers of a running Apache Kafka give the recorded responses."""
 
 from __future__ import annotations
 

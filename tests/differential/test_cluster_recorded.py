@@ -1,4 +1,4 @@
-"""Each story with three nodes gets the responses that were recorded with three brokers of Apache Kafka 4.3.1."""
+"""Each story with three nodes gets the responses that were recorded with three brokers of Apache Kafka."""
 
 from __future__ import annotations
 

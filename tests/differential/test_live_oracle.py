@@ -1,4 +1,4 @@
-"""The recordings are still right: a running Apache Kafka 4.3.1 gives the recorded responses, and so does our broker."""
+"""The recordings are still right: a running Apache Kafka gives the recorded responses, and so does our broker."""
 
 from __future__ import annotations
 

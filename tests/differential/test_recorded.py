@@ -1,4 +1,4 @@
-"""Each story on our broker gets the responses that were recorded with Apache Kafka 4.3.1.
+"""Each story on our broker gets the responses that were recorded with Apache Kafka.
 
 Each difference must match a row of a table in docs/differences.md, and each row must match a difference.
 """

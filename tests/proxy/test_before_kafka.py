@@ -1,4 +1,4 @@
-"""The proxy in front of Apache Kafka 4.3.1: unchanged clients, and the proxy's own tools."""
+"""The proxy in front of Apache Kafka: unchanged clients, and the proxy's own tools."""
 
 from __future__ import annotations
 

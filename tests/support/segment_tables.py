@@ -1,5 +1,5 @@
-"""Functions that read tables of ``odradek.segments`` as Spark does, without Spark, and unpack directories that Apache Kafka
-4.3.1 wrote."""
+"""Functions that read tables of ``odradek.segments`` as Spark does, without Spark, and unpack directories that Apache
+Kafka wrote."""
 
 from __future__ import annotations
 

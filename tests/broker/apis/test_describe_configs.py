@@ -1,4 +1,4 @@
-"""DescribeConfigs returns values, sources and synonyms as Kafka 4.3.1 does."""
+"""DescribeConfigs returns values, sources and synonyms as Kafka does."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Metadata in every version, compared with recorded responses of Kafka 4.3.1."""
+"""Metadata in every version, compared with recorded responses of Kafka."""
 
 from __future__ import annotations
 

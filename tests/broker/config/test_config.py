@@ -600,7 +600,7 @@ def test_the_topic_defaults_follow_the_broker_s_settings():
 
 
 def test_describe_configs_learns_value_source_and_synonyms_as_from_kafka():
-    """``topic_default`` returns a topic setting's default, source and synonyms as DescribeConfigs of Kafka 4.3.1 does.
+    """``topic_default`` returns a topic setting's default, source and synonyms as DescribeConfigs of Kafka does.
     In Kafka ``log.retention.hours`` hides every other synonym of ``retention.ms``."""
     config = broker_config({"log.retention.hours": "24", "log.segment.bytes": "2097152"})
     assert config.topic_default("retention.ms") == ("86400000", "DEFAULT_CONFIG", ())

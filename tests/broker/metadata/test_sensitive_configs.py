@@ -1,4 +1,4 @@
-"""Settings of listeners and plug-ins in DescribeConfigs responses. The rows of the table are responses of Kafka 4.3.1."""
+"""Settings of listeners and plug-ins in DescribeConfigs responses. The rows of the table are responses of Kafka."""
 
 from __future__ import annotations
 

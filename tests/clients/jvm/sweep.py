@@ -2,7 +2,7 @@
 
     python -m tests.clients.jvm.sweep          # records the outcomes with Apache Kafka
 
-`kafka/recorded.json` has the outcomes with Apache Kafka 4.3.1, and a digest of the program.
+`kafka/recorded.json` has the outcomes with Apache Kafka, and a digest of the program.
 """
 
 from __future__ import annotations

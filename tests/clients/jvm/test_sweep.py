@@ -1,4 +1,4 @@
-"""Each method of AdminClient 4.3.1, and the pages of kafka-ui: the same outcome as with Apache Kafka 4.3.1."""
+"""Each method of AdminClient, and the pages of kafka-ui: the same outcome as with Apache Kafka."""
 
 from __future__ import annotations
 

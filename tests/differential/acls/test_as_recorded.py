@@ -1,4 +1,4 @@
-"""Our broker's decisions about random sets of ACLs are those of Apache Kafka 4.3.1, recorded and live."""
+"""Our broker's decisions about random sets of ACLs are those of Apache Kafka, recorded and live."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from tests.differential import listed, recordings
 from tests.differential.console_tools import runner
 from tests.differential.console_tools.sides import PROFILES, kafka_side, our_side
+from tests.differential.runner import keep
 from tests.support.deadlines import Stopwatch
 
 
@@ -40,7 +41,7 @@ def main(arguments: list[str]) -> None:
                 if is_ours:
                     show(entry, transcript)
                 else:
-                    runner.save(entry.area, runner.load(entry.area) | {entry.name: transcript})
+                    keep(entry.area, entry.name, transcript, runner.RECORDED, runner.save)
                 recordings.say_early_end(transcript)
     if not is_ours:
         recordings.drop_strays(runner.RECORDED, runner.entries(), runner.save)

@@ -58,10 +58,10 @@ def load(tool: str) -> dict[str, Transcript]:
     return runner.load(tool, RECORDED)
 
 
-def save(tool: str, transcripts: dict[str, Transcript]) -> None:
+def save(tool: str, transcripts: dict[str, Transcript], folder: Path = RECORDED) -> None:
     """Write the recordings, with one line of the file for each line of output."""
-    RECORDED.mkdir(exist_ok=True)
-    (RECORDED / f"{tool}.json").write_text(
+    folder.mkdir(exist_ok=True)
+    (folder / f"{tool}.json").write_text(
         json.dumps(transcripts, indent=1, ensure_ascii=False, sort_keys=True) + "\n"
     )
 

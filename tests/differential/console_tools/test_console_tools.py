@@ -1,4 +1,4 @@
-"""Each story of commands on our broker has the output and exit codes that were recorded with Apache Kafka 4.3.1.
+"""Each story of commands on our broker has the output and exit codes that were recorded with Apache Kafka.
 
 Each difference must match a row of a table in docs/differences.md, and each row must match a difference.
 """

@@ -1,4 +1,4 @@
-"""The recordings are still right: the tools have the same output with a running Apache Kafka 4.3.1.
+"""The recordings are still right: the tools have the same output with a running Apache Kafka.
 
 The test starts Kafka seven times and tools 700 times, so it is not run with each change.
 """

@@ -1,4 +1,4 @@
-"""Each handshake script at our broker gets the responses that were recorded with Apache Kafka 4.3.1."""
+"""Each handshake script at our broker gets the responses that were recorded with Apache Kafka."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ APIS = discover()
 CODE = ErrorCode.coordinator_load_in_progress
 TOP = "error_code"
 
-# From AbstractRequest.getErrorResponse of each API in Kafka 4.3.1: (first version, the fields with the error code).
+# From AbstractRequest.getErrorResponse of each API in Kafka: (first version, the fields with the error code).
 WHERE: dict[str, list[tuple[int, set[str]]]] = {
     "add_raft_voter": [(0, {TOP})],
     "alter_client_quotas": [(0, {"entries.error_code"})],

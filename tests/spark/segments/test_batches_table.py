@@ -1,4 +1,4 @@
-"""The table of batches equals the result of the broker's own reader, on directories that Apache Kafka 4.3.1 wrote."""
+"""The table of batches equals the result of the broker's own reader, on directories that Apache Kafka wrote."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our broker refuses the requests that Apache Kafka 4.3.1 refuses, in the same place, with the same messages and names.
+"""Our broker refuses the requests that Apache Kafka refuses, in the same place, with the same messages and names.
 
 `python -m tests.broker.security.refusals.record` records Kafka's responses again.
 """
