@@ -284,7 +284,7 @@ class Connection:
             identity = header.api_key << 16 | header.api_version
             route = shared.routes[identity]
             if route is None:
-                refuse(self, header.api_key, header.api_version, header.correlation_id)
+                refuse(self, header, frame)
                 return
             if authentication is not None:
                 route = shared.security[self.listener.name].checked(authentication, route)

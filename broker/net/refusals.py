@@ -6,7 +6,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.requests.api import CloseConnection
-from protocol.frame import API_VERSIONS
+from protocol.frame import API_VERSIONS, RequestHeader
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.versions import message_name
 
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -32,19 +33,28 @@ if TYPE_CHECKING:
     from broker.net.served_connection import ServedConnection
 
 
-def refuse(connection: ServedConnection, api_key: int, api_version: int, correlation_id: int) -> None:
+def refuse(connection: ServedConnection, header: RequestHeader, frame: bytes | memoryview) -> None:
     """Close the connection for an unsupported API or version. An unsupported version of ApiVersions gets a
     response instead (KIP-511)."""
+    api_key, api_version = header.api_key, header.api_version
     if api_key != API_VERSIONS:
         facts = _unserved(connection._shared.routes, api_key, api_version)
         connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)
         return
-    # Version 0: the client cannot know the layout of a version that this broker does not support.
+    # Handled as an empty request of version 0, as in Kafka (``RequestContext.parseRequest``): the layout is unknown.
+    identity = API_VERSIONS << 16
+    route = connection._shared.routes[identity]
+    assert route is not None, "ApiVersions v0 is always served"
+    as_version_0 = RequestHeader(api_key, 0, header.correlation_id, header.client_id, header.body_offset)
+    context = connection._begin_context(as_version_0, identity)
+    refusal = route.handled_by(_unsupported_version)
+    connection._decoded(header, refusal, bytes(frame), context, ApiVersionsRequest())
+
+
+def _unsupported_version(request: object, context: object) -> object:
     from broker.requests.error_answers import unsupported_version_response
 
-    route = connection._shared.routes[API_VERSIONS << 16]
-    assert route is not None, "ApiVersions v0 is always served"
-    connection._answer(route, correlation_id, unsupported_version_response())
+    return unsupported_version_response()
 
 
 def _unserved(routes: Routes, api_key: int, api_version: int) -> dict[str, str]:

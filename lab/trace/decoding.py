@@ -10,7 +10,7 @@ from uuid import UUID
 from lab.trace.exchange import Exchange, Names, no_names
 from lab.trace.redaction import SECRETS
 from protocol.batch import CorruptBatch, RecordBatch, batches, parse_end_txn_marker
-from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec
+from protocol.codec import MalformedRequest, UnknownVersion, client_codec, request_codec, version_of_response
 from protocol.error_codes import error_name
 from protocol.frame import parse_request_header, response_body_offset
 from protocol.versions import WireField
@@ -53,6 +53,7 @@ def _decoded(exchange: Exchange, frame: bytes, names: Names, *, values: bool, is
         if is_request:
             message = request_codec(key, version).decode(view, parse_request_header(frame).body_offset)
         else:
+            version = version_of_response(key, version, frame)
             message = client_codec(key, version).decode(view, response_body_offset(key, version, frame))
     except (MalformedRequest, UnknownVersion) as error:
         return {"undecodable": str(error), "frame": b64encode(frame).decode()}

@@ -199,6 +199,15 @@ def cluster_ids(broker: odradek.Broker) -> set[object]:
     }
 
 
+REBOOTSTRAP_REQUIRED = 129
+
+
+def error_for(broker: odradek.Broker, cluster_id: object) -> object:
+    """The error of ApiVersions for a client that expects node 1 of this cluster (KIP-1242)."""
+    software = {"client_software_name": "test", "client_software_version": "1"}
+    return ask(broker, "api_versions", 5, **software, cluster_id=cluster_id, node_id=1)["error_code"]
+
+
 def test_a_reset_a_restore_and_a_restart_keep_the_cluster_id_unless_a_new_one_is_asked_for(tmp_path: Path):
     with odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker:
         (first,) = cluster_ids(broker)
@@ -211,6 +220,7 @@ def test_a_reset_a_restore_and_a_restart_keep_the_cluster_id_unless_a_new_one_is
         broker.reset(new_cluster_id=True)
         (second,) = cluster_ids(broker)
         assert second != first
+        assert [error_for(broker, each) for each in (first, second)] == [REBOOTSTRAP_REQUIRED, 0]
         for act in (broker.reset, snapshot.restore, broker.restart):
             act()
             assert cluster_ids(broker) == {second}

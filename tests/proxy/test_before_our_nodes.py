@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from odradek._server import command
+from tests.support import raw
 from tests.support.clients import PATIENCE, eventually, place_of, value_of
 from tests.support.deadlines import HANG_S
 from tests.support.proxy import ProxyProcess
@@ -36,6 +37,44 @@ def test_an_exactly_once_loop_runs_through_it(tmp_path: Path) -> None:
         source(options)
         move(options)
         assert sorted(results(options)) == list(range(RECORDS))
+
+
+def test_the_ids_that_a_client_expects_reach_the_nodes(tmp_path: Path) -> None:
+    with (
+        ThreeNodes(tmp_path / "cluster") as cluster,
+        ProxyProcess(tmp_path / "proxy", cluster.bootstrap_servers) as proxy,
+    ):
+        assert errors_for_ids(proxy.bootstrap_servers) == ERRORS_FOR_IDS
+
+
+ERRORS_FOR_IDS = [0, 0, 129, 129, 42]
+"""Errors of ApiVersions v5 for no ids, the node's own, another cluster, another node, and a cluster without a node."""
+
+
+def errors_for_ids(bootstrap: str) -> list[object]:
+    """The errors of the first node of ``bootstrap``, in the order of `ERRORS_FOR_IDS` (KIP-1242)."""
+    host, _, port = bootstrap.split(",")[0].rpartition(":")
+    wire = raw.Wire(host, int(port), timeout=HANG_S)
+
+    def ask(api: str, version: int, **body: Any) -> dict[str, Any]:
+        wire.send_frame(raw.encode_request(api, version, body, 1))
+        return raw.decode_response(api, version, wire.receive_frame())[1]
+
+    try:
+        cluster_id = ask("metadata", 12, topics=[])["cluster_id"]
+        software = {"client_software_name": "java", "client_software_version": "4.4.0"}
+        return [
+            ask("api_versions", 5, **software, cluster_id=cluster, node_id=node)["error_code"]
+            for cluster, node in (
+                (None, -1),
+                (cluster_id, 1),
+                ("other", 1),
+                (cluster_id, 9),
+                (cluster_id, -1),
+            )
+        ]
+    finally:
+        wire.close()
 
 
 def source(options: dict[str, Any]) -> None:

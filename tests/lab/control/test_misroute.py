@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from typing import Any
 
 import pytest
 
 from protocol.codec import read_response, request_frame
+from protocol.errors import ErrorCode
+from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.messages.metadata import MetadataRequest
 from tests.lab.control.conftest import Caller, OpenControl
 
-METADATA = 3
+METADATA, API_VERSIONS = 3, 18
 
 
 class Client:
@@ -21,16 +24,20 @@ class Client:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
-    async def served_by(self, caller: Caller) -> int | None:
-        """Id of the node that serves a request of the client; None if the connection is closed."""
-        request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
-        self._writer.write(request_frame(METADATA, 12, 1, "client", request))
+    async def ask(self, api_key: int, version: int, request: object) -> Any:
+        """The response; None if the connection is closed."""
+        self._writer.write(request_frame(api_key, version, 1, "client", request))
         try:
             frame = await self._reader.readexactly(int.from_bytes(await self._reader.readexactly(4)))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
-        assert read_response(METADATA, 12, frame).brokers
-        return caller.control.trace.entries()[-1].node_id
+        return read_response(api_key, version, frame)
+
+    async def served_by(self, caller: Caller) -> int | None:
+        """Id of the node that serves a request of the client; None if the connection is closed."""
+        request = MetadataRequest(topics=(), allow_auto_topic_creation=False)
+        answer = await self.ask(METADATA, 12, request)
+        return None if answer is None else caller.control.trace.entries()[-1].node_id
 
 
 @asynccontextmanager
@@ -80,6 +87,22 @@ async def test_new_connections_are_served_by_the_other_node_until_the_misroute_e
         "connections to node 2 are misrouted to node 1",
         "node 2 serves its connections again",
     ]
+
+
+@pytest.mark.parametrize(
+    ("to", "error"),
+    [(1, ErrorCode.rebootstrap_required), (2, ErrorCode.none)],
+    ids=["misrouted", "not misrouted"],
+)
+async def test_a_client_that_sends_the_ids_it_expects_is_told(
+    caller: Caller, to: int, error: ErrorCode
+) -> None:
+    await caller.post("/v1/nodes/2/misroute", {"to": to})
+    async with connected(caller, 2) as client:
+        ids = {"cluster_id": caller.control.cluster.metadata.cluster_id, "node_id": 2}
+        request = ApiVersionsRequest(client_software_name="java", client_software_version="4.4.0", **ids)
+        assert (await client.ask(API_VERSIONS, 5, request)).error_code == error
+    assert caller.control.trace.entries()[-1].errors == ((error,) if error else ())
 
 
 async def test_a_connection_is_closed_while_the_other_node_does_not_run(caller: Caller) -> None:

@@ -4,6 +4,7 @@ it is off."""
 from __future__ import annotations
 
 import asyncio
+import struct
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,20 +14,24 @@ from broker.loop.life import NodeLife
 from broker.net.calls import Call
 from broker.node.context import RequestContext
 from broker.requests.api import NO_RESPONSE, Handler
+from lab.trace.decoding import answer_dict
 from lab.trace.exchange import Exchange, Outcome
 from lab.trace.filters import BadFilter, TraceFilter
+from lab.trace.lines import text_line
 from lab.trace.ring import EXCHANGE_BYTES, TraceLimits
 from lab.trace.subscription import Subscription
 from lab.trace.trace import Trace
 from protocol.errors import ErrorCode
 from protocol.messages.heartbeat import HeartbeatResponse
 from tests.broker.net.test_connection import (
+    API_VERSIONS,
     HEARTBEAT,
     METADATA,
     PRODUCE,
     Broker,
     Parking,
     Peer,
+    framed,
     heartbeat,
     pong,
     produce,
@@ -394,3 +399,16 @@ async def test_what_was_served_is_not_among_the_refused() -> None:
     traced = Traced()
     traced.peer.send(heartbeat(1))
     assert (traced.last.errors, traced.last.throttle_ms, traced.trace.refused()) == ((), 0, [])
+
+
+async def test_an_api_versions_of_an_unserved_version_is_recorded() -> None:
+    traced = Traced({API_VERSIONS: pong, HEARTBEAT: pong})
+    traced.peer.send(framed(struct.pack(">hhih", API_VERSIONS, 99, 7, -1) + b"\0new fields") + heartbeat(8))
+    refused, after = traced.trace.entries()
+    assert (refused.api, refused.api_version, refused.correlation_id) == ("ApiVersions", 99, 7)
+    assert (refused.errors, refused.outcome) == ((ErrorCode.unsupported_version,), Outcome.ANSWERED)
+    assert text_line(refused).endswith("ApiVersions v99 #7 -> UNSUPPORTED_VERSION 0.0 ms")
+    assert after.correlation_id == 8
+    answer = answer_dict(refused)
+    assert answer is not None
+    assert [each["api_key"] for each in answer["api_keys"]] == [API_VERSIONS]
