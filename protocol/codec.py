@@ -25,6 +25,7 @@ from .messages import Chunk
 from .program import decoder_of, encoder_of
 from .source import LongMessage
 from .versions import Side, UnknownVersion, at_version
+from .wire_types import ARRAY_ELEMENTS_MAX
 
 __all__ = [
     "Codec",
@@ -37,8 +38,8 @@ __all__ = [
     "version_of_response",
 ]
 
-ELEMENTS_MAX = 50_000
-"""Largest number of elements of all arrays in a request. Kafka has no such limit, except for its memory."""
+ELEMENTS_MAX = ARRAY_ELEMENTS_MAX
+"""Largest number of elements of all arrays in a request together. Kafka limits each array, but not their sum."""
 _NO_BOUND = 1 << 62
 
 

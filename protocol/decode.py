@@ -20,13 +20,10 @@ from uuid import UUID
 
 from .source import ELEMENTS_AT_ONCE, FIXED, LongMessage, Source
 from .versions import WireField
-from .wire_types import STRING_BYTES_MAX
+from .wire_types import ARRAY_ELEMENTS_MAX, STRING_BYTES_MAX, TAGS_MAX
 
 Decoder = Callable[[bytes | memoryview, int], Any]
 SlicedDecoder = Callable[[bytes | memoryview, int, int], Generator[None, None, Any]]
-
-TAGS_MAX = 64
-"""Largest number of unknown tagged fields in one section. Kafka itself has never had more than four."""
 
 
 class MalformedRequest(ValueError):
@@ -62,10 +59,18 @@ def _varint(buffer: bytes | memoryview, position: int) -> tuple[int, int]:
     return _varint_rest(buffer, position + 1, first)
 
 
-def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
-    """Skip a tag section. ``count`` is its first byte, which was read already. Returns the position after the section."""
+def _tag_count(buffer: bytes | memoryview, position: int, first: int) -> tuple[int, int]:
+    """(number of fields, position after it) of a tag section whose first byte, above 127, has been read."""
+    count, position = _varint_rest(buffer, position, first)
     if count > TAGS_MAX:
         raise MalformedRequest(f"a struct has more than {TAGS_MAX} tagged fields")
+    return count, position
+
+
+def _skip_tags(buffer: bytes | memoryview, position: int, count: int) -> int:
+    """Skip a tag section. ``count`` is its first byte, which was read already. Returns the position after the section."""
+    if count > 127:
+        count, position = _tag_count(buffer, position, count)
     for _ in range(count):
         _, position = _varint(buffer, position)
         size, position = _varint(buffer, position)
@@ -89,7 +94,11 @@ def _null(name: str) -> MalformedRequest:
 
 
 def _too_many(name: str, count: int, remaining: int) -> MalformedRequest:
-    return MalformedRequest(f"{name} claims to have {count} elements, but only {remaining} bytes are left")
+    if count > remaining:
+        return MalformedRequest(
+            f"{name} claims to have {count} elements, but only {remaining} bytes are left"
+        )
+    return MalformedRequest(f"{name} is an array of {count} elements; the maximum is {ARRAY_ELEMENTS_MAX}")
 
 
 def _too_many_in_all(name: str) -> MalformedRequest:
@@ -118,6 +127,7 @@ NAMESPACE = {
     "varint": _varint,
     "varint_rest": _varint_rest,
     "skip_tags": _skip_tags,
+    "tag_count": _tag_count,
     "null": _null,
     "too_many": _too_many,
     "too_many_in_all": _too_many_in_all,
@@ -147,7 +157,7 @@ def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
     """Source of a decoder that raises ``LongMessage`` above ``ELEMENTS_AT_ONCE`` elements, or of a sliced decoder."""
     source = Source(NAMESPACE)
     tag_readers: dict[Any, str] = {}
-    _tag_functions(source, message_class, tag_readers)
+    _tag_functions(source, message_class, tag_readers, _SLICED_TAG if sliced else _WITHIN_TAG)
     with source.block("def main(b, p, left):" if sliced else "def main(b, p):"):
         source.line(f"end = len(b); slice_left = {ELEMENTS_AT_ONCE}")
         reader = _Reader(source, message_class.__flexible__, tag_readers, _IN_SLICES if sliced else _AT_ONCE)
@@ -159,35 +169,35 @@ def decoder_source(message_class: Any, *, sliced: bool = False) -> Source:
     return source
 
 
-def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str]) -> None:
+def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, str], counting: int) -> None:
     """Emit a function for each class with tagged fields, which reads these fields.
 
     Each function must precede the function that calls it.
     """
     for field in message_class.__wire__:
         if field.nested is not None and field.nested not in tag_readers:
-            _tag_functions(source, field.nested, tag_readers)
+            _tag_functions(source, field.nested, tag_readers, counting)
     tagged = [field for field in message_class.__wire__ if field.tag is not None]
     if not tagged:
         return
     tag_readers[message_class] = name = source.fresh("tags")
     with source.block(f"def {name}(b, p, count, m):"):
         source.line("end = len(b)")
-        source.line(f"if count > {TAGS_MAX}: skip_tags(b, p, count)")  # raises, as there are too many
+        source.line("if count > 127: count, p = tag_count(b, p, count)")
         with source.block("for _ in range(count):"):
             source.line("tag, p = varint(b, p)")
             source.line("size, p = varint(b, p)")
             for position, field in enumerate(tagged):
                 with source.block(f"{'elif' if position else 'if'} tag == {field.tag}:"):
-                    reader = _Reader(source, message_class.__flexible__, tag_readers)
+                    reader = _Reader(source, message_class.__flexible__, tag_readers, counting)
                     reader.value(field, f"m.{field.name}")
                     reader.flush()
             source.line("else: p += size")
         source.line("return p")
 
 
-# How a reader counts elements: not at all within a tag, whose arrays are short in every message.
-_WITHIN_TAG, _AT_ONCE, _IN_SLICES = range(3)
+# How a reader counts elements: each array on its own within a tag, since these arrays are short in every message.
+_WITHIN_TAG, _SLICED_TAG, _AT_ONCE, _IN_SLICES = range(4)
 
 
 class _Reader:
@@ -197,9 +207,7 @@ class _Reader:
     the lines that must follow them.
     """
 
-    def __init__(
-        self, source: Source, flexible: bool, tag_readers: dict[Any, str], counting: int = _WITHIN_TAG
-    ) -> None:
+    def __init__(self, source: Source, flexible: bool, tag_readers: dict[Any, str], counting: int) -> None:
         self._source = source
         self._flexible = flexible
         self._tag_readers = tag_readers
@@ -286,7 +294,10 @@ class _Reader:
         count = self._length("i")
         self._if_null(field, count, target)
         # Kafka rejects it, too: every element takes at least one byte.
-        self._source.line(f"elif {count} > end - p: raise too_many({field.name!r}, {count}, end - p)")
+        wrong = f"{count} > end - p"
+        if self._counting in (_SLICED_TAG, _IN_SLICES):
+            wrong += f" or {count} > {ARRAY_ELEMENTS_MAX}"
+        self._source.line(f"elif {wrong}: raise too_many({field.name!r}, {count}, end - p)")
         with self._source.block("else:"):
             self._count(field, count)
             code = FIXED.get(field.kind, "16s")
@@ -297,7 +308,9 @@ class _Reader:
             self._elements(field, count, target)
 
     def _count(self, field: WireField, count: str) -> None:
-        if self._counting == _AT_ONCE:
+        if self._counting == _WITHIN_TAG:
+            self._source.line(f"if {count} > {ELEMENTS_AT_ONCE}: raise LongMessage")
+        elif self._counting == _AT_ONCE:
             self._source.line(f"slice_left -= {count}")
             self._source.line("if slice_left < 0: raise LongMessage")
         elif self._counting == _IN_SLICES:

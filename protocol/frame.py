@@ -14,8 +14,9 @@ from collections.abc import Iterator
 from typing import Final
 
 from .core import compiled, mirrored
-from .decode import TAGS_MAX, MalformedRequest, skip_tag_section
+from .decode import MalformedRequest, skip_tag_section
 from .named_tuple import NamedTuple
+from .wire_types import TAGS_MAX
 
 API_VERSIONS = 18
 SIZE: Final = struct.Struct(">i")

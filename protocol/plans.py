@@ -11,7 +11,7 @@ from struct import Struct
 from typing import Any
 
 from .varint import read_unsigned_varint, unsigned_varint
-from .wire_types import Fixed, Push, Read, WireType, Write
+from .wire_types import TAGS_MAX, Fixed, Push, Read, WireType, Write
 
 
 class Structure:
@@ -239,6 +239,8 @@ def _tags_reader(readers: dict[int, tuple[str, Read]], absent: dict[str, Structu
     def read(data: bytes, position: int, values: dict[str, Any]) -> int:
         values.update(absent)
         count, position = read_unsigned_varint(data, position)
+        if count > TAGS_MAX:
+            raise ValueError(f"a struct has more than {TAGS_MAX} tagged fields")
         for _ in range(count):
             tag, position = read_unsigned_varint(data, position)
             size, position = read_unsigned_varint(data, position)

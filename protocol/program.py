@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from .core import compiled
-from .decode import TAGS_MAX, Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
+from .decode import Decoder, MalformedRequest, compile_decoder, uuid_of_bytes
 from .encode import INLINE_BYTES_MAX, Encoder, compile_encoder
 from .messages import Chunk
 from .source import ELEMENTS_AT_ONCE, LongMessage
 from .versions import WireField
-from .wire_types import STRING_BYTES_MAX
+from .wire_types import STRING_BYTES_MAX, TAGS_MAX
 
 # The order must be the same as in protocol/c/core.h.
 KINDS: Final = (

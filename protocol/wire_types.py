@@ -22,6 +22,10 @@ _ZERO_UUID = bytes(16)
 STRING_BYTES_MAX = 32_767
 """Largest string of the protocol, in UTF-8 bytes. A compact length could be larger, but Kafka's generated classes neither
 read nor write larger strings (``MessageDataGenerator``)."""
+ARRAY_ELEMENTS_MAX = 1_000_000
+TAGS_MAX = 10_000
+"""Largest number of tagged fields in one section. It and ``ARRAY_ELEMENTS_MAX`` are the limits of the generated classes of
+Kafka 4.4."""
 
 
 class WireType:
@@ -172,6 +176,8 @@ class Array(WireType):
                 return None, position
             if count > len(data) - position:  # every item takes at least one byte
                 raise ValueError(f"{count} items do not fit into the rest of the message")
+            if count > ARRAY_ELEMENTS_MAX:
+                raise ValueError(f"an array has {count} elements; the maximum is {ARRAY_ELEMENTS_MAX}")
             items = []
             for _ in range(count):
                 item, position = read_item(data, position)

@@ -10,7 +10,7 @@ typedef struct {
     Py_ssize_t at, end;
     PyObject *owner; /* the object with the data, of which records are views */
     Py_ssize_t left; /* number of array elements left before the message counts as long */
-    int in_tags;     /* whether it is inside of a tag, where arrays are not counted */
+    int in_tags;     /* whether it is inside of a tag, where each array is counted on its own */
     bool flexible;
 } Reader;
 
@@ -193,12 +193,10 @@ static PyObject *read_array(Reader *reader, const Field *field)
                      field->name, count, remaining(reader));
         return NULL;
     }
-    if (!reader->in_tags) {
-        reader->left -= count;
-        if (reader->left < 0) {
-            PyErr_SetNone(names.long_message);
-            return NULL;
-        }
+    if (!reader->in_tags) reader->left -= count;
+    if (reader->in_tags ? count > names.elements_at_once : reader->left < 0) {
+        PyErr_SetNone(names.long_message);
+        return NULL;
     }
     if (count * SIZE_OF_KIND[field->kind] > remaining(reader)) {
         cut();
@@ -235,9 +233,8 @@ static int read_tag(Reader *reader, const Struct *read, PyObject *owner)
 /* The tagged fields of one struct. They are skipped if `read` is NULL. */
 static int read_tags(Reader *reader, const Struct *read, PyObject *owner)
 {
-    if (reader->at >= reader->end) return cut();
-    Py_ssize_t count = reader->data[reader->at++];
-    if (refuse_many_tags(count) < 0) return -1;
+    Py_ssize_t count;
+    if (read_varint(reader, &count) < 0 || refuse_many_tags(count) < 0) return -1;
     int failed = 0;
     reader->in_tags++;
     while (!failed && count-- > 0) failed = read_tag(reader, read, owner);

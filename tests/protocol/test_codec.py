@@ -17,9 +17,8 @@ from protocol.codec import (
     request_codec,
     request_frame,
 )
-from protocol.decode import TAGS_MAX
 from protocol.errors import ErrorCode
-from protocol.frame import SIZE, parse_request_header, response_header
+from protocol.frame import SIZE, parse_request_header, request_header, response_header
 from protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.describe_transactions import DescribeTransactionsResponse, TransactionState
@@ -30,6 +29,7 @@ from protocol.messages.fetch import (
     FetchResponse,
     FetchTopic,
     LeaderIdAndEpoch,
+    NodeEndpoint,
     PartitionData,
     ReplicaState,
 )
@@ -45,10 +45,14 @@ from protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+from protocol.records.consumer_protocol import Assignment
+from protocol.records.group_log import ConsumerGroupMetadataValue
+from protocol.schema import MalformedRecord
 from protocol.source import ELEMENTS_AT_ONCE
 from protocol.varint import unsigned_varint
+from protocol.wire_types import TAGS_MAX
 
-PRODUCE, FETCH, METADATA, API_VERSIONS = 0, 1, 3, 18
+PRODUCE, FETCH, METADATA, API_VERSIONS, LIST_TRANSACTIONS = 0, 1, 3, 18, 66
 TOPIC_ID = uuid.UUID(int=0x0123456789ABCDEF)
 
 
@@ -337,12 +341,40 @@ def test_elements_of_inner_arrays_count():
 
 
 def test_the_elements_of_a_request_have_a_bound():
-    data = request_bytes(METADATA, 12, metadata_of(ELEMENTS_MAX + 1))
+    assert len(stops_of(list_transactions(ELEMENTS_MAX))[0].producer_id_filters) == ELEMENTS_MAX
+    codec = request_codec(METADATA, 12)
+    steps = codec.decode_steps(request_bytes(METADATA, 12, metadata_of(1_001)), elements_max=1_000)
     with pytest.raises(MalformedRequest, match="more elements than a message may have"):
-        stops_of(request_codec(METADATA, 12).decode_steps(data))
-    assert len(request_codec(METADATA, 12).decode(data).topics) == ELEMENTS_MAX + 1, (
-        "`decode` has no such limit"
-    )
+        stops_of(steps)
+
+
+def list_transactions(count):
+    """Decode a ListTransactions request with ``count`` producer ids, of which all are 0."""
+    data = b"\1" + unsigned_varint(count + 1) + bytes(8 * count) + b"\0"
+    return request_codec(LIST_TRANSACTIONS, 0).decode_steps(data)
+
+
+def test_an_array_has_a_bound():
+    wrong = "an array of 1000001 elements; the maximum is 1000000"
+    with pytest.raises(MalformedRequest, match=f"producer_id_filters is {wrong}"):
+        stops_of(list_transactions(1_000_001))
+    response = b"".join(request_codec(FETCH, 16).encode(FetchResponse()))
+    assert response.endswith(b"\0")
+    for count, text in (
+        (1_000_000, "a varint of more than five bytes"),
+        (1_000_001, f"node_endpoints is {wrong}"),
+    ):
+        tag = b"\1\0" + unsigned_varint(1 << 21) + unsigned_varint(count + 1) + b"\xff" * (1 << 20)
+        with pytest.raises(MalformedRequest, match=text):
+            client_codec(FETCH, 16).decode(response[:-1] + tag)
+    with pytest.raises(MalformedRecord, match="an array has 1000001 elements; the maximum is 1000000"):
+        Assignment.decode_body(struct.pack(">i", 1_000_001) + bytes(1 << 20), 0)
+
+
+def test_a_long_array_within_a_tag():
+    endpoints = [NodeEndpoint(node_id=number, host="h") for number in range(1_001)]
+    data = b"".join(request_codec(FETCH, 16).encode(FetchResponse(node_endpoints=endpoints)))
+    assert len(client_codec(FETCH, 16).decode(data).node_endpoints) == 1_001
 
 
 def test_a_message_cut_in_a_later_slice_is_malformed():
@@ -354,14 +386,23 @@ def test_a_message_cut_in_a_later_slice_is_malformed():
 @pytest.mark.parametrize(("count", "sound"), [(TAGS_MAX, True), (TAGS_MAX + 1, False), (2**21, False)])
 def test_the_tags_of_one_section_have_a_bound(count, sound):
     tags = unsigned_varint(count) + b"".join(
-        bytes((number % 100 + 20, 0)) for number in range(min(count, 100))
+        bytes((number % 100 + 20, 0)) for number in range(min(count, TAGS_MAX))
     )
-    data = request_bytes(METADATA, 12, metadata_of(1))[:-1] + tags
-    if sound:
-        request_codec(METADATA, 12).decode(data)
-    else:
-        with pytest.raises(MalformedRequest, match="more than 64 tagged fields"):
-            request_codec(METADATA, 12).decode(data)
+    body = request_bytes(METADATA, 12, metadata_of(1))
+    header = request_header(METADATA, 12, 1, None)
+    fetch = request_bytes(FETCH, 15, FetchRequest())  # it has tagged fields of its own
+    record = ConsumerGroupMetadataValue(epoch=1).encode(0)[:-1]
+    for read, data in (
+        (request_codec(METADATA, 12).decode, body[:-1] + tags),
+        (request_codec(FETCH, 15).decode, fetch[:-1] + tags),
+        (parse_request_header, header[:-1] + tags),
+        (ConsumerGroupMetadataValue.decode, record + tags),
+    ):
+        if sound:
+            read(data)
+        else:
+            with pytest.raises(ValueError, match="more than 10000 tagged fields"):
+                read(data)
 
 
 def test_a_request_frame_has_its_size_its_header_and_its_message():
