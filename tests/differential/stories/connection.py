@@ -6,7 +6,7 @@ import struct
 from typing import Any
 
 from tests.differential.stories.versions import RANGES
-from tests.differential.story import Pending, Story, story
+from tests.differential.story import WAIT, Pending, Story, story
 from tests.support import raw
 
 METADATA_NONE: dict[str, Any] = {"topics": []}
@@ -143,6 +143,25 @@ def unknown_tags(s: Story) -> None:
     part = {"index": 0, "records": s.batch(1), **tags}
     topics = [{"name": t.name, "partition_data": [part], **tags}]
     s.ask("produce", 9, acks=-1, timeout=1000, topic_data=topics, note="with tags", **tags)
+
+
+@story("connection")
+def largest_counts(s: Story) -> None:
+    """More than 1,000,000 elements in an array, or 10,000 tagged fields in a section, close the connection."""
+    group = raw.encode_header(16, 4, 7, "raw", True)
+    for count in (1_000_000, 1_000_001):
+        frame = group + raw.uvarint(count + 1) + b"\x01" * count + b"\x00"
+        answer = s.raw_request(
+            f"list_groups v4, {count} states", "list_groups", 4, frame, on=f"a{count}", wait=WAIT
+        )
+        assert answer is None or not answer["groups"]
+    for count in (10_000, 10_001):
+        tags = {100 + number: b"" for number in range(count)}
+        frame = raw.encode_header(16, 4, 7, "raw", True, tags) + b"\x01\x00"
+        s.raw_request(f"list_groups v4, {count} tags in the header", "list_groups", 4, frame, on=f"h{count}")
+        frame = group + b"\x01" + raw.encode_tags(tags)
+        s.raw_request(f"list_groups v4, {count} tags in the body", "list_groups", 4, frame, on=f"b{count}")
+    s.alive()
 
 
 @story("connection")
