@@ -35,16 +35,12 @@ class Network(NamedTuple):
 
 @lru_cache(maxsize=_CACHED_HOSTS_MAX)
 def _client_address(host: str) -> tuple[int, int]:
-    """(IP version, address) of a client, whatever its scope; (0, 0) if the host is no address or 0.0.0.0."""
+    """(IP version, address) of a client, without its scope; (0, 0) if the host is no address or 0.0.0.0."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
         return 0, 0
-    if isinstance(address, IPv6Address):
-        if address.ipv4_mapped is None:
-            return 6, int(address)
-        address = address.ipv4_mapped
-    return (4, int(address)) if int(address) else (0, 0)
+    return (0, 0) if host == "0.0.0.0" else (address.version, int(address))
 
 
 def network_of(host: str) -> Network | None:
