@@ -60,6 +60,8 @@ class Refusal:
     """Topics refused as a whole, by name: for instance by Metadata, if the principal may not describe them."""
     rule: int | None = None
     """The fault rule that caused the error; None if none did, or if that is not known."""
+    two_phase_commit: bool = False
+    """Whether the request is an InitProducerId that asks for two-phase commit (KIP-939)."""
     line: str = ""
     """The newest refused exchange, as the trace shows it."""
 

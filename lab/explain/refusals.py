@@ -189,10 +189,18 @@ def _denied(each: Refusal, wanted: str | None = None) -> tuple[str, ...]:
     }[kind]
     principal = each.principal or "A client"
     what = f"{operation} on {resource}" if operation else f"what {each.api} needs on {resource}"
+    if each.two_phase_commit:
+        what = f"two-phase commit with {resource}"
     first = (
         f"{principal} is not authorized for {what}: {each.api} was refused with {each.error}, "
         f"{f'{times(each.count)}, the newest ' if each.count > 1 else ''}{duration_text(each.last_ms)} ago."
     )
+    if each.two_phase_commit:
+        setting = "transaction.two.phase.commit.enable=true"
+        return (
+            first,
+            f"It needs WRITE and TWO_PHASE_COMMIT on {resource}, and the broker's setting {setting}.",
+        )
     if not (each.principal and operation and option):
         return (first,)
     allow = f"odradek acl add {each.principal} --operation"

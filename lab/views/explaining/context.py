@@ -33,6 +33,7 @@ PLACES_MAX: Final = 100
 """Largest number of partitions listed for one refusal."""
 PRODUCE: Final = 0
 FETCH: Final = 1
+INIT_PRODUCER_ID: Final = 22
 WRITE_TXN_MARKERS: Final = 27
 GROUP_KEY: Final = 0
 """Key type of FindCoordinator for a group's coordinator."""
@@ -174,6 +175,8 @@ def _refusals(exchange: Exchange, names: Names) -> Iterator[Refusal]:
             partitions=tuple(f"{topic}-{index}" for topic, index in at if index is not None)[:PLACES_MAX],
             topics=tuple(topic for topic, index in at if topic is not None and index is None)[:PLACES_MAX],
             rule=exchange.rule,
+            two_phase_commit=exchange.api_key == INIT_PRODUCER_ID
+            and bool(request_dict(exchange, names).get("enable2_pc")),
         )
 
 

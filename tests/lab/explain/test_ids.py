@@ -319,6 +319,25 @@ ROWS: dict[str, tuple[IdFacts, ClusterContext, Cause, str, str]] = {
         "TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 12.0 s ago.",
         "Allow it: odradek acl add User:alice --operation WRITE --transactional-id etl-1",
     ),
+    "not authorized for two-phase commit": (
+        of_id(ENDED),
+        around(
+            refusals=(
+                refusal(
+                    "InitProducerId",
+                    "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+                    principal="User:alice",
+                    transactional_id="etl-1",
+                    two_phase_commit=True,
+                ),
+            )
+        ),
+        Cause.NOT_AUTHORIZED,
+        "User:alice is not authorized for two-phase commit with transactional id etl-1: InitProducerId was refused with "
+        "TRANSACTIONAL_ID_AUTHORIZATION_FAILED, 12.0 s ago.",
+        "It needs WRITE and TWO_PHASE_COMMIT on transactional id etl-1, and the broker's setting "
+        "transaction.two.phase.commit.enable=true.",
+    ),
     "nothing": (
         of_id(ENDED),
         around(),
