@@ -31,7 +31,7 @@ class TestFranzGo(Contract, GroupContract):
         "init_producer_id": 5,
         "add_partitions_to_txn": None,
         "add_offsets_to_txn": None,
-        "txn_offset_commit": 5,
+        "txn_offset_commit": 6,
         "end_txn": 5,
     }
 
