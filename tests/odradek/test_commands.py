@@ -349,6 +349,16 @@ def test_a_node_is_set_ahead_and_behind(broker: package.Broker) -> None:
     assert broker.nodes[2].skew_ms == 0
 
 
+def test_connections_are_misrouted_until_they_are_routed_to_the_node_itself(broker: package.Broker) -> None:
+    assert said(broker, "node", "misroute", "2", "--to", "1") == (
+        "node 1 serves new connections to node 2 (to end that: odradek node misroute 2 --to 2)\n"
+    )
+    assert "running, misrouted to 1" in said(broker, "node", "list").splitlines()[2]
+    view = json.loads(said(broker, "node", "misroute", "2", "--to", "2", "--json"))
+    assert view["misrouted_to"] is None
+    assert run(broker, "node", "misroute", "2", "--to", "9").returncode == 4
+
+
 # -- snapshot
 
 
