@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker.requests.api import CloseConnection
 from protocol.frame import API_VERSIONS, RequestHeader
-from protocol.messages.api_versions import ApiVersionsRequest
 from protocol.versions import message_name
 
 _TLS_HANDSHAKE: Final = b"\x16\x03"
@@ -41,6 +40,8 @@ def refuse(connection: ServedConnection, header: RequestHeader, frame: bytes | m
         facts = _unserved(connection._shared.routes, api_key, api_version)
         connection.close("API or version not served", api_key=api_key, api_version=api_version, **facts)
         return
+    from protocol.messages.api_versions import ApiVersionsRequest
+
     # Handled as an empty request of version 0, as in Kafka (``RequestContext.parseRequest``): the layout is unknown.
     identity = API_VERSIONS << 16
     route = connection._shared.routes[identity]
