@@ -3,7 +3,7 @@
 KIP-98. v2 is flexible; in v3 a producer can send its current id and epoch, to request an epoch bump (KIP-360); v4 may return
 PRODUCER_FENCED (KIP-588) where older versions return INVALID_PRODUCER_EPOCH. v6 (KIP-939, two-phase commit) is served with
 ``unstable.api.versions.enable`` (`UNSTABLE_VERSIONS`), as far as Kafka 4.4 has it: the transactions of a producer with
-``enable2_pc`` do not time out, and ``keep_prepared_txn`` is refused.
+``enable2_pc`` do not time out, and ``keep_prepared_txn`` is refused. Kafka's Java client 4.4.0 sends neither flag.
 """
 
 from __future__ import annotations
