@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -15,6 +16,8 @@ from storage.descriptors import SPARES
 from storage.files import make_directory, remove, remove_tree, rename, replace_file, sync_directory
 
 CLEAN_MARK = ".kafka_cleanshutdown"
+NO_EPOCH = -1
+"""Broker epoch after an unclean shutdown."""
 LOCK = ".lock"
 DELETION = "-delete"
 RECOVERY_POINTS = "recovery-point-offset-checkpoint"
@@ -77,6 +80,15 @@ def _segment_bytes(folder: Path) -> int:
     return size
 
 
+def _epoch_of(mark: Path) -> int:
+    """Broker epoch in a clean shutdown file; -1 if the file does not exist, or is not of version 0."""
+    try:
+        content = json.loads(mark.read_bytes())
+        return int(content["brokerEpoch"]) if content["version"] == 0 else NO_EPOCH
+    except (OSError, ValueError, KeyError, TypeError):
+        return NO_EPOCH
+
+
 class LogDirectory:
     """One log directory. It is locked exclusively while it is open."""
 
@@ -96,6 +108,8 @@ class LogDirectory:
 
     def _take_mark(self, mark: Path) -> None:
         self.was_clean = mark.exists() or not any(self.partition_directories())
+        self.previous_epoch = _epoch_of(mark)
+        """Broker epoch of the previous, clean stop; -1 if there is none (``CleanShutdownFileHandler``)."""
         # A crash after this line must count as a crash, and a power cut must not bring the file back.
         if mark.exists():
             remove(mark)

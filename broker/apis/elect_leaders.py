@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from broker.metadata import ApiError
-from broker.metadata.elections import Election
+from broker.metadata.partition_change import Election
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import cluster_refusal

@@ -9,7 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata import ApiError
-from broker.metadata.features import METADATA_VERSION, RECORDS_FROM, SUPPORTED_FEATURES
+from broker.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_FROM,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
+    METADATA_VERSION,
+    RECORDS_FROM,
+    SUPPORTED_FEATURES,
+    metadata_version,
+)
 from broker.requests.api import api
 from broker.requests.authorization import cluster_refusal
 from protocol.errors import ErrorCode
@@ -77,6 +84,11 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
         raise _refused(name, level, "Can't downgrade to a newer version.")
     if name == METADATA_VERSION and level != current:
         _check_metadata_version(level, current, kind)
+    if name == ELIGIBLE_LEADER_REPLICAS_VERSION and level > 0:
+        known = metadata_version(context.node.metadata.features)
+        if known < ELIGIBLE_LEADER_REPLICAS_FROM:
+            reason = f"because it depends on {METADATA_VERSION} level {ELIGIBLE_LEADER_REPLICAS_FROM}"
+            raise _refused(name, level, f"{name} could not be set to {level} {reason}")
 
 
 def _check_metadata_version(level: int, current: int, kind: int) -> None:

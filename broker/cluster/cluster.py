@@ -238,6 +238,7 @@ class Cluster:
             endpoints=first.endpoints,
             others=lambda metadata: [introduce(metadata, each, self.random, now_ms) for each in others],
             features=self.settings.features,
+            previous_epoch=first.directory.previous_epoch,
         )
 
     async def _create_startup_users(self) -> None:

@@ -127,5 +127,9 @@ def introduce(
             f"not to {metadata.cluster_id} as the first node's directory does"
         )
     return metadata.new_registration(
-        runtime.node_id, runtime.endpoints, runtime.config.broker_rack, identity.directory_id
+        runtime.node_id,
+        runtime.endpoints,
+        runtime.config.broker_rack,
+        identity.directory_id,
+        runtime.directory.previous_epoch,
     )

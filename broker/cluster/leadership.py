@@ -30,7 +30,7 @@ def leadership_tasks(
         config.unclean_leader_election_interval_ms,
         lambda: run(control.elect_uncleanly()),
         Domain.REPLICATION,
-        lambda: 0 if any(records_for_unclean_elections(image, settings.allows_unclean_election)) else None,
+        lambda: 0 if any(records_for_unclean_elections(image, settings)) else None,
     )
     if not config.auto_leader_rebalance_enable:
         return [unclean]
@@ -39,6 +39,6 @@ def leadership_tasks(
         config.leader_imbalance_check_interval_seconds * MS_PER_S,
         lambda: run(control.balance_leaders()),
         Domain.REPLICATION,
-        lambda: 0 if any(records_for_balance(image)) else None,
+        lambda: 0 if any(records_for_balance(image, settings)) else None,
     )
     return [unclean, balancing]

@@ -16,10 +16,17 @@ from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS, BadRequest, check_metrics_configs
 from broker.config.patterns import Matches
+from broker.metadata.features import is_elr_enabled
 from broker.metadata.image import Image
 from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name
-from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE, METRICS_RESOURCE, TOPIC_RESOURCE
+from broker.metadata.values import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    METRICS_RESOURCE,
+    MIN_IN_SYNC_REPLICAS,
+    TOPIC_RESOURCE,
+)
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from storage.config import ALL_TOPIC_CONFIGS, ConfigError, LogConfig
@@ -157,7 +164,15 @@ def _check(
     changes: ConfigChanges,
     compile_pattern: CompilePattern,
 ) -> None:
-    for value in changes.values():
+    is_elr = is_elr_enabled(image.features)
+    for name, value in changes.items():
+        if is_elr and resource.kind == BROKER_RESOURCE and name == MIN_IN_SYNC_REPLICAS:
+            if resource.name:
+                reason = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+                raise ApiError(ErrorCode.invalid_config, reason)
+            if value is None:
+                reason = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+                raise ApiError(ErrorCode.invalid_config, reason)
         if value is not None and len(value) > VALUE_CHARACTERS_MAX:
             too_long = f"it exceeds the maximum value size of {VALUE_CHARACTERS_MAX} bytes."
             raise ApiError(

@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from broker.metadata import client_quotas
 from broker.metadata.image import Image
-from broker.metadata.values import TOPIC_RESOURCE, BrokerRegistration, PartitionState, Topic
+from broker.metadata.values import (
+    BROKER_RESOURCE,
+    CLUSTER_DEFAULT,
+    MIN_IN_SYNC_REPLICAS,
+    TOPIC_RESOURCE,
+    BrokerRegistration,
+    PartitionState,
+    Topic,
+)
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
@@ -29,14 +37,19 @@ def records_for_new_topic(
     configs: Mapping[str, str],
     directories: Directories,
     live: Collection[int],
+    *,
+    clears_elr: bool = False,
 ) -> list[MetadataRecord]:
     """Return the records that create a topic.
 
-    The first live replica of each partition leads. All live replicas are in sync, as their logs are empty.
+    The first live replica of each partition leads. All live replicas are in sync, as their logs are empty. ``clears_elr``:
+    eligible leader replicas are enabled, see `records_that_clear_elr`.
     """
+    settings = records_for_config_change(TOPIC_RESOURCE, name, configs)
     return [
         schema.TopicRecord(name=name, topic_id=topic_id),
-        *records_for_config_change(TOPIC_RESOURCE, name, configs),
+        *settings,
+        *(records_that_clear_elr(settings) if clears_elr else ()),
         *_partitions(topic_id, 0, assignment, directories, live),
     ]
 
@@ -94,6 +107,36 @@ def records_for_config_change(
     ]
 
 
+def records_that_clear_elr(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
+    """Return a ClearElrRecord for each ConfigRecord of ``min.insync.replicas`` in ``records``.
+
+    With another value, the eligible leader replicas may lack committed records. The value for all brokers clears those of
+    all topics, as in Kafka (``createClearElrRecordsAsNeeded``).
+    """
+    return [
+        schema.ClearElrRecord(topic_name=each.resource_name if each.resource_type == TOPIC_RESOURCE else "")
+        for each in records
+        if isinstance(each, schema.ConfigRecord) and each.name == MIN_IN_SYNC_REPLICAS
+    ]
+
+
+def records_that_enable_elr(image: Image, min_isr: int) -> list[MetadataRecord]:
+    """Return the settings that must precede level 1 of ``eligible.leader.replicas.version``.
+
+    From then on ``min.insync.replicas`` has the same value on all brokers: ``min_isr``, unless it is set for all brokers
+    already.
+    """
+    records: list[MetadataRecord] = []
+    if MIN_IN_SYNC_REPLICAS not in image.cluster_configs:
+        records += records_for_config_change(
+            BROKER_RESOURCE, CLUSTER_DEFAULT, {MIN_IN_SYNC_REPLICAS: str(min_isr)}
+        )
+    for (resource_type, name), values in image.configs.items():
+        if resource_type == BROKER_RESOURCE and name != CLUSTER_DEFAULT and MIN_IN_SYNC_REPLICAS in values:
+            records += records_for_config_change(resource_type, name, {MIN_IN_SYNC_REPLICAS: None})
+    return records
+
+
 def records_for_features(levels: Mapping[str, int]) -> list[MetadataRecord]:
     return [schema.FeatureLevelRecord(name=name, feature_level=level) for name, level in levels.items()]
 
@@ -141,40 +184,11 @@ def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
     )
 
 
-def records_for_leaving(broker: BrokerRegistration) -> list[MetadataRecord]:
-    """Return the records that fence a broker that stops cleanly, as at the end of Kafka's controlled shutdown.
-
-    Without these records, a controller that reads this log considers the broker alive, and refuses its next incarnation
-    until the session times out. The leaders are not changed, since the next start begins new leader epochs anyway, as
-    Kafka's start does.
-    """
-    return [record_for_shutdown(broker), record_for_fencing(broker)]
-
-
-def records_for_restart(image: Image, node_id: int) -> Iterator[MetadataRecord]:
-    """Yield the records that begin a new leader epoch in every partition that this broker can lead, as in an election.
-
-    The new epoch distinguishes batches from before and after the restart. (A client that has cached a higher epoch
-    than the broker returns ignores the metadata, and waits forever.) A record with the field ``leader`` increments
-    the leader epoch even if the leader stays the same.
-    """
-    for topic in image.topics.values():
-        for partition in topic.partitions:
-            if partition.leader == node_id or (partition.leader < 0 and node_id in partition.isr):
-                yield schema.PartitionChangeRecord(
-                    partition_id=partition.index, topic_id=topic.topic_id, leader=node_id
-                )
-            elif partition.leader < 0 and node_id in partition.eligible_leader_replicas:
-                # Kafka's controlled shutdown leaves an empty ISR and keeps the eligible leader replicas (KIP-966).
-                others = tuple(one for one in partition.eligible_leader_replicas if one != node_id)
-                yield schema.PartitionChangeRecord(
-                    partition_id=partition.index,
-                    topic_id=topic.topic_id,
-                    leader=node_id,
-                    isr=(node_id,),
-                    eligible_leader_replicas=others,
-                    last_known_elr=(),
-                )
+def record_for_unfencing(broker: BrokerRegistration) -> MetadataRecord:
+    """Return the record that makes a registered broker live."""
+    return schema.BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id, broker_epoch=broker.epoch, fenced=-1
+    )
 
 
 def records_of(image: Image) -> Iterator[MetadataRecord]:

@@ -22,7 +22,7 @@ from broker.metadata.cluster_control import ClusterControlManager
 from broker.metadata.config_control import ConfigurationControlManager
 from broker.metadata.configs import Settings
 from broker.metadata.deltas import apply
-from broker.metadata.features import check_levels
+from broker.metadata.features import check_levels, is_elr_enabled
 from broker.metadata.files import LOG_DIRECTORY, DirectoryIdentity, identify, new_id, write_identity
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, notify
@@ -35,6 +35,7 @@ from broker.metadata.values import BrokerRegistration, Endpoint, MetadataDelta, 
 from broker.metadata.writer import MetadataWriter
 from protocol.records.cluster_metadata import MetadataRecord
 from protocol.uuids import uuid_text
+from storage.directory import NO_EPOCH
 from storage.files import AppendFile
 
 if TYPE_CHECKING:
@@ -80,13 +81,15 @@ class ClusterMetadata:
         endpoints: Sequence[Endpoint] = (),
         others: Callable[[ClusterMetadata], Sequence[BrokerRegistration]] = lambda cluster: (),
         features: Mapping[str, int] | None = None,
+        previous_epoch: int = NO_EPOCH,
         sync: Sync = AppendFile.sync,
     ) -> ClusterMetadata:
         """Open or format the log directory. Returns once its new records (registrations, leader epochs) are durable.
 
         ``endpoints`` are the addresses that are registered for this node. ``others`` returns the other brokers
         that start now. ``features`` are the requested feature levels. Other features get the default level in a new
-        cluster, and keep their level in an existing cluster.
+        cluster, and keep their level in an existing cluster. ``previous_epoch`` is the broker epoch in the directory's
+        clean shutdown file.
         """
         check_levels(features or {})
         now_ms = clock.now_ms()
@@ -110,24 +113,40 @@ class ClusterMetadata:
         )
         cluster._writer.begin(metadata_log)
         brokers = [
-            cluster.new_registration(node_id, endpoints, config.broker_rack, identity.directory_id),
+            cluster.new_registration(
+                node_id, endpoints, config.broker_rack, identity.directory_id, previous_epoch
+            ),
             *others(cluster),
         ]
-        commits = startup_commits(image, brokers, features, metadata_log.next_offset)
+        commits = startup_commits(
+            image,
+            brokers,
+            features,
+            lambda: metadata_log.next_offset,
+            cluster.settings,
+            config.log_defaults.min_insync_replicas,
+        )
         metadata_log.commit_now(commits, now_ms)
         return cluster
 
     def new_registration(
-        self, node_id: int, endpoints: Sequence[Endpoint], rack: str | None, directory_id: uuid.UUID
+        self,
+        node_id: int,
+        endpoints: Sequence[Endpoint],
+        rack: str | None,
+        directory_id: uuid.UUID,
+        previous_epoch: int = NO_EPOCH,
     ) -> BrokerRegistration:
-        """Build the registration of a broker that is about to start."""
+        """Build the registration of a broker that is about to start.
+
+        Until it is registered, its epoch is ``previous_epoch``, the broker epoch in its clean shutdown file.
+        """
         return BrokerRegistration(
             node_id,
-            epoch=-1,
+            epoch=previous_epoch,
             incarnation_id=new_id(self._random),
             endpoints=tuple(endpoints),
             rack=rack,
-            fenced=False,
             log_dirs=(directory_id,),
         )
 
@@ -220,7 +239,12 @@ class ClusterMetadata:
     async def update_features(self, levels: Mapping[str, int]) -> None:
         """Set finalized feature levels. Raises UnsupportedFeature for a level that this broker does not support."""
         check_levels(levels)
-        await self._writer.commit(records_of_changes.records_for_features(levels))
+        records: list[MetadataRecord] = []
+        if is_elr_enabled(levels):
+            records += records_of_changes.records_that_enable_elr(
+                self._image, self._config.log_defaults.min_insync_replicas
+            )
+        await self._writer.commit([*records, *records_of_changes.records_for_features(levels)])
 
     async def change_config(
         self, resource_type: int, resource_name: str, values: Mapping[str, str | None]

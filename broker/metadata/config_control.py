@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from broker.metadata.altering import ConfigChanges, Resource
-from broker.metadata.changes import records_for_config_change
+from broker.metadata.changes import records_for_config_change, records_that_clear_elr
+from broker.metadata.features import is_elr_enabled
 from broker.metadata.image import Image
 from broker.metadata.results import ApiError
 from broker.metadata.values import TOPIC_RESOURCE
@@ -40,6 +41,8 @@ class ConfigurationControlManager:
             else:
                 records += records_for_config_change(resource.kind, resource.name, changes)
                 results.append(None)
+        if is_elr_enabled(self._image.features):
+            records += records_that_clear_elr(records)
         if records and not validate_only:
             await self._writer.commit(records, names)
         return results

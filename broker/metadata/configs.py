@@ -16,10 +16,11 @@ from broker.config.group_configs import group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS
 from broker.metadata.image import Image
 from broker.metadata.sensitive_configs import base_of, broker_key
-from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, Topic
+from broker.metadata.values import GROUP_RESOURCE, METRICS_RESOURCE, MIN_IN_SYNC_REPLICAS, Topic
 from protocol.named_tuple import NamedTuple
 from storage.config import ALL_TOPIC_CONFIGS, TOPIC_CONFIGS, LogConfig, TopicConfigKey
 from storage.config_def import ConfigType, to_text
+from storage.topic_configs import parse_topic_config
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -106,8 +107,15 @@ class Settings:
 
     def allows_unclean_election(self, topic: Topic) -> bool:
         """Return the effective ``unclean.leader.election.enable`` of a topic."""
-        config = LogConfig.from_properties(topic.configs, self.log_defaults())
-        return config.unclean_leader_election_enable
+        own = topic.configs.get("unclean.leader.election.enable")
+        if own is None:
+            return self.log_defaults().unclean_leader_election_enable
+        return parse_topic_config("unclean.leader.election.enable", own) is True
+
+    def min_insync_replicas(self, topic: Topic) -> int:
+        """Return the effective ``min.insync.replicas`` of a topic."""
+        own = topic.configs.get(MIN_IN_SYNC_REPLICAS)
+        return self.log_defaults().min_insync_replicas if own is None else int(own)
 
     def of_topic(self, own: Mapping[str, str]) -> Iterator[Setting]:
         """Yield all settings of a topic that sets the values in ``own``, sorted by name."""

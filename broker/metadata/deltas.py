@@ -194,6 +194,8 @@ def _producer_ids(image: Image, record: schema.ProducerIdsRecord, changes: Metad
 
 def _register(image: Image, record: schema.RegisterBrokerRecord, changes: MetadataDelta) -> None:
     cordoned = record.cordoned_log_dirs
+    if image.offline_replicas:
+        image.offline_replicas = {each for each in image.offline_replicas if each[2] != record.broker_id}
     image.brokers[record.broker_id] = BrokerRegistration(
         record.broker_id,
         record.broker_epoch,

@@ -1,17 +1,23 @@
 """Leader elections, in-sync replicas and reassignments: the controller's decisions when brokers start, stop or lag. Pure.
 
-The rules are those of ``ReplicationControlManager`` and ``PartitionChangeBuilder`` without eligible leader replicas
-(KIP-966, a feature that this broker does not announce): the last in-sync replica stays in the ISR when its broker stops,
-and the partition waits for it without a leader, unless the topic allows an unclean election.
+The rules are those of ``ReplicationControlManager``. `partition_change` builds each record.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
-from enum import Enum
+from typing import Protocol
 
 from broker.metadata.creation import check_replicas
+from broker.metadata.features import is_elr_enabled
 from broker.metadata.image import Image
+from broker.metadata.partition_change import (
+    RECOVERED,
+    Election,
+    Target,
+    log_directories,
+    partition_change,
+)
 from broker.metadata.results import ApiError
 from broker.metadata.topics import TopicPartition
 from broker.metadata.values import NO_LEADER, PartitionState, Topic
@@ -19,19 +25,58 @@ from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from protocol.records.cluster_metadata import MetadataRecord
 
-RECOVERED, RECOVERING = 0, 1
-"""Leader recovery states: RECOVERING after an unclean election, until the leader reports that its log is recovered."""
-
 NOT_NEEDED = "Leader election not needed for topic partition."
 
-AllowsUnclean = Callable[[Topic], bool]
+
+class TopicSettings(Protocol):
+    """The effective settings of topics that elections depend on."""
+
+    def min_insync_replicas(self, topic: Topic) -> int: ...
+
+    def allows_unclean_election(self, topic: Topic) -> bool: ...
 
 
-class Election(Enum):
-    """The election types of ElectLeaders."""
+class _Event:
+    """One event of the controller: builds the changes of partitions that follow from it."""
 
-    PREFERRED = 0
-    UNCLEAN = 1
+    def __init__(
+        self,
+        image: Image,
+        settings: TopicSettings,
+        *,
+        without: Collection[int] = (),
+        with_: Collection[int] = (),
+    ) -> None:
+        """``without`` are brokers that may not lead although they are still live; ``with_`` are brokers that may."""
+        self._image = image
+        self._settings = settings
+        self._live = image.live_brokers.union(with_).difference(without)
+        self._is_elr_enabled = is_elr_enabled(image.features)
+
+    def change(
+        self, topic: Topic, state: PartitionState, target: Target, election: Election | None = None
+    ) -> schema.PartitionChangeRecord | None:
+        """Return the record of a change, or None if nothing changes."""
+        min_isr = 0
+        if self._is_elr_enabled:
+            min_isr = min(self._settings.min_insync_replicas(topic), topic.replication_factor)
+        live = self._live
+        if self._image.offline_replicas:
+            offline, topic_id, index = self._image.offline_replicas, topic.topic_id, state.index
+            live = {one for one in live if (topic_id, index, one) not in offline}
+        return partition_change(
+            topic,
+            state,
+            target,
+            live=live,
+            min_isr=min_isr,
+            is_elr_enabled=self._is_elr_enabled,
+            election=election,
+        )
+
+    def any_election(self, topic: Topic) -> Election | None:
+        """Return the election for a change that no client asked for: an unclean one, if the topic allows it."""
+        return Election.UNCLEAN if self._settings.allows_unclean_election(topic) else None
 
 
 Decide = Callable[[int, Topic, PartitionState], MetadataRecord | None]
@@ -66,100 +111,81 @@ def _existing(image: Image, name: str, index: int) -> tuple[Topic, PartitionStat
     return topic, state
 
 
-def records_for_lost_broker(
-    image: Image, node_id: int, allows_unclean: AllowsUnclean
+def records_for_lost_brokers(
+    image: Image, node_ids: Collection[int], settings: TopicSettings, *, also_eligible: bool = False
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that replace a lost broker as leader, and remove it from each ISR that has other members."""
-    live = image.live_brokers - {node_id}
-    for topic in image.topics.values():
-        for state in topic.partitions:
-            record = _change_without(topic, state, node_id, live, allows_unclean)
-            if record is not None:
-                yield record
+    """Yield the records that remove lost brokers from each ISR, and elect other leaders.
 
-
-def record_for_failed_replica(
-    image: Image, topic: Topic, state: PartitionState, node_id: int
-) -> MetadataRecord | None:
-    """Return the record that removes a replica with failed files from leadership and ISR (KIP-858); None if not needed."""
-    return _change_without(topic, state, node_id, image.live_brokers - {node_id}, lambda _: False)
-
-
-def _change_without(
-    topic: Topic, state: PartitionState, node_id: int, live: Collection[int], allows_unclean: AllowsUnclean
-) -> MetadataRecord | None:
-    """Return the record that removes this broker from the ISR and the leadership; None if nothing changes."""
-    if node_id not in state.isr and state.leader != node_id:
-        return None
-    isr = tuple(one for one in state.isr if one != node_id) or state.isr
-    if state.leader == node_id:
-        return _new_leader(topic, state, isr, live, allows_unclean)
-    return None if isr == state.isr else _change(topic, state, isr=isr)
-
-
-def records_for_returned_broker(
-    image: Image, node_id: int, allows_unclean: AllowsUnclean
-) -> Iterator[MetadataRecord]:
-    """Yield the records for a broker that has returned.
-
-    Leaders are elected for the leaderless partitions of the broker; partitions that the broker leads get a new epoch.
+    ``also_eligible``: also decide about the partitions of which the brokers are only eligible leader replicas.
     """
-    live = image.live_brokers | {node_id}
+    event, lost = _Event(image, settings, without=node_ids), frozenset(node_ids)
     for topic in image.topics.values():
         for state in topic.partitions:
-            if state.leader == node_id:
-                yield _change(topic, state, leader=node_id)
-            elif state.leader == NO_LEADER and node_id in state.replicas:
-                record = _new_leader(topic, state, state.isr, live, allows_unclean)
-                if record.leader != NO_LEADER:
+            if not lost.isdisjoint(state.isr) or (
+                also_eligible and not lost.isdisjoint(state.eligible_leader_replicas)
+            ):
+                isr = tuple(one for one in state.isr if one not in lost)
+                record = event.change(topic, state, Target(isr), event.any_election(topic))
+                if record is not None:
                     yield record
 
 
-def _new_leader(
-    topic: Topic,
-    state: PartitionState,
-    isr: Sequence[int],
-    live: Collection[int],
-    allows_unclean: AllowsUnclean,
-) -> schema.PartitionChangeRecord:
-    """Return the record that elects a leader: the first live in-sync replica, else, if allowed, any live replica, else none.
+def records_for_unclean_shutdown(
+    image: Image, node_ids: Collection[int], settings: TopicSettings
+) -> Iterator[MetadataRecord]:
+    """Yield the records that remove brokers from each ISR and the eligible leader replicas: they may have lost records.
 
-    ``allows_unclean`` is called only if needed: it evaluates a topic's settings, which takes 40 us, and a broker may lead
-    thousands of partitions.
+    Without eligible leader replicas they only leave each ISR, as other lost brokers do.
     """
-    leader = _first(state.replicas, set(isr) & set(live))
-    if leader != NO_LEADER:
-        return _change(topic, state, leader=leader, isr=tuple(isr))
-    chosen = _first(state.replicas, live)
-    if chosen == NO_LEADER or not allows_unclean(topic):
-        return _change(topic, state, leader=NO_LEADER, isr=tuple(isr))
-    return _change(topic, state, leader=chosen, isr=(chosen,), recovery=RECOVERING)
+    if not is_elr_enabled(image.features):
+        yield from records_for_lost_brokers(image, node_ids, settings)
+        return
+    event, lost = _Event(image, settings, without=node_ids), frozenset(node_ids)
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if not lost.isdisjoint((*state.isr, *state.eligible_leader_replicas)):
+                isr = tuple(one for one in state.isr if one not in lost)
+                record = event.change(topic, state, Target(isr, unclean=lost), event.any_election(topic))
+                if record is not None:
+                    yield record
 
 
-def _first(replicas: Sequence[int], among: Collection[int]) -> int:
-    return next((node_id for node_id in replicas if node_id in among), NO_LEADER)
+def records_for_unfenced_brokers(
+    image: Image, node_ids: Collection[int], settings: TopicSettings
+) -> Iterator[MetadataRecord]:
+    """Yield the records that elect leaders of partitions without one, when these brokers are unfenced."""
+    event = _Event(image, settings, with_=node_ids)
+    for topic in image.topics.values():
+        for state in topic.partitions:
+            if state.leader == NO_LEADER:
+                record = event.change(topic, state, Target(), event.any_election(topic))
+                if record is not None:
+                    yield record
 
 
-def record_for_election(image: Image, topic: Topic, state: PartitionState, kind: Election) -> MetadataRecord:
+def record_for_failed_replica(
+    image: Image, topic: Topic, state: PartitionState, node_id: int, settings: TopicSettings
+) -> MetadataRecord | None:
+    """Return the record that removes a replica with failed files from leadership and ISR (KIP-858); None if not needed."""
+    event = _Event(image, settings, without=(node_id,))
+    isr = tuple(one for one in state.isr if one != node_id)
+    return event.change(topic, state, Target(isr), event.any_election(topic))
+
+
+def record_for_election(
+    image: Image, topic: Topic, state: PartitionState, kind: Election, settings: TopicSettings
+) -> MetadataRecord:
     """Return the record of ElectLeaders for one partition. Raises ApiError if no election is possible or needed."""
-    live = image.live_brokers
-    if kind is Election.PREFERRED:
-        preferred = state.replicas[0]
-        if state.leader == preferred:
-            raise ApiError(ErrorCode.election_not_needed, NOT_NEEDED)
-        if preferred not in state.isr or preferred not in live:
-            raise ApiError(
-                ErrorCode.preferred_leader_not_available, "The preferred leader was not available."
-            )
-        return _change(topic, state, leader=preferred)
-    if state.leader != NO_LEADER:
+    if state.leader == state.replicas[0] if kind is Election.PREFERRED else state.leader != NO_LEADER:
         raise ApiError(ErrorCode.election_not_needed, NOT_NEEDED)
-    record = _new_leader(topic, state, state.isr, live, lambda _: True)
-    if record.leader == NO_LEADER:
-        raise ApiError(
-            ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
-        )
-    return record
+    record = _Event(image, settings).change(topic, state, Target(), kind)
+    if record is not None:
+        return record
+    if kind is Election.PREFERRED:
+        raise ApiError(ErrorCode.preferred_leader_not_available, "The preferred leader was not available.")
+    raise ApiError(
+        ErrorCode.eligible_leaders_not_available, "Eligible topic partition leaders are not available."
+    )
 
 
 def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: int) -> MetadataRecord | None:
@@ -179,54 +205,61 @@ def record_for_move(image: Image, topic: Topic, state: PartitionState, node_id: 
             ErrorCode.ineligible_replica,
             f"node {node_id} is not in sync for {name}, only {_listed(state.isr)}",
         )
-    return _change(topic, state, leader=node_id)
+    return schema.PartitionChangeRecord(partition_id=state.index, topic_id=topic.topic_id, leader=node_id)
 
 
 def _listed(nodes: Collection[int]) -> str:
     return f"{'node' if len(nodes) == 1 else 'nodes'} {', '.join(map(str, sorted(nodes)))}"
 
 
-def records_for_balance(image: Image) -> Iterator[MetadataRecord]:
-    """Yield a record for each partition whose preferred leader is live and in sync, but another replica leads."""
-    live = image.live_brokers
+def records_for_balance(image: Image, settings: TopicSettings) -> Iterator[MetadataRecord]:
+    """Yield a record for each partition whose preferred leader can lead, but another replica or none leads."""
+    event = _Event(image, settings)
     for topic in image.topics.values():
         for state in topic.partitions:
-            preferred = state.replicas[0]
-            if state.leader not in (preferred, NO_LEADER) and preferred in state.isr and preferred in live:
-                yield _change(topic, state, leader=preferred)
+            if state.leader != state.replicas[0]:
+                record = event.change(topic, state, Target(), Election.PREFERRED)
+                if record is not None:
+                    yield record
 
 
-def records_for_unclean_elections(image: Image, allows_unclean: AllowsUnclean) -> Iterator[MetadataRecord]:
+def records_for_unclean_elections(image: Image, settings: TopicSettings) -> Iterator[MetadataRecord]:
     """Yield records that elect leaders for partitions without one, after ``unclean.leader.election.enable`` was set."""
-    live = image.live_brokers
+    event = _Event(image, settings)
     for topic in image.topics.values():
         for state in topic.partitions:
-            if state.leader == NO_LEADER and not live.isdisjoint(state.replicas):
-                record = _new_leader(topic, state, state.isr, live, allows_unclean)
-                if record.leader != NO_LEADER:
+            if state.leader == NO_LEADER and event.any_election(topic) is Election.UNCLEAN:
+                record = event.change(topic, state, Target(), Election.UNCLEAN)
+                if record is not None:
                     yield record
 
 
 def record_for_isr(
-    image: Image, topic: Topic, state: PartitionState, leader_epoch: int, isr: Sequence[int]
+    image: Image,
+    topic: Topic,
+    state: PartitionState,
+    leader_epoch: int,
+    isr: Sequence[int],
+    settings: TopicSettings,
 ) -> MetadataRecord | None:
     """Return the record of AlterPartition: the ISR becomes what the leader proposes. None if the ISR does not change.
 
-    The record also completes a reassignment if all its target replicas are in sync. Raises ApiError for an outdated leader
-    epoch or an ineligible replica.
+    The record also completes a reassignment if all its target replicas are in sync. The leader reports that it has
+    recovered. Raises ApiError as ``validateAlterPartitionData`` does: for another leader epoch, an invalid ISR, or a
+    replica that may not be in it.
     """
-    if leader_epoch != state.leader_epoch:
+    if leader_epoch > state.leader_epoch:
+        raise ApiError(ErrorCode.not_controller)
+    if leader_epoch < state.leader_epoch:
         raise ApiError(ErrorCode.fenced_leader_epoch)
-    live = image.live_brokers
-    if not set(isr) <= set(state.replicas) or not set(isr) <= live or state.leader not in isr:
+    members = set(isr)
+    if len(members) < len(isr) or not members.issubset(state.replicas) or state.leader not in members:
+        raise ApiError(ErrorCode.invalid_request)
+    if not members.issubset(image.live_brokers):
         raise ApiError(ErrorCode.ineligible_replica)
-    done = _completed(image, topic, state, isr)
-    if done is not None:
-        return done
-    recovery = RECOVERED if state.leader_recovery_state == RECOVERING else None
-    if set(isr) == set(state.isr) and recovery is None:
-        return None
-    return _change(topic, state, isr=tuple(isr), recovery=recovery)
+    event = _Event(image, settings)
+    target = Target(tuple(isr), recovery=RECOVERED, directories=log_directories(image))
+    return event.change(topic, state, target, event.any_election(topic))
 
 
 # -- reassignment -----------------------------------------------------------------------------------------------
@@ -235,25 +268,19 @@ def record_for_isr(
 def reassignments(
     image: Image,
     targets: Sequence[Sequence[int] | None],
-    allows_unclean: AllowsUnclean,
+    settings: TopicSettings,
     *,
     keeps_factor: bool,
 ) -> Decide:
     """Return a function for `decisions` that decides each partition of an AlterPartitionReassignments request.
 
     ``targets`` has the requested replicas of each partition; None cancels the partition's reassignment in progress.
-    ``allows_unclean`` returns whether a topic allows an unclean election, which a cancellation may need.
     ``keeps_factor``: refuse changes of the replication factor (KIP-860).
     """
 
     def decide(number: int, topic: Topic, state: PartitionState) -> MetadataRecord | None:
         return record_for_reassignment(
-            image,
-            topic,
-            state,
-            targets[number],
-            keeps_factor=keeps_factor,
-            unclean=allows_unclean(topic),
+            image, topic, state, targets[number], settings, keeps_factor=keeps_factor
         )
 
     return decide
@@ -264,38 +291,32 @@ def record_for_reassignment(
     topic: Topic,
     state: PartitionState,
     target: Sequence[int] | None,
+    settings: TopicSettings,
     *,
     keeps_factor: bool = False,
-    unclean: bool = False,
 ) -> MetadataRecord | None:
     """Return the record that moves a partition to the replicas in ``target``.
 
     If ``target`` is None, the record cancels the reassignment in progress; ApiError is raised if there is none. Returns
     None if the partition has these replicas already. The partition keeps its old replicas until all new ones are in
-    sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860). ``unclean``: allow a
-    cancellation although no original replica is in sync.
+    sync (KIP-455). ``keeps_factor``: refuse a change of the replication factor (KIP-860).
     """
+    event = _Event(image, settings)
     if target is None:
-        return _cancelled(image, topic, state, unclean=unclean)
+        return _cancelled(image, topic, state, event)
     check_replicas(image, target, None)
     if keeps_factor:
         _check_factor(state, target)
     # As in Kafka's ``changePartitionReassignment``: the target is compared with all present replicas, including those that a
     # reassignment in progress adds. What that reassignment adds or removes is kept if the new one adds or removes nothing.
-    adding = tuple(sorted(set(target).difference(state.replicas))) or state.adding_replicas
     leaving = tuple(sorted(set(state.replicas).difference(target)))
-    removing = leaving or state.removing_replicas
-    replicas = (*target, *leaving)
-    if (replicas, adding, removing) == (state.replicas, state.adding_replicas, state.removing_replicas):
-        return None
-    moved = PartitionState(
-        state.index, replicas, state.isr, state.leader, state.leader_epoch, state.partition_epoch
+    wanted = Target(
+        replicas=(*target, *leaving),
+        adding=tuple(sorted(set(target).difference(state.replicas))) or None,
+        removing=leaving or None,
+        directories=log_directories(image),
     )
-    moved.adding_replicas, moved.removing_replicas = adding, removing
-    done = _completed(image, topic, moved, state.isr)
-    if done is not None:
-        return done
-    return _change(topic, state, replicas=replicas, adding=adding, removing=removing, image=image)
+    return event.change(topic, state, wanted)
 
 
 def _original_replicas(state: PartitionState) -> tuple[int, ...]:
@@ -303,76 +324,22 @@ def _original_replicas(state: PartitionState) -> tuple[int, ...]:
     return tuple(one for one in state.replicas if one not in state.adding_replicas)
 
 
-def _cancelled(image: Image, topic: Topic, state: PartitionState, *, unclean: bool) -> MetadataRecord:
+def _cancelled(image: Image, topic: Topic, state: PartitionState, event: _Event) -> MetadataRecord | None:
     if not state.adding_replicas and not state.removing_replicas:
         raise ApiError(ErrorCode.no_reassignment_in_progress)
-    live = image.live_brokers
-    replicas, recovery = _original_replicas(state), None
+    election = event.any_election(topic)
+    replicas = _original_replicas(state)
     isr = tuple(one for one in state.isr if one in replicas)
     if not isr:
-        if not unclean:
+        if election is not Election.UNCLEAN:
             words = (
                 f"Unable to revert partition assignment for {topic.name}:{state.index} because it would "
                 "require an unclean leader election."
             )
             raise ApiError(ErrorCode.invalid_replica_assignment, words)
-        first = _first(replicas, live)
-        isr = (first,) if first != NO_LEADER else replicas[:1]
-        recovery = RECOVERING if isr != replicas[:1] else None
-    return _moved(image, topic, state, replicas, isr, live, recovery)
-
-
-def _completed(
-    image: Image, topic: Topic, state: PartitionState, isr: Sequence[int]
-) -> MetadataRecord | None:
-    """Return the record that completes a reassignment if all its new replicas are in sync, otherwise None.
-
-    If the reassignment reduces the number of replicas, all remaining replicas must be in sync, so that the ISR does not
-    shrink needlessly.
-    """
-    adding, removing = state.adding_replicas, state.removing_replicas
-    if not adding and not removing:
-        return None
-    target = tuple(one for one in state.replicas if one not in removing)
-    in_sync = tuple(one for one in isr if one in target)
-    awaited = target if len(adding) < len(removing) else adding
-    if not in_sync or not set(awaited) <= set(in_sync):
-        return None
-    live = image.live_brokers
-    if state.leader not in in_sync and _first(target, set(in_sync) & live) == NO_LEADER:
-        return None
-    return _moved(image, topic, state, target, in_sync, live, None)
-
-
-def _moved(
-    image: Image,
-    topic: Topic,
-    state: PartitionState,
-    replicas: Sequence[int],
-    isr: Sequence[int],
-    live: Collection[int],
-    recovery: int | None,
-) -> MetadataRecord:
-    """Return the record that ends a reassignment: the partition has exactly ``replicas``, and ``isr`` is its ISR.
-
-    If replicas were removed, a new leader epoch begins, even with the same leader, to fence the removed replicas.
-    """
-    leader: int | None = state.leader
-    if state.leader not in isr:
-        leader = _first(replicas, set(isr) & set(live))
-    elif set(state.replicas) <= set(replicas):
-        leader = None
-    return _change(
-        topic,
-        state,
-        replicas=replicas,
-        isr=isr,
-        leader=leader,
-        adding=(),
-        removing=(),
-        recovery=recovery,
-        image=image,
-    )
+        isr = replicas[:1]
+    target = Target(isr, replicas, (), (), directories=log_directories(image))
+    return event.change(topic, state, target, election)
 
 
 def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
@@ -382,38 +349,3 @@ def _check_factor(state: PartitionState, target: Sequence[int]) -> None:
             ErrorCode.invalid_replication_factor,
             f"The replication factor is changed from {now} to {len(target)}",
         )
-
-
-def _change(
-    topic: Topic,
-    state: PartitionState,
-    *,
-    leader: int | None = None,
-    isr: Sequence[int] | None = None,
-    replicas: Sequence[int] | None = None,
-    adding: Sequence[int] | None = None,
-    removing: Sequence[int] | None = None,
-    recovery: int | None = None,
-    image: Image | None = None,
-) -> schema.PartitionChangeRecord:
-    """Build a PartitionChangeRecord without the fields that are None. A ``leader``, even the same, begins a new epoch."""
-    fields: dict[str, object] = {}
-    if leader is not None:
-        fields["leader"] = leader
-    if recovery is not None:
-        fields["leader_recovery_state"] = recovery
-    if replicas is not None:
-        fields["replicas"] = tuple(replicas)
-        known = dict(zip(state.replicas, state.directories, strict=False))
-        if image is not None:
-            known |= {b.node_id: b.log_dirs[0] for b in image.brokers.values() if b.log_dirs}
-        if all(one in known for one in replicas):
-            fields["directories"] = tuple(known[one] for one in replicas)
-    for name, value in (("isr", isr), ("adding_replicas", adding), ("removing_replicas", removing)):
-        if value is not None:
-            fields[name] = tuple(value)
-    return schema.PartitionChangeRecord(
-        partition_id=state.index,
-        topic_id=topic.topic_id,
-        **fields,  # type: ignore[arg-type]
-    )

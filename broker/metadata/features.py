@@ -12,9 +12,12 @@ METADATA_VERSION: Final = "metadata.version"
 TRANSACTION_VERSION: Final = "transaction.version"
 GROUP_VERSION: Final = "group.version"
 """Level 1 enables consumer groups (KIP-848)."""
+ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
+"""Level 1 enables eligible leader replicas (KIP-966)."""
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 33),
+    ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
     TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
 }
@@ -26,6 +29,10 @@ TOKENS_FROM: Final = 14
 """First metadata.version with delegation tokens: 3.6-IV2 (KAFKA-15219)."""
 LOG_DIRECTORIES_FROM: Final = 17
 """First metadata.version with the log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
+ELIGIBLE_LEADER_REPLICAS_FROM: Final = 23
+"""First metadata.version with eligible leader replicas in the records of partitions: 4.0-IV1 (KIP-966)."""
+ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM: Final = 26
+"""First metadata.version of which a new cluster has eligible leader replicas by default: 4.1-IV0."""
 RECORDS_FROM: Final = 30
 """First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
 CIDR_HOSTS_FROM: Final = 32
@@ -33,7 +40,12 @@ CIDR_HOSTS_FROM: Final = 32
 UNREGISTERED_CONTROLLERS_FROM: Final = 33
 """First metadata.version with UnregisterControllerRecord: 4.4-IV2 (KAFKA-20395)."""
 
-INITIAL_LEVELS: Final[Mapping[str, int]] = {METADATA_VERSION: 33, TRANSACTION_VERSION: 2, GROUP_VERSION: 1}
+INITIAL_LEVELS: Final[Mapping[str, int]] = {
+    METADATA_VERSION: 33,
+    ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
+    GROUP_VERSION: 1,
+    TRANSACTION_VERSION: 2,
+}
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
@@ -42,6 +54,11 @@ def metadata_version(levels: Mapping[str, int]) -> int:
     At such records Kafka fails (``handleLoss``).
     """
     return levels.get(METADATA_VERSION, 0)
+
+
+def is_elr_enabled(levels: Mapping[str, int]) -> bool:
+    """Whether these feature levels enable eligible leader replicas (KIP-966)."""
+    return levels.get(ELIGIBLE_LEADER_REPLICAS_VERSION, 0) > 0
 
 
 class UnsupportedFeature(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -132,16 +132,16 @@ class MetadataLog:
             self._start_sync(loop)
         return commit.done
 
-    def commit_now(self, commits: Sequence[Sequence[MetadataRecord]], now_ms: int) -> None:
-        """Write, sync and apply all commits before returning. Only for the start, when no event loop runs."""
+    def commit_now(self, commits: Iterable[Sequence[MetadataRecord]], now_ms: int) -> None:
+        """Write and apply each commit before the next one is computed, then sync them together.
+
+        Only for the start, when no event loop runs, and nobody reads the image before this returns.
+        """
         assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
-        ends = []
         for records in commits:
             batch = data_batch(records, self.next_offset, self.epoch, now_ms)
-            ends.append(self._append(batch, len(records)))
+            self._apply(records, self._append(batch, len(records)))
         self._sync(self._file)
-        for records, last_offset in zip(commits, ends, strict=True):
-            self._apply(records, last_offset)
 
     def defer_syncs(self) -> None:
         """From now on, apply commits without waiting for an fsync. Serve no client until `sync_deferred` returns."""

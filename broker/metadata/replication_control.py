@@ -20,7 +20,6 @@ from broker.metadata.creation import (
 )
 from broker.metadata.elections import (
     Decide,
-    Election,
     decisions,
     reassignments,
     record_for_election,
@@ -28,8 +27,10 @@ from broker.metadata.elections import (
     record_for_isr,
     record_for_move,
 )
+from broker.metadata.features import is_elr_enabled
 from broker.metadata.files import new_id
 from broker.metadata.image import Image
+from broker.metadata.partition_change import Election
 from broker.metadata.results import ApiError, CreatedTopic
 from broker.metadata.values import PartitionState, Topic
 from broker.metadata.writer import MetadataWriter
@@ -90,7 +91,13 @@ class ReplicationControlManager:
             topic_id = new.topic_id or new_id(self._random)
             configs = {name: value for name, value in new.configs.items() if value is not None}
             records += records_of_changes.records_for_new_topic(
-                topic_id, new.name, assignment, configs, self._directories, self._image.live_brokers
+                topic_id,
+                new.name,
+                assignment,
+                configs,
+                self._directories,
+                self._image.live_brokers,
+                clears_elr=is_elr_enabled(self._image.features),
             )
             results.append(CreatedTopic(new.name, topic_id, len(assignment), len(assignment[0]), configs))
         if records and not validate_only:
@@ -173,7 +180,9 @@ class ReplicationControlManager:
         """
         await self._change_partition(
             (topic, index),
-            lambda _, known, state: record_for_isr(self._image, known, state, leader_epoch, isr),
+            lambda _, known, state: record_for_isr(
+                self._image, known, state, leader_epoch, isr, self._settings
+            ),
         )
 
     async def lose_replica(self, topic: str, topic_id: uuid.UUID, index: int, node_id: int) -> None:
@@ -183,8 +192,10 @@ class ReplicationControlManager:
         """
 
         def decide(_: int, known: Topic, state: PartitionState) -> MetadataRecord | None:
-            is_same = known.topic_id == topic_id
-            return record_for_failed_replica(self._image, known, state, node_id) if is_same else None
+            if known.topic_id != topic_id:
+                return None
+            self._image.offline_replicas.add((topic_id, index, node_id))
+            return record_for_failed_replica(self._image, known, state, node_id, self._settings)
 
         (refusal,) = await self._change_partitions([(topic, index)], decide)
         if refusal is not None and self._image.topics_by_id.get(topic_id) is not None:
@@ -193,7 +204,8 @@ class ReplicationControlManager:
     async def elect(self, partitions: Sequence[PartitionKey], kind: Election) -> list[ApiError | None]:
         """Handle ElectLeaders. Returns for each partition None if a leader was elected, otherwise Kafka's error."""
         return await self._change_partitions(
-            partitions, lambda number, topic, state: record_for_election(self._image, topic, state, kind)
+            partitions,
+            lambda number, topic, state: record_for_election(self._image, topic, state, kind, self._settings),
         )
 
     async def move_leader(self, topic: str, index: int, node_id: int) -> None:
@@ -211,9 +223,7 @@ class ReplicationControlManager:
         A reassignment ends when its last new replica is in sync. ``keeps_factor``: refuse changes of the replication factor.
         """
         targets = [target for _, target in wanted]
-        decide = reassignments(
-            self._image, targets, self._settings.allows_unclean_election, keeps_factor=keeps_factor
-        )
+        decide = reassignments(self._image, targets, self._settings, keeps_factor=keeps_factor)
         return await self._change_partitions([key for key, _ in wanted], decide)
 
     async def _change_partition(self, key: PartitionKey, decide: Decide) -> None:

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from broker.metadata.changes import record_for_registration, records_for_features, records_for_restart
+from broker.metadata.changes import (
+    record_for_fencing,
+    record_for_registration,
+    record_for_unfencing,
+    records_for_features,
+    records_that_enable_elr,
+)
+from broker.metadata.elections import (
+    TopicSettings,
+    records_for_lost_brokers,
+    records_for_unclean_shutdown,
+    records_for_unfenced_brokers,
+)
 from broker.metadata.features import (
+    ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM,
+    ELIGIBLE_LEADER_REPLICAS_VERSION,
     INITIAL_LEVELS,
     LOG_DIRECTORIES_FROM,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
+    is_elr_enabled,
     metadata_version,
 )
 from broker.metadata.framing import BATCH_RECORDS_MAX
@@ -21,24 +36,51 @@ from protocol.records.cluster_metadata import MetadataRecord
 
 
 def startup_commits(
-    image: Image, brokers: Sequence[BrokerRegistration], features: Mapping[str, int] | None, next_offset: int
-) -> list[list[MetadataRecord]]:
-    """Return the commits (lists of records) of this start, which are synced together.
+    image: Image,
+    brokers: Sequence[BrokerRegistration],
+    features: Mapping[str, int] | None,
+    next_offset: Callable[[], int],
+    settings: TopicSettings,
+    min_isr: int,
+) -> Iterator[list[MetadataRecord]]:
+    """Yield the commits (lists of records) of this start. Each must be in the image before the next one is computed.
 
-    ``features``: the requested feature levels; ``next_offset``: the offset that the first record gets.
+    ``brokers``: the brokers that start now, each with the broker epoch of its clean shutdown (see `are_clean`);
+    ``features``: the requested feature levels; ``next_offset`` returns the offset of the next record; ``min_isr``: the
+    controller's static ``min.insync.replicas``.
 
-    Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then come the registrations,
-    where the offset of each record is the broker's epoch, and then a new leader epoch for every partition.
+    Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then the brokers of a
+    process that was killed are fenced, as after their session timeout, all at once. Then the new brokers register, where
+    the offset of each record is the broker's epoch, and are unfenced. A partition that loses and gets a leader has a new
+    leader epoch, so that batches from before and after the restart differ, and clients do not reject its metadata.
     """
-    commits = []
     levels = _levels(image, features)
     if levels:
-        commits.append(records_for_features(levels))
-    for offset, broker in enumerate(brokers, next_offset + len(levels)):
-        commits.append([record_for_registration(registration(broker, offset, {**image.features, **levels}))])
+        is_new = METADATA_VERSION not in image.features
+        of_elr = records_that_enable_elr(image, min_isr) if is_elr_enabled(levels) else []
+        of_levels = records_for_features(levels)
+        yield [*of_levels, *of_elr] if is_new else [*of_elr, *of_levels]
+    alive = [broker for broker in image.brokers.values() if not broker.fenced]
+    yield from chunks(records_for_lost_brokers(image, [one.node_id for one in alive], settings))
+    yield from chunks(map(record_for_fencing, alive))
+    clean = are_clean(image, brokers)
+    unclean = {broker.node_id for broker in brokers} - clean
+    yield from chunks(records_for_unclean_shutdown(image, unclean, settings))
+    yield from chunks(records_for_lost_brokers(image, clean, settings))
     for broker in brokers:
-        commits += chunks(records_for_restart(image, broker.node_id))
-    return commits
+        yield [record_for_registration(registration(broker, next_offset(), image.features))]
+    registered = [image.brokers[broker.node_id] for broker in brokers]
+    yield from chunks(map(record_for_unfencing, registered))
+    yield from chunks(records_for_unfenced_brokers(image, [one.node_id for one in registered], settings))
+
+
+def are_clean(image: Image, brokers: Iterable[BrokerRegistration]) -> set[int]:
+    """Return the ids of brokers whose previous incarnation was shut down cleanly.
+
+    The ``epoch`` of a broker that is about to register is the broker epoch in its clean shutdown file, or -1.
+    """
+    stored = {broker.node_id: broker.epoch for broker in image.brokers.values()}
+    return {broker.node_id for broker in brokers if stored.get(broker.node_id, -2) == broker.epoch}
 
 
 def registration(broker: BrokerRegistration, epoch: int, levels: Mapping[str, int]) -> BrokerRegistration:
@@ -60,11 +102,16 @@ def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
     """
     if METADATA_VERSION not in image.features:
         wanted = {**INITIAL_LEVELS, **(features or {})}
+        if wanted[METADATA_VERSION] < ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM:
+            wanted[ELIGIBLE_LEADER_REPLICAS_VERSION] = (features or {}).get(
+                ELIGIBLE_LEADER_REPLICAS_VERSION, 0
+            )
         # Level 0 means that the feature is absent, so a new log has no record for it.
         return {name: level for name, level in wanted.items() if level > 0}
     return {name: level for name, level in (features or {}).items() if image.features.get(name, 0) != level}
 
 
-def chunks(records: Iterator[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
-    while chunk := list(islice(records, BATCH_RECORDS_MAX)):
+def chunks(records: Iterable[MetadataRecord]) -> Iterator[list[MetadataRecord]]:
+    remaining = iter(records)
+    while chunk := list(islice(remaining, BATCH_RECORDS_MAX)):
         yield chunk

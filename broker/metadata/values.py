@@ -19,6 +19,8 @@ GROUP_RESOURCE: Final = 32
 CLUSTER_DEFAULT: Final = ""
 """Resource name of the dynamic settings for all brokers."""
 
+MIN_IN_SYNC_REPLICAS: Final = "min.insync.replicas"
+
 NO_LEADER: Final = -1
 LEADER_UNCHANGED: Final = -2
 

@@ -162,6 +162,10 @@ class PartitionFacts:
     leader_epoch: int
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
+    eligible: tuple[int, ...] = ()
+    """The eligible leader replicas (KIP-966); empty if they are not known."""
+    last_known_leader: tuple[int, ...] = ()
+    """Node id of the last leader of a partition without one, if the metadata has it."""
     min_isr: int | None = None
     offline: str | None = None
     """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR); None if it can."""
@@ -180,6 +184,11 @@ class PartitionFacts:
     @property
     def name(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    @property
+    def candidates(self) -> tuple[int, ...]:
+        """The replicas that a clean election may make the leader, else the last known leader."""
+        return self.isr or self.eligible or self.last_known_leader
 
 
 @slotted(frozen=True, kw_only=True)

@@ -70,25 +70,26 @@ def partition_troubles(at: PartitionFacts, around: ClusterContext) -> list[Troub
 
 
 def no_leader(at: PartitionFacts, around: ClusterContext) -> Trouble:
-    """The problem of a partition without a leader, with the nodes of its ISR that are not running."""
-    gone = all_away(around, sorted(at.isr))
-    if gone:
-        why = f"of its ISR, {listed(gone)}"
-    elif at.isr:
-        why = f"of its ISR, {_nodes(at.isr)}, none leads it"
-    else:
+    """The problem of a partition without a leader, with the nodes that may lead it and are not running."""
+    nodes = sorted(at.candidates)
+    gone = all_away(around, nodes)
+    who = "of its ISR," if at.isr else "of its eligible leader replicas,"
+    if not nodes:
         why = "its ISR is empty"
+    elif not at.isr and not at.eligible:
+        why = f"it waits for its last known leader{f': {listed(gone)}' if gone else f', {_nodes(nodes)}'}"
+    elif gone:
+        why = f"{who} {listed(gone)}"
+    else:
+        why = f"{who} {_nodes(nodes)}, none leads it"
     replicas = f"Its replicas are on {_nodes(at.replicas)}."
-    return Trouble(
-        Cause.NO_LEADER, (f"{at.name} has no leader: {why}.", *waking(around, sorted(at.isr)), replicas)
-    )
+    return Trouble(Cause.NO_LEADER, (f"{at.name} has no leader: {why}.", *waking(around, nodes), replicas))
 
 
 def offline(at: PartitionFacts, around: ClusterContext) -> Trouble | None:
-    if at.offline is None or (at.leader is None and not at.isr):
+    if at.offline is None or (at.leader is None and not at.candidates):
         return None
-    # Without a leader, the ISR has only the last replica that was in sync.
-    node = at.isr[0] if at.leader is None else at.leader
+    node = at.candidates[0] if at.leader is None else at.leader
     first = f"{at.name} is offline, the files of node {node} cannot be used: {at.offline.removesuffix('.')}."
     rule = next((each for each in around.rules or () if each.text.startswith("full-disk")), None)
     lines = [first]

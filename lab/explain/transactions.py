@@ -280,9 +280,9 @@ def _leader_away(
     at: TransactionFacts, place: PartitionFacts, around: ClusterContext, the: str
 ) -> Trouble | None:
     if place.leader is None:
-        gone = all_away(around, place.isr)
+        gone = all_away(around, place.candidates)
         why = f"{place.name} has no leader{f' ({listed(gone)})' if gone else ''}"
-        nodes = place.isr
+        nodes = place.candidates
     else:
         leader = away(around, place.leader, f", which leads {place.name},")
         if leader is None:

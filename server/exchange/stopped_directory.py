@@ -62,6 +62,7 @@ async def opened(data_dir: Path, port: int = DEFAULT_PORT) -> AsyncIterator[Stop
             clock=clock,
             random=random,
             endpoints=[Endpoint(each.name, each.host, each.port) for each in config.listeners],
+            previous_epoch=directory.previous_epoch,
         )
         replicas = ReplicaManager(config.node_id, directory, config, clock, metadata, random)
         replicas.recover()

@@ -48,7 +48,7 @@ CLASSIC: Final = "broker/groups/classic.py"
 SHARD: Final = "broker/groups/shard.py"
 COURSE: Final = "broker/clock/course.py"
 VIRTUAL_CLOCK: Final = "broker/clock/virtual.py"
-ELECTIONS: Final = "broker/metadata/elections.py"
+PARTITION_CHANGE: Final = "broker/metadata/partition_change.py"
 
 _PRODUCERS = ("tests/storage/test_producers.py",)
 _LOG = ("tests/storage/test_log.py", "tests/storage/test_replicated.py")
@@ -59,6 +59,7 @@ _TXN_STATE = ("tests/broker/transactions/test_states.py", "tests/broker/transact
 _TXN = ("tests/broker/transactions",)
 _GROUPS = ("tests/broker/groups",)
 _IMAGE = ("tests/broker/metadata/test_image.py",)
+_ELR = "tests/broker/metadata/test_eligible_leader_replicas.py"
 _CLOCK = ("tests/broker/clock",)
 _LIFECYCLE = ("tests/broker/cluster/test_lifecycle.py",)
 _COMPACTION = ("tests/storage/test_compaction.py", "tests/storage/test_compaction_machine.py")
@@ -441,9 +442,9 @@ REPLICATION: Final = (
         "leader-elected-out-of-sync",
         "only an in-sync replica is elected, unless unclean election is allowed",
         ("tests/broker/metadata", "tests/broker/replicas/replication"),
-        ELECTIONS,
-        "    leader = _first(state.replicas, set(isr) & set(live))\n    if leader != NO_LEADER:\n",
-        "    leader, isr = _first(state.replicas, live), (*isr, *live)\n    if leader != NO_LEADER:\n",
+        PARTITION_CHANGE,
+        "        if node_id in allowed and node_id in live:",
+        "        if node_id in live:",
     ),
 )
 
@@ -923,6 +924,74 @@ METADATA: Final = tuple(
             "    schema.ClearElrRecord: _clear_eligible_replicas,\n",
             "",
         ),
+        *(
+            _one(name, rule, (_ELR, "tests/broker/metadata/test_cluster.py"), path, before, after)
+            for name, rule, path, before, after in (
+                (
+                    "in-sync-replicas-lost-without-eligibility",
+                    "a replica that leaves the ISR below min.insync.replicas is eligible (KIP-966)",
+                    PARTITION_CHANGE,
+                    "sorted({*state.eligible_leader_replicas, *state.isr}.difference(isr, unclean))",
+                    "sorted({*state.eligible_leader_replicas}.difference(isr, unclean))",
+                ),
+                (
+                    "eligible-although-enough-are-in-sync",
+                    "no replica is eligible while the ISR has min.insync.replicas members (KIP-966)",
+                    PARTITION_CHANGE,
+                    "    if len(isr) >= min_isr:\n        return ()\n",
+                    "",
+                ),
+                (
+                    "unclean-replicas-stay-eligible",
+                    "a replica is not eligible after an unclean shutdown (KIP-966)",
+                    PARTITION_CHANGE,
+                    ".difference(isr, unclean)",
+                    ".difference(isr)",
+                ),
+                (
+                    "last-known-leader-waits",
+                    "the last known leader is elected if no replica is eligible",
+                    PARTITION_CHANGE,
+                    "        if last_known_leader in live:",
+                    "        if False:",
+                ),
+                (
+                    "eligible-leader-brings-its-isr",
+                    "an eligible leader replica that is elected is the only one in sync",
+                    PARTITION_CHANGE,
+                    "            isr, eligible = (leader,), tuple(one for one in eligible if one != leader)",
+                    "            isr, eligible = eligible, ()",
+                ),
+                (
+                    "every-return-is-clean",
+                    "a broker without a clean shutdown file has had an unclean shutdown",
+                    "broker/metadata/startup.py",
+                    "stored.get(broker.node_id, -2) == broker.epoch",
+                    "stored.get(broker.node_id, broker.epoch) > 0",
+                ),
+                (
+                    "killed-brokers-stay-live",
+                    "a start fences the brokers of a process that was killed",
+                    "broker/metadata/startup.py",
+                    "for broker in image.brokers.values() if not broker.fenced]",
+                    "for broker in image.brokers.values() if broker.fenced]",
+                ),
+                (
+                    "min-insync-replicas-changed-without-clearing",
+                    "a change of min.insync.replicas clears the eligible leader replicas",
+                    "broker/metadata/config_control.py",
+                    "            records += records_that_clear_elr(records)",
+                    "            pass",
+                ),
+                (
+                    "failed-replicas-may-lead",
+                    "a replica with failed files is not elected before its broker registers again",
+                    "broker/metadata/elections.py",
+                    "if (topic_id, index, one) not in offline}",
+                    "}",
+                ),
+            )
+        ),
         _one(
             "log-directories-at-every-level",
             "below metadata.version 3.7-IV2 the log has no log directories",
@@ -1324,8 +1393,8 @@ DELETIONS: Final = (
         "a failed replica belongs to its topic id, not to a new topic with the same name",
         ("tests/broker/cluster/test_replication.py",),
         "broker/metadata/replication_control.py",
-        "is_same = known.topic_id == topic_id",
-        "is_same = True",
+        "            if known.topic_id != topic_id:\n                return None\n",
+        "",
     ),
     _one(
         "open-logs-keep-their-settings",

@@ -307,7 +307,9 @@ def test_the_metadata_log_is_decoded(left: Left):
     topics = {each["data"]["name"]: each["data"] for each in payloads if each["type"] == "TOPIC_RECORD"}
     assert set(left.seen["topics"]) == set(topics) - {"gone-topic"}
     assert kinds.count("REMOVE_TOPIC_RECORD") == 1
-    assert [each["data"] for each in payloads[-2:]] == [
-        {"brokerId": 1, "brokerEpoch": payloads[-1]["data"]["brokerEpoch"], "inControlledShutdown": 1},
-        {"brokerId": 1, "brokerEpoch": payloads[-1]["data"]["brokerEpoch"], "fenced": 1},
-    ]
+    epoch = payloads[-1]["data"]["brokerEpoch"]
+    shutdown = {"brokerId": 1, "brokerEpoch": epoch, "inControlledShutdown": 1}
+    data = [each["data"] for each in payloads]
+    stop = data.index(shutdown)
+    assert set(kinds[stop + 1 : -1]) == {"PARTITION_CHANGE_RECORD"}
+    assert data[-1] == {"brokerId": 1, "brokerEpoch": epoch, "fenced": 1}

@@ -180,8 +180,9 @@ class Deletions(Reach):
         leader = replicas.get(state.leader)
         if leader is not None and leader.leader_epoch == state.leader_epoch:
             self._check_leader(state.leader, leader)
-        if all(node_id in replicas for node_id in state.isr):
-            durable = [self._durable(node_id, replicas[node_id]) for node_id in state.isr]
+        next_leaders = {*state.isr, *state.eligible_leader_replicas}
+        if next_leaders and next_leaders <= replicas.keys():
+            durable = [self._durable(node_id, replicas[node_id]) for node_id in next_leaders]
             self._settled = max(self._settled, min(durable))
 
     def _check_forward(self, replicas: dict[int, Partition]) -> None:

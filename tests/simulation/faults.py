@@ -13,7 +13,7 @@ from broker.clock.virtual import ALL_DOMAINS, DEFAULT_DOMAINS, VirtualClock
 from broker.cluster import Cluster, NoSuchNode, StartError
 from broker.cluster.runtime import NodeRuntime, NodeState
 from broker.injection.points import POINTS, InjectionPoint
-from broker.metadata.elections import Election
+from broker.metadata.partition_change import Election
 from protocol.codec import request_codec
 from protocol.errors import ErrorCode
 from protocol.frame import parse_request_header

@@ -63,7 +63,7 @@ _TXN: Final = "broker.transactions.decisions"
 _PARTITION: Final = "broker.replicas.partition.partition:Partition"
 _FETCH: Final = "broker.requests.fetch_reading:FetchReading._replica"
 _HEARTBEAT: Final = "broker.groups.consumer.heartbeat"
-_ELECTIONS: Final = "broker.metadata.elections"
+_PARTITION_CHANGE: Final = "broker.metadata.partition_change"
 
 BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "a repeated batch is answered from the producer state": (f"{_PRODUCERS}.duplicate_of", _is_true),
@@ -208,7 +208,18 @@ BY_CALL: Final[dict[str, tuple[str, When]]] = {
     "recovery begins with a producer snapshot": ("storage.recovery._read_snapshot", _is_true),
     "a log is cut": ("storage.log:Log.truncate_to", _is_true),
     "an id expires": ("broker.transactions.decisions.is_expired", _is_true),
-    "a move of replicas is completed": (f"{_ELECTIONS}._completed", _is_true),
+    "a move of replicas is completed": (
+        f"{_PARTITION_CHANGE}._completed",
+        lambda completed, _, target: completed is not target,
+    ),
+    "an eligible leader replica is elected": (
+        f"{_PARTITION_CHANGE}._elected",
+        lambda elected, state, replicas, isr, eligible, *_, **__: not isr and elected[0] in eligible,
+    ),
+    "the last known leader is elected": (
+        f"{_PARTITION_CHANGE}._elected",
+        lambda elected, state, *_, **__: elected[1] and (elected[0],) == state.last_known_eligible,
+    ),
     "DeleteRecords waits for a follower": (
         f"{_PARTITION}.delete_records",
         lambda result, _, before_offset: result[0] is ErrorCode.none and result[1] < before_offset,

@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.cluster import Cluster
 from broker.injection.points import InjectionPoint
-from broker.metadata.elections import Election
+from broker.metadata.partition_change import Election
 from broker.metadata.results import ApiError
 from broker.metadata.values import NO_LEADER, PartitionState
 from broker.replicas.replication.leading import Leading

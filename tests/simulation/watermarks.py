@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 from unittest.mock import patch
 from uuid import UUID
 
-from broker.metadata.elections import RECOVERING
+from broker.metadata.partition_change import RECOVERING
 from broker.metadata.values import PartitionState, Topic
 from broker.replicas.partition import Partition, bounds
 from broker.replicas.replication.leading import Leading

@@ -25,15 +25,15 @@ from broker.injection.points import FaultInjection
 from broker.metadata.changes import records_for_config_change, records_for_new_topic
 from broker.metadata.deltas import apply
 from broker.metadata.elections import (
-    Election,
     record_for_election,
     record_for_isr,
     record_for_reassignment,
-    records_for_lost_broker,
-    records_for_returned_broker,
+    records_for_lost_brokers,
+    records_for_unfenced_brokers,
 )
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener, notify
+from broker.metadata.partition_change import Election
 from broker.metadata.values import (
     TOPIC_RESOURCE,
     AnyRecord,
@@ -117,10 +117,13 @@ class Controller:
         if self.refuses_isr:
             raise ConnectionError("the controller is unreachable")
         known = self.image.topics[topic]
-        self.commit([record_for_isr(self.image, known, known.partitions[index], leader_epoch, isr)])
+        self.commit([record_for_isr(self.image, known, known.partitions[index], leader_epoch, isr, self)])
 
-    def allows_unclean(self, topic: Topic) -> bool:
+    def allows_unclean_election(self, topic: Topic) -> bool:
         return LogConfig.from_properties(topic.configs, LogConfig()).unclean_leader_election_enable
+
+    def min_insync_replicas(self, topic: Topic) -> int:
+        return LogConfig.from_properties(topic.configs, LogConfig()).min_insync_replicas
 
 
 class Nodes:
@@ -170,7 +173,7 @@ class Nodes:
 
     def lose(self, node_id: int) -> None:
         controller = self.controller
-        gone = list(records_for_lost_broker(controller.image, node_id, controller.allows_unclean))
+        gone = list(records_for_lost_brokers(controller.image, [node_id], controller))
         controller.brokers[node_id] = replace(controller.brokers[node_id], fenced=True)
         controller.commit(gone)
 
@@ -189,7 +192,7 @@ class Nodes:
         controller = self.controller
         before = controller.brokers[node_id]
         controller.brokers[node_id] = replace(before, epoch=before.epoch + 1, fenced=False)
-        controller.commit(records_for_returned_broker(controller.image, node_id, controller.allows_unclean))
+        controller.commit(records_for_unfenced_brokers(controller.image, [node_id], controller))
         self.running[node_id].start_timers()
 
     def end(self) -> None:
@@ -202,13 +205,17 @@ class Nodes:
         topic, state = controller.image.topics[TOPIC], controller.state()
         order = (node_id, *(each for each in state.replicas if each != node_id))
         topic.partitions[0] = replace(state, replicas=order)
-        record = record_for_election(controller.image, topic, topic.partitions[0], Election.PREFERRED)
+        record = record_for_election(
+            controller.image, topic, topic.partitions[0], Election.PREFERRED, controller
+        )
         controller.commit([record])
 
     def reassign(self, *target: int) -> None:
         controller = self.controller
         topic = controller.image.topics[TOPIC]
-        controller.commit([record_for_reassignment(controller.image, topic, controller.state(), target)])
+        controller.commit(
+            [record_for_reassignment(controller.image, topic, controller.state(), target, controller)]
+        )
 
     async def settle(self) -> None:
         """Run the event loop until nothing changes without a timer."""

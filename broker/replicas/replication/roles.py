@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from broker.clock import Clock, Domain, Timer
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
-from broker.metadata.elections import RECOVERING
+from broker.metadata.partition_change import RECOVERING
 from broker.metadata.values import NO_LEADER
 from broker.replicas.replication.context import Peers, ReplicationContext, Truncation
 from broker.replicas.replication.leading import Leading

@@ -77,6 +77,8 @@ def metadata_facts(cluster: Cluster, topic: Topic, state: PartitionState) -> Par
         leader_epoch=state.leader_epoch,
         replicas=tuple(state.replicas),
         isr=tuple(state.isr),
+        eligible=tuple(state.eligible_leader_replicas),
+        last_known_leader=tuple(state.last_known_eligible),
         min_isr=LogConfig.from_properties(topic.configs, defaults).min_insync_replicas,
     )
 

@@ -55,7 +55,15 @@ async def test_client_metrics_are_listed_if_an_exporter_is_configured(cluster):
     ("version", "supported"),
     [
         (3, [("metadata.version", 7, 33)]),
-        (4, [("metadata.version", 7, 33), ("transaction.version", 0, 2), ("group.version", 0, 1)]),
+        (
+            4,
+            [
+                ("metadata.version", 7, 33),
+                ("eligible.leader.replicas.version", 0, 1),
+                ("transaction.version", 0, 2),
+                ("group.version", 0, 1),
+            ],
+        ),
     ],
 )
 async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, version, supported):
@@ -66,15 +74,17 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
         (one.name, one.min_version_level, one.max_version_level) for one in response.finalized_features
     ] == [
         ("metadata.version", 33, 33),
-        ("transaction.version", 2, 2),
+        ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
+        ("transaction.version", 2, 2),
     ]
     assert response.finalized_features_epoch == cluster.epoch
     assert response.zk_migration_ready is False
 
 
 async def test_levels_of_features_that_are_not_implemented_are_not_listed(cluster):
-    await cluster.update_features({"transaction.version": 0, "group.version": 0})
+    levels = dict.fromkeys(("transaction.version", "group.version", "eligible.leader.replicas.version"), 0)
+    await cluster.update_features(levels)
     await cluster._writer.commit([schema.FeatureLevelRecord(name="share.version", feature_level=1)])
     response = api_versions(request(), context_of(cluster, 4))
     assert [one.name for one in response.finalized_features] == ["metadata.version"]

@@ -87,8 +87,11 @@ async def test_all_33_settings_of_a_topic(cluster):
     for name, (value, kind, synonym) in DEFAULTS.items():
         one = found[name]
         assert (name, one.value, one.config_type) == (name, value, kind)
-        assert (one.config_source, one.read_only, one.is_sensitive) == (5, False, False)
-        assert places(one) == ([] if synonym is None else [(synonym, value, 5)])
+        # With eligible leader replicas, min.insync.replicas is set for all brokers.
+        of_cluster = [(name, value, 3)] if name == "min.insync.replicas" else []
+        source = 3 if of_cluster else 5
+        assert (one.config_source, one.read_only, one.is_sensitive) == (source, False, False)
+        assert places(one) == of_cluster + ([] if synonym is None else [(synonym, value, 5)])
         assert one.documentation is None
 
 

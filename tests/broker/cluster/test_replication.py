@@ -16,7 +16,7 @@ from broker.clock import Domain
 from broker.cluster import Cluster
 from broker.injection.losses import ACKS_1
 from broker.injection.points import InjectionPoint
-from broker.metadata.elections import Election
+from broker.metadata.partition_change import Election
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import Call
 from protocol.errors import ErrorCode
@@ -241,7 +241,8 @@ async def test_a_consumer_of_a_replica_without_a_leader_sees_no_record_that_was_
             await producer.send_and_wait("orders", b"of the second")
             await cluster.clock.advance(2 * lag_ms, {Domain.REPLICATION})
             await until(lambda: state(cluster).isr == (second,))
-            cluster.kill_node(second)
+            # After a kill, the election of the last known leader would count as unclean.
+            await cluster.stop_node(second)
         await until(lambda: state(cluster).leader == NO_LEADER)
         node = cluster.running(third)
         assert node is not None

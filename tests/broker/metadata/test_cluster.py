@@ -57,7 +57,7 @@ async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_pa
     for restart in (1, 2, 3):
         again = open_cluster(tmp_path, seed=restart)
         assert states_but_epochs(again) == before
-        assert set(epochs(again)) == {restart}
+        assert set(epochs(again)) == {2 * restart}  # each partition loses its leader, and is led again
         assert (again.cluster_id, again.identity) == (cluster_id, ids)
         found = again.topic_by_id(before["a"][0])
         assert found is not None
@@ -68,21 +68,24 @@ async def test_a_directory_reopened_has_the_same_topics_and_higher_epochs(tmp_pa
 async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
     cluster = open_cluster(tmp_path)
     await cluster.close()
-    *levels, registration = records(tmp_path)
+    *levels, registration, unfenced = records(tmp_path)
     assert levels == [
         schema.FeatureLevelRecord(name="metadata.version", feature_level=33),
-        schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
+        schema.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         schema.FeatureLevelRecord(name="group.version", feature_level=1),
+        schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
+        schema.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
     ]
     assert isinstance(registration, schema.RegisterBrokerRecord)
     # The broker epoch is the offset of the RegisterBrokerRecord, which follows LeaderChange and the feature levels.
-    assert registration.broker_epoch == 4
-    assert registration.fenced is False
+    assert registration.broker_epoch == 6
+    assert registration.fenced is True
+    assert unfenced == schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=6, fenced=-1)
     assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
         ("PLAINTEXT", "broker.example", 19092)
     ]
-    assert cluster.epoch == 4
-    assert cluster.brokers[1].epoch == 4
+    assert cluster.epoch == 7
+    assert cluster.brokers[1].epoch == 6
 
 
 async def test_each_start_registers_the_broker_again(tmp_path):
@@ -102,7 +105,9 @@ async def test_a_broker_that_leaves_is_fenced_until_the_next_start(tmp_path):
     epoch = cluster.brokers[1].epoch
     await cluster.leave()
     await cluster.close()
-    assert records(tmp_path)[-2:] == [
+    shutdown, changed, fenced = records(tmp_path)[-3:]
+    assert isinstance(changed, schema.PartitionChangeRecord)
+    assert [shutdown, fenced] == [
         schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, in_controlled_shutdown=1),
         schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=epoch, fenced=1),
     ]
@@ -184,9 +189,10 @@ async def test_an_early_metadata_version_has_no_scram_credentials(tmp_path, leve
 async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):
     await open_cluster(tmp_path).close()
     again = open_cluster(tmp_path, features={"transaction.version": 1})
-    assert dict(again.features) == {"metadata.version": 33, "transaction.version": 1, "group.version": 1}
+    others = {"metadata.version": 33, "eligible.leader.replicas.version": 1, "group.version": 1}
+    assert dict(again.features) == {**others, "transaction.version": 1}
     await again.update_features({"transaction.version": 0})
-    assert dict(again.features) == {"metadata.version": 33, "group.version": 1}
+    assert dict(again.features) == others
     await again.close()
 
 
@@ -465,7 +471,7 @@ async def test_ten_thousand_partitions_survive_restarts(tmp_path):
     await cluster.close()
     for restart in range(1, 5):
         again = open_cluster(tmp_path)
-        assert set(epochs(again)) == {restart}
+        assert set(epochs(again)) == {2 * restart}
         again.abandon()
     assert list((tmp_path / LOG_DIRECTORY).glob("*.checkpoint"))
 

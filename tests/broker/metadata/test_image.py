@@ -14,7 +14,6 @@ from broker.metadata.changes import (
     records_for_new_partitions,
     records_for_new_topic,
     records_for_removed_topic,
-    records_for_restart,
     records_of,
 )
 from broker.metadata.deltas import apply
@@ -357,29 +356,3 @@ def test_an_image_written_as_records_is_the_same_image():
     )
     again, _ = fold(*records_of(image))
     assert again == image
-
-
-@pytest.mark.parametrize(
-    ("state", "raised"),
-    [
-        (dict(leader=1, isr=(1,)), True),
-        (dict(leader=-1, isr=(1, 2)), True),
-        (dict(leader=-1, isr=(), eligible_leader_replicas=(1, 2)), True),
-        (dict(leader=-1, isr=(2,)), False),
-        (dict(leader=-1, isr=(), eligible_leader_replicas=(2,)), False),
-        (dict(leader=2, isr=(1, 2)), False),
-    ],
-)
-def test_a_restart_raises_the_epoch_of_what_this_broker_can_lead(state, raised):
-    image, _ = fold(
-        schema.TopicRecord(name="t", topic_id=T),
-        schema.PartitionRecord(
-            partition_id=0, topic_id=T, replicas=(1, 2), leader_epoch=4, partition_epoch=9, **state
-        ),
-    )
-    fold(*records_for_restart(image, 1), image=image)
-    partition = image.topics["t"].partitions[0]
-    assert (partition.leader, partition.leader_epoch) == ((1, 5) if raised else (state["leader"], 4))
-    if raised:
-        assert 1 in partition.isr
-        assert 1 not in partition.eligible_leader_replicas

@@ -50,6 +50,7 @@ def open_cluster(
     *,
     seed: int = 1,
     features: Mapping[str, int] | None = None,
+    previous_epoch: int = -1,
     sync: Callable[[AppendFile], None] = AppendFile.sync,
     **settings: str,
 ) -> ClusterMetadata:
@@ -62,6 +63,7 @@ def open_cluster(
         random=Random(seed),
         endpoints=[Endpoint("PLAINTEXT", "broker.example", 19092)],
         features=features,
+        previous_epoch=previous_epoch,
         sync=sync,
     )
 

@@ -31,6 +31,8 @@ SETTINGS = {
     "unclean.leader.election.interval.ms": "1000",
 }
 RACKS = {1: "a", 2: "b", 3: "c"}
+FEATURES = {"eligible.leader.replicas.version": 0}
+"""Feature levels of both sides: the stories were recorded without eligible leader replicas (KIP-966)."""
 BETWEEN_NODES = ("write_txn_markers", "add_partitions_to_txn")
 SPELLED = {"write_txn_markers": "WriteTxnMarkers", "add_partitions_to_txn": "AddPartitionsToTxn"}
 
@@ -198,9 +200,7 @@ def _sent(receiver: int, api: str, request: bytes, response: bytes | None) -> Se
 
 @contextmanager
 def kafka_side(directory: Path) -> Iterator[KafkaSide]:
-    # Eligible leader replicas (KIP-966) are a feature that our broker does not announce.
-    features = {"eligible.leader.replicas.version": 0}
-    with KafkaCluster(directory, SETTINGS, features=features, racks=RACKS) as cluster:
+    with KafkaCluster(directory, SETTINGS, features=FEATURES, racks=RACKS) as cluster:
         yield KafkaSide(cluster)
 
 
@@ -208,4 +208,5 @@ def kafka_side(directory: Path) -> Iterator[KafkaSide]:
 def our_side(directory: Path, settings: dict[str, Any] | None = None) -> Iterator[OurSide]:
     racks = {f"odradek.node.{node_id}.broker.rack": rack for node_id, rack in RACKS.items()}
     with InProcess(directory, "--nodes", "3", settings={**SETTINGS, **racks, **(settings or {})}) as broker:
+        broker.run(broker.cluster.metadata.update_features(FEATURES))
         yield OurSide(broker)

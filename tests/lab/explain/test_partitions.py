@@ -223,6 +223,22 @@ ROWS: dict[str, tuple[PartitionFacts, ClusterContext, Cause, str, str]] = {
         "orders-0 has no leader: of its ISR, node 2 is killed and node 3 is stopped.",
         "odradek node start 2",
     ),
+    "no leader, but eligible leader replicas": (
+        at(leader=None, isr=(), eligible=(2, 3), log_start=None, last_stable=None, high_watermark=None),
+        around(nodes=AWAY),
+        Cause.NO_LEADER,
+        "orders-0 has no leader: of its eligible leader replicas, node 2 is killed and node 3 is stopped.",
+        "odradek node start 2",
+    ),
+    "no leader, and only the last one may lead": (
+        at(
+            leader=None, isr=(), last_known_leader=(2,), log_start=None, last_stable=None, high_watermark=None
+        ),
+        around(nodes=AWAY),
+        Cause.NO_LEADER,
+        "orders-0 has no leader: it waits for its last known leader: node 2 is killed.",
+        "odradek node start 2",
+    ),
     "no leader, of a foreign cluster": (
         at(leader=None, isr=(2,), log_start=None, last_stable=None, high_watermark=None),
         ClusterContext(),

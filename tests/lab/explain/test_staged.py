@@ -48,7 +48,7 @@ BY_PROTOCOL = {
     (
         "the leader of its partition is down",
         ID,
-    ): "The COMMIT marker … has no leader (node … is not in the cluster's metadata).",
+    ): "The COMMIT marker … has no leader.",
     (
         "too few replicas are in sync",
         TOPIC,
@@ -56,7 +56,7 @@ BY_PROTOCOL = {
     (
         "a partition has no leader",
         TOPIC,
-    ): "… has no leader: of its ISR, node … is not in the cluster's metadata.",
+    ): "… has no leader: its ISR is empty.",
     (
         "offsets of a group wait for a transaction",
         GROUP,

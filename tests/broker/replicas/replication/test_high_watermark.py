@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from broker.metadata.elections import records_for_returned_broker
+from broker.metadata.elections import records_for_unfenced_brokers
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
 from storage.checkpoints import read_offsets
@@ -287,7 +287,5 @@ async def test_a_single_replica_that_leads_again_commits_what_it_has(make_nodes:
     nodes.lose(1)
     gate.release()
     nodes.controller.brokers[1] = replace(nodes.controller.brokers[1], fenced=False)
-    nodes.controller.commit(
-        records_for_returned_broker(nodes.controller.image, 1, nodes.controller.allows_unclean)
-    )
+    nodes.controller.commit(records_for_unfenced_brokers(nodes.controller.image, [1], nodes.controller))
     assert nodes.ends() == {1: (1, 1)}
