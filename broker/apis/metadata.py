@@ -1,8 +1,9 @@
 """Metadata: brokers, topics, and leaders of partitions. Most topics are auto-created by this request.
 
-v1: null requests all topics, and an empty list no topic (v0: an empty list requests all topics). v4: the client can forbid
-auto-creation. v5: offline replicas. v7: leader epochs. v8: authorized operations (those of the cluster only until v10). v10:
-topic ids in the response, v12: in the request. v13: a top-level error code (KIP-1102; never set here).
+v0 leaves out replicas that are not live: REPLICA_NOT_AVAILABLE. v1: null requests all topics, and an empty list no
+topic (v0: an empty list requests all topics). v4: the client can forbid auto-creation. v5: offline replicas. v7:
+leader epochs. v8: authorized operations (those of the cluster only until v10). v10: topic ids in the response, v12:
+in the request. v13: a top-level error code (KIP-1102; never set here).
 """
 
 from __future__ import annotations
@@ -186,13 +187,19 @@ def _partition(
     context: RequestContext, live: Live, topic: Topic, partition: PartitionState
 ) -> MetadataResponsePartition:
     leader, offline = leader_and_offline(context, live, topic, partition)
+    error, replicas, isr = NONE, partition.replicas, partition.isr
+    if context.api_version == 0:
+        replicas = tuple(each for each in replicas if each in live)
+        isr = tuple(each for each in isr if each in live)
+        if len(replicas) < len(partition.replicas) or len(isr) < len(partition.isr):
+            error = ErrorCode.replica_not_available
     return MetadataResponsePartition(
-        error_code=ErrorCode.leader_not_available if leader == NO_NODE else NONE,
+        error_code=ErrorCode.leader_not_available if leader == NO_NODE else error,
         partition_index=partition.index,
         leader_id=leader,
         leader_epoch=partition.leader_epoch,
-        replica_nodes=partition.replicas,
-        isr_nodes=partition.isr,
+        replica_nodes=replicas,
+        isr_nodes=isr,
         offline_replicas=offline,
     )
 

@@ -252,6 +252,16 @@ async def test_other_brokers_are_listed_with_their_endpoint_on_the_same_listener
     assert (partition.leader_id, list(partition.offline_replicas)) == (-1, [2])
 
 
+async def test_version_0_leaves_out_replicas_that_are_not_live(cluster):
+    away(cluster, 2, fenced=False)
+    await cluster.replication_control.create_topics([NewTopic("a", assignments=[(0, [1, 2])])])
+    away(cluster, 2, fenced=True)
+    for version, error, replicas in ((0, ErrorCode.replica_not_available, [1]), (1, 0, [1, 2])):
+        [partition] = metadata(named("a"), context_of(cluster, version)).topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (error, 1)
+        assert (list(partition.replica_nodes), list(partition.isr_nodes)) == (replicas, replicas)
+
+
 async def test_many_names_are_looked_up_over_many_turns(cluster):
     await cluster.replication_control.create_topics([NewTopic("there", 3)])
     names = [f"t{number}" for number in range(10 * ELEMENTS_PER_SLICE)]
