@@ -4,6 +4,7 @@ import com.fasterxml.jackson.databind.JsonNode;
 import java.io.File;
 import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.Collection;
 import java.util.HashMap;
 import java.util.HashSet;
 import java.util.List;
@@ -28,14 +29,17 @@ import kafka.server.SharedServer;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
+import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.security.scram.ScramCredential;
 import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.common.security.token.delegation.TokenInformation;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.controller.Controller;
+import org.apache.kafka.controller.ResultOrError;
 import org.apache.kafka.coordinator.group.GroupCoordinator;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.TopicImage;
@@ -268,7 +272,8 @@ public final class Cluster implements AutoCloseable {
     private ReplicaManager replicaManager(int id) {
         return StandIn.of(ReplicaManager.class, Map.of(
             "onlinePartition", args -> online((TopicPartition) args[0], id),
-            "localLog", args -> log((TopicPartition) args[0], id)
+            "localLog", args -> log((TopicPartition) args[0], id),
+            "logManager", args -> logManager(id)
         ));
     }
 
@@ -339,8 +344,28 @@ public final class Cluster implements AutoCloseable {
         members.put("raftManager", args -> StandIn.of(KafkaRaftManager.class, Map.of("raftLog", none -> log)));
         members.put("authorizerPlugin", args -> cluster.authorizerPlugin());
         members.put("credentialProvider", args -> cluster.credentialProvider());
-        members.put("controller", args -> StandIn.of(Controller.class, Map.of("isActive", none -> true)));
+        members.put("controller", args -> StandIn.of(Controller.class, Map.of(
+            "isActive", none -> true,
+            "findAllTopicIds", context -> CompletableFuture.completedFuture(cluster.topicIds()),
+            "findTopicIds", of -> found((Collection<String>) of[1], cluster.topicIds()),
+            "findTopicNames", of -> found((Collection<Uuid>) of[1], cluster.topicNames())
+        )));
         return members;
+    }
+
+    private Map<String, Uuid> topicIds() {
+        return image().topics().topicNameToIdView();
+    }
+
+    private Map<Uuid, String> topicNames() {
+        return image().topics().topicIdToNameView();
+    }
+
+    private static <K, V> CompletableFuture<Map<K, ResultOrError<V>>> found(Collection<K> wanted, Map<K, V> all) {
+        Map<K, ResultOrError<V>> results = new HashMap<>();
+        wanted.forEach(key -> results.put(key, all.containsKey(key)
+            ? new ResultOrError<>(all.get(key)) : new ResultOrError<>(Errors.UNKNOWN_TOPIC_OR_PARTITION, null)));
+        return CompletableFuture.completedFuture(results);
     }
 
     @Override

@@ -22,6 +22,7 @@ final class MetadataLog {
     private final File directory;
     private MetadataImage image = MetadataImage.EMPTY;
     private long next;
+    private long replayedBytes;
 
     MetadataLog(File directory) {
         this.directory = directory;
@@ -30,6 +31,11 @@ final class MetadataLog {
     /** The image of all records that are in the files now. */
     synchronized MetadataImage image() {
         File[] segments = Optional.ofNullable(directory.listFiles((folder, name) -> name.endsWith(".log"))).orElse(new File[0]);
+        long sizeBytes = Arrays.stream(segments).mapToLong(File::length).sum();
+        if (sizeBytes == replayedBytes) {
+            return image;
+        }
+        replayedBytes = sizeBytes;
         Arrays.sort(segments);
         for (File segment : segments) {
             try (FileRecords records = FileRecords.open(segment, false)) {
