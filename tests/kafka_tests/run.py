@@ -53,15 +53,17 @@ class Result:
     display: str = ""
 
 
-def run(
-    classes: Sequence[str], methods: Sequence[str] = (), against: str = "odradek"
-) -> Iterator[tuple[str, list[Result]]]:
-    """Run test classes, and yield each class with its results. ``methods`` restricts them to ``class.method``."""
-    left = list(classes)
+def run(tests: Sequence[str], against: str = "odradek") -> Iterator[tuple[str, list[Result]]]:
+    """Run tests, each a class or ``class.method``, and yield each class with its results."""
+    left = list(dict.fromkeys(each.rpartition(".")[0] if _is_method(each) else each for each in tests))
     while left:
-        for done, results in _one_jvm(left, methods, against):
+        for done, results in _one_jvm(left, tests, against):
             left.remove(done)
-            yield done, results if against == "kafka" else [*judged(results, whole=not methods)]
+            yield done, results if against == "kafka" else [*judged(results, whole=done in tests)]
+
+
+def _is_method(test: str) -> bool:
+    return test.rpartition(".")[2][0].islower()
 
 
 def judged(results: Sequence[Result], *, whole: bool) -> Iterator[Result]:
@@ -81,13 +83,13 @@ def judged(results: Sequence[Result], *, whole: bool) -> Iterator[Result]:
 
 
 def _one_jvm(
-    classes: Sequence[str], methods: Sequence[str], against: str
+    classes: Sequence[str], tests: Sequence[str], against: str
 ) -> Iterator[tuple[str, list[Result]]]:
-    """Run the classes in one JVM, which is killed if a test hangs: then the rest of its class does not run."""
+    """Run the tests of these classes in one JVM. If a test hangs, it is killed, and the rest of the class does not run."""
     jars = framework_jars("kafka-tests")
     classpath = compiled(FOLDER / "launcher", jars)
     command = [java(), "-Xmx1g", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
-    choice = [f"+{each}" for each in methods]
+    choice = [f"+{each}" for each in tests]
     with tempfile.TemporaryDirectory(prefix="kafka-tests-") as folder, ExitStack() as stack:
         if against == "odradek":
             port = stack.enter_context(serving())
@@ -119,15 +121,21 @@ def _one_jvm(
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     """Yield what the JVM reports. It is killed if it reports nothing for a while."""
     assert process.stdout is not None
-    hangs = threading.Timer(2 * HANG_S, process.kill)
-    hangs.start()
-    for line in process.stdout:
+    hangs = _kill_later(process)
+    try:
+        for line in process.stdout:
+            hangs.cancel()
+            hangs = _kill_later(process)
+            if line.startswith("{"):
+                yield json.loads(line)
+    finally:
         hangs.cancel()
-        hangs = threading.Timer(2 * HANG_S, process.kill)
-        hangs.start()
-        if line.startswith("{"):
-            yield json.loads(line)
-    hangs.cancel()
+
+
+def _kill_later(process: subprocess.Popen[str]) -> threading.Timer:
+    timer = threading.Timer(2 * HANG_S, process.kill)
+    timer.start()
+    return timer
 
 
 def _classes(events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[Result]]]:
@@ -218,7 +226,7 @@ def main(arguments: list[str]) -> int:
     kept, watch = Kept(given.against, again=given.again), Stopwatch()
     for name in given.set or SETS:
         left = [each for each in SETS[name] if each not in kept.of]
-        for done, results in run(left, against=given.against):
+        for done, results in run(left, given.against):
             kept.add(done, results)
             _print(done, results)
             _print_failures(results, skipped=given.reasons)
@@ -234,10 +242,8 @@ def main(arguments: list[str]) -> int:
 
 
 def _run_named(tests: Sequence[str], against: str, *, skipped: bool) -> int:
-    methods = [each for each in tests if each.rpartition(".")[2][0].islower()]
-    classes = list(dict.fromkeys(each.rpartition(".")[0] if each in methods else each for each in tests))
     failed = False
-    for name, results in run(classes, methods, against):
+    for name, results in run(tests, against):
         _print(name, results)
         _print_failures(results, skipped=skipped)
         failed |= any(each.verdict == "failed" for each in results)

@@ -10,34 +10,29 @@ import pytest
 from tests.kafka_tests import run
 from tests.kafka_tests.run import DIFFERENCES, SETS, SKIPS, Result, judged
 
-CHOSEN = {
-    "kafka.server.AddPartitionsToTxnRequestServerTest": (),
-    "kafka.server.ConsumerGroupHeartbeatRequestTest": (),
-    "kafka.api.TransactionsTest": (
-        "testFencingOnAddPartitions",
-        "testFencingOnSend",
-        "testMultipleMarkersOneLeader",
-        "testReadCommittedConsumerShouldNotSeeUndecidedData",
-        "testSendOffsetsWithGroupMetadata",
-    ),
-}
-"""Classes and methods that run in about a minute."""
+TRANSACTIONS = "kafka.api.TransactionsTest"
+CHOSEN = (
+    "kafka.server.AddPartitionsToTxnRequestServerTest",
+    "kafka.server.ConsumerGroupHeartbeatRequestTest",
+    "kafka.server.TxnOffsetCommitRequestTest",
+    "kafka.server.WriteTxnMarkersRequestTest",
+    f"{TRANSACTIONS}.testFencingOnAddPartitions",
+    f"{TRANSACTIONS}.testFencingOnSend",
+    f"{TRANSACTIONS}.testMultipleMarkersOneLeader",
+    f"{TRANSACTIONS}.testReadCommittedConsumerShouldNotSeeUndecidedData",
+    f"{TRANSACTIONS}.testSendOffsetsWithGroupMetadata",
+)
+"""Tests that run in about a minute."""
 
 
 @pytest.mark.foreign
 @pytest.mark.client("Java")
 @pytest.mark.feature("transactions")
 def test_kafkas_own_tests_of_transactions_and_groups_pass():
-    methods = [f"{name}.{method}" for name, methods in CHOSEN.items() for method in methods]
-    whole = [name for name, methods in CHOSEN.items() if not methods]
-    results = [each for _, found in run.run(whole) for each in found]
-    results += [
-        each for name in CHOSEN if CHOSEN[name] for _, found in run.run([name], methods) for each in found
-    ]
-    assert [each for each in results if each.verdict == "failed"] == []
-    passed = {each.test for each in results if each.verdict == "passed"}
-    assert passed >= set(methods)
-    assert {each.rpartition(".")[0] for each in passed} == set(CHOSEN)
+    results = [each for _, found in run.run(CHOSEN) for each in found]
+    assert [each for each in results if each.verdict != "passed"] == []
+    passed = {each.test for each in results}
+    assert all(any(test.startswith(each) for test in passed) for each in CHOSEN)
 
 
 def test_each_expectation_is_of_a_class_that_runs():
@@ -65,7 +60,7 @@ def test_a_run_continues_after_the_last_class(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     def one_jvm(
-        classes: Sequence[str], methods: Sequence[str], against: str
+        classes: Sequence[str], tests: Sequence[str], against: str
     ) -> Iterator[tuple[str, list[Result]]]:
         yield classes[0], [Result(f"{classes[0]}.test", "failed" if classes[0] == "d.E" else "passed")]
 

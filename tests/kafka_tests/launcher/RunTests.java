@@ -23,7 +23,7 @@ import org.junit.platform.launcher.core.LauncherFactory;
  * Runs test classes with JUnit, and writes a line of JSON to standard output when a test begins and when it ends.
  *
  * <p>Arguments: the seconds after which a test is interrupted, the test classes. A line of standard input is
- * {@code +class.method} for a method to run (without any, all methods are run) or {@code -class.method} for one to leave out.
+ * {@code +class} or {@code +class.method} for a test to run, or {@code -class.method} for one to leave out.
  * What the tests print goes to the standard error output.
  */
 public final class RunTests implements TestExecutionListener, PostDiscoveryFilter {
@@ -63,9 +63,12 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
 
     @Override
     public FilterResult apply(org.junit.platform.engine.TestDescriptor test) {
-        Optional<String> name = name(test.getSource());
-        boolean runs = name.isEmpty() || (chosen.isEmpty() || chosen.contains(name.get())) && !left.contains(name.get());
-        return FilterResult.includedIf(runs);
+        return FilterResult.includedIf(name(test.getSource()).map(this::isChosen).orElse(true));
+    }
+
+    private boolean isChosen(String name) {
+        String itsClass = name.substring(0, name.lastIndexOf('.')).replaceFirst("\\$.*", "");  // of a nested class, the outer one
+        return (chosen.contains(itsClass) || chosen.contains(name)) && !left.contains(name);
     }
 
     private static Optional<String> name(Optional<TestSource> source) {
