@@ -13,6 +13,7 @@ import os
 import shlex
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,13 +22,19 @@ import click
 import javaproperties
 
 from broker.logging import configure
-from broker.metadata.files import META_PROPERTIES
+from broker.metadata.features import CIDR_HOSTS_FROM, METADATA_VERSION, metadata_version
+from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
+from broker.metadata.image import Image
+from broker.metadata.log import take_snapshot
+from broker.metadata.replay import replay
 from server.exchange.command_line import run
 from server.exchange.copying import copy_directory
 from server.exchange.stopped_directory import EXPECTED, HOST, node_id_of, opened
 from storage.directory import LOCK, locked
 
 SETTINGS: Final = "server.properties"
+METADATA_VERSIONS: Final = {"4.3-IV0": 30, "4.4-IV0": 31, "4.4-IV1": 32, "4.4-IV2": 33}
+"""Levels of metadata.version with the same records, except UnregisterControllerRecord (not part of a snapshot)."""
 
 
 class ExportError(Exception):
@@ -60,15 +67,24 @@ def main(arguments: list[str]) -> int:
     type=click.IntRange(1, 65535),
     help="Port for Kafka's controller to listen on.",
 )
+@click.option(
+    "--metadata-version",
+    "metadata_level",
+    type=click.Choice([*METADATA_VERSIONS]),
+    help="Lower the metadata.version, for an earlier release of Kafka.  [default: that of the directory]",
+)
 @click.argument("target", metavar="DIR", type=click.Path(path_type=Path))
-def command(data_dir: Path, port: int, controller_port: int, target: Path) -> None:
-    """Copy a stopped broker's data directory to DIR so that Apache Kafka 4.3.1 starts on it.
+def command(
+    data_dir: Path, port: int, controller_port: int, metadata_level: str | None, target: Path
+) -> None:
+    """Copy a stopped broker's data directory to DIR so that Apache Kafka 4.4.0 starts on it.
 
     DIR must be empty or not exist. The copy contains the logs, the cluster metadata, and a server.properties for a node
-    with the roles broker and controller.
+    with the roles broker and controller. Apache Kafka 4.3 starts on it with --metadata-version 4.3-IV0.
     """
+    level = None if metadata_level is None else METADATA_VERSIONS[metadata_level]
     try:
-        topics, partitions = export(data_dir.resolve(), target.resolve(), port, controller_port)
+        topics, partitions = export(data_dir.resolve(), target.resolve(), port, controller_port, level)
     except ExportError as error:
         raise click.ClickException(str(error)) from None
     settings = target.resolve() / SETTINGS
@@ -76,8 +92,13 @@ def command(data_dir: Path, port: int, controller_port: int, target: Path) -> No
     click.echo(f"\n    bin/kafka-server-start.sh {shlex.quote(str(settings))}\n")
 
 
-def export(source: Path, target: Path, port: int, controller_port: int) -> tuple[int, int]:
-    """Write the export; returns (number of topics, number of partitions). An error leaves ``target`` as it was before."""
+def export(
+    source: Path, target: Path, port: int, controller_port: int, level: int | None = None
+) -> tuple[int, int]:
+    """Write the export; returns (number of topics, number of partitions). An error leaves ``target`` as it was before.
+
+    ``level``: the metadata.version of the copy; None keeps that of ``source``.
+    """
     if nodes := sorted(source.glob(f"node-*/{META_PROPERTIES}")):
         raise ExportError(
             f"{source} contains a cluster of several nodes: give the directory of one node, such as {nodes[0].parent}."
@@ -91,6 +112,9 @@ def export(source: Path, target: Path, port: int, controller_port: int) -> tuple
             with locked(source):
                 copy_directory(source, target)
             counts = asyncio.run(_settle(target, port))
+            if level is not None:
+                lower_metadata_version(target, level)
+                asyncio.run(_settle(target, port))
             write_settings(target, port, controller_port)
         except EXPECTED as error:
             raise ExportError(str(error)) from error
@@ -120,6 +144,23 @@ async def _settle(target: Path, port: int) -> tuple[int, int]:
         counts = len(topics), sum(len(topic.partitions) for topic in topics.values())
     (target / LOCK).unlink()
     return counts
+
+
+def lower_metadata_version(target: Path, level: int) -> None:
+    """Replace the metadata log of a closed directory by a snapshot with this metadata.version.
+
+    Kafka itself has no such downgrade. Between the levels in `METADATA_VERSIONS` no record has changed, and what an earlier
+    release does not understand is refused.
+    """
+    image, folder = Image(), target / LOG_DIRECTORY
+    replayed = replay(folder, image)
+    current = metadata_version(image.features)
+    if not min(METADATA_VERSIONS.values()) <= level <= current:
+        raise ExportError(f"The metadata.version of the directory is {current}, and cannot become {level}.")
+    if level < CIDR_HOSTS_FROM and any("/" in acl.host for acl in image.acls.values()):
+        raise ExportError("An ACL has a network (CIDR) as its host, which needs metadata.version 4.4-IV1.")
+    image.features[METADATA_VERSION] = level
+    take_snapshot(folder, image, replayed, time.time_ns() // 1_000_000)
 
 
 def write_settings(target: Path, port: int, controller_port: int) -> None:

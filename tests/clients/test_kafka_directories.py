@@ -37,6 +37,7 @@ from tests.support.broker import Broker, StartBroker
 from tests.support.clients import ConfluentProducer, eventually, values
 from tests.support.content import Asked, Filled
 from tests.support.deadlines import HANG_S
+from tests.support.java import KAFKA_VERSION
 from tests.support.kafka_oracle import Oracle, started, write_settings
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
@@ -252,16 +253,18 @@ def test_new_records_are_accepted_and_survive_restarts(written: Written, broker:
 
 
 @contextlib.contextmanager
-def kafka_on_export(source: Path, target: Path) -> Iterator[Oracle]:
+def kafka_on_export(
+    source: Path, target: Path, *options: str, release: str = KAFKA_VERSION
+) -> Iterator[Oracle]:
     """Run `odradek export` from ``source`` to ``target``, and yield a Kafka started with the exported settings."""
     ports = ("--port", str(raw.free_port()), "--controller-port", str(raw.free_port()))
-    arguments = ("--data-dir", str(source), str(target), *ports)
+    arguments = ("--data-dir", str(source), str(target), *ports, *options)
     done = subprocess.run(
         command("export", *arguments), capture_output=True, text=True, timeout=HANG_S, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     [settings] = re.findall(r"bin/kafka-server-start.sh (\S+)", done.stdout)
-    with started(Path(settings)) as oracle:
+    with started(Path(settings), release=release) as oracle:
         yield oracle
 
 
@@ -314,6 +317,23 @@ def test_kafka_continues_after_our_broker_and_our_broker_after_kafka(
     producer.send("flow", ["home again"])
     producer.commit()
     assert "home again" in values(again.bootstrap, "flow")
+
+
+@pytest.mark.java
+@pytest.mark.more
+@pytest.mark.xdist_group("jvm")
+def test_kafka_4_3_continues_after_our_broker(start_broker: StartBroker, tmp_path: Path):
+    ours = start_broker()
+    filled = content.fill(ours.host, ours.port)
+    expected = content.observe(ours.host, ours.port)
+    ours.terminate()
+    level = ("--metadata-version", "4.3-IV0")
+    with kafka_on_export(ours.data_dir, tmp_path / "exported", *level, release="4.3.1") as kafka:
+        seen = content.observe(kafka.host, kafka.port)
+        assert seen["features"] == expected["features"] | {"metadata.version": 30}
+        assert_same(expected, seen, but=["features"])
+        finish_and_go_on(kafka, filled)
+    assert complaints(kafka) == []
 
 
 def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:

@@ -3,16 +3,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import threading
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 import pytest
 
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
+from broker.metadata.image import Image
+from broker.metadata.replay import replay
 from odradek._server import command
+from protocol.records import cluster_metadata as schema
+from protocol.records.cluster_metadata import MetadataRecord
 from server.exchange import command_line, copying
 from server.exchange.copying import copy_file
 from server.exchange.export import main
@@ -168,6 +175,49 @@ def test_an_export_does_not_go_into_its_source(tmp_path: Path, capsys: pytest.Ca
     open_cluster(tmp_path).abandon()
     assert main(["--data-dir", str(tmp_path), str(tmp_path / "inside")]) == 1
     assert "is inside of" in capsys.readouterr().err
+
+
+def test_an_export_for_an_earlier_release_has_its_metadata_version(
+    stopped: Path, tmp_path: Path, start_broker: StartBroker
+):
+    target = tmp_path / "exported"
+    done = export("--data-dir", stopped, target, "--metadata-version", "4.3-IV0")
+    assert (done.returncode, without_notices(done.stderr)) == (0, "")
+    image = Image()
+    replay(target / LOG_DIRECTORY, image)
+    assert image.features["metadata.version"] == 30
+    assert {"orders", "empty"} <= set(image.topics)
+    again = start_broker(data_dir=target)
+    assert values(again.bootstrap, "orders") == ["one", "two"]
+
+
+def test_a_metadata_version_is_not_raised_or_set_below_a_network_of_an_acl(tmp_path: Path):
+    source = tmp_path / "source"
+    level = ("--metadata-version", "4.4-IV0")
+    assert refusal(source, tmp_path / "a", level, {"metadata.version": 30}) == (
+        "The metadata.version of the directory is 30, and cannot become 31."
+    )
+    acl = schema.AccessControlEntryRecord(id=uuid.uuid4(), host="10.0.0.0/8", principal="User:a")
+    assert refusal(source, tmp_path / "b", level, {"metadata.version": 33}, acl) == (
+        "An ACL has a network (CIDR) as its host, which needs metadata.version 4.4-IV1."
+    )
+
+
+def refusal(
+    source: Path, target: Path, level: tuple[str, str], levels: Mapping[str, int], *records: MetadataRecord
+) -> str:
+    """The error of an export, from a directory with these feature levels and records."""
+
+    async def write() -> None:
+        cluster = open_cluster(source, features=levels)
+        if records:
+            await cluster._writer.commit(list(records))
+        await cluster.close()
+
+    asyncio.run(write())
+    done = export("--data-dir", source, target, *level)
+    assert (done.returncode, target.exists()) == (1, False)
+    return without_notices(done.stderr).removeprefix("Error: ").strip()
 
 
 def test_the_lock_is_one_that_a_broker_respects(stopped: Path, start_broker: StartBroker):
