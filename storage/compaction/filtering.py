@@ -31,7 +31,9 @@ class Rules:
     """Parameters by which a compaction pass filters records, besides the keys and the transactions."""
 
     upper_bound: int
-    """Offset at which the compactable part ends (exclusive). The batch that ends there is kept, at least its header."""
+    """Offset at which the compactable part ends (exclusive)."""
+    high_watermark: int
+    """The batch that ends there is kept, at least its header, as since Kafka 4.4. (4.3 kept the one at the upper bound.)"""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, LastRecord]
@@ -76,9 +78,9 @@ class Filter:
     def _keeps_shell(self, batch: RecordBatch) -> bool:
         """Whether to keep the header of a batch without records.
 
-        It is kept if the batch has its producer's last sequence or last marker, or ends at the upper bound.
+        It is kept if the batch has its producer's last sequence or last marker, or ends at the high watermark.
         """
-        if batch.next_offset == self._rules.upper_bound:
+        if batch.next_offset == self._rules.high_watermark:
             return True
         last = self._rules.producers.get(batch.producer_id) if batch.producer_id >= 0 else None
         if last is None:

@@ -35,6 +35,7 @@ def order_for(log: Log, part: LogToClean, now_ms: int = NOW_MS, map_capacity: in
         log.config,
         Rules(
             part.upper_bound,
+            log.log_end_offset,
             now_ms,
             log.config.delete_retention_ms,
             {

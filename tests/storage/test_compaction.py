@@ -94,6 +94,19 @@ def test_a_tombstone_stays_until_its_horizon(log: Log):
     assert list(shown(log)) == [2]
 
 
+@pytest.mark.parametrize(("follows", "left"), [(False, [1]), (True, [])])
+def test_the_batch_that_ends_at_the_high_watermark_stays_as_a_header(log: Log, follows: bool, left: list[int]):
+    """As in Kafka 4.4. Kafka 4.3 kept the last batch of the compacted part, whatever follows it."""
+    keyed(log, ("a", "1"))
+    keyed(log, ("a", None))
+    log.roll(NOW_MS)
+    if follows:
+        keyed(log, ("b", "1"))
+    for passed_ms in (0, 1001):
+        compact(log, now_ms=NOW_MS + passed_ms)
+    assert [batch.base_offset for batch in log.batches() if batch.base_offset < 2] == left
+
+
 def test_a_tombstone_that_shall_stay_for_ever_has_no_horizon(log: Log):
     log.config = LogConfig(cleanup_policy=("compact",), delete_retention_ms=2**63 - 1)
     keyed(log, ("a", "1"), ("a", None))

@@ -296,6 +296,7 @@ class LogCleaner(PartitionListener["Partition"]):
             log.config,
             Rules(
                 part.upper_bound,
+                partition.high_watermark,
                 now_ms,
                 log.config.delete_retention_ms,
                 {entry.producer_id: LastRecord(entry.last_offset, entry.epoch) for entry in entries},
