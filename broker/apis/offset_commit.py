@@ -29,9 +29,7 @@ async def offset_commit(request: OffsetCommitRequest, context: RequestContext) -
     if not context.authorize("READ", "GROUP", request.group_id):
         return results.refuse_all(request.topics, ErrorCode.group_authorization_failed)
     uses_id = context.api_version >= TOPIC_IDS_SINCE
-    offsets = [
-        offset for topic in request.topics for offset in existing(topic, context, results, uses_id=uses_id)
-    ]
+    offsets = existing(request.topics, context, results, uses_id=uses_id)
     if not offsets:
         return results.response()
     who = Committer(

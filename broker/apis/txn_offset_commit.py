@@ -34,6 +34,8 @@ NO_SEQUENCE = -1
 
 # Errors of the verification, and the codes that the group coordinator returns for them.
 _VERIFICATION_ERRORS = {**CLIENT_ERRORS, ErrorCode.producer_fenced: ErrorCode.invalid_producer_epoch}
+# Clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296).
+_OLDER = {ErrorCode.coordinator_load_in_progress: ErrorCode.coordinator_not_available}
 
 
 class TxnOffsetCommit:
@@ -45,18 +47,14 @@ class TxnOffsetCommit:
         self._results = CommitResults(
             TxnOffsetCommitResponse, TxnOffsetCommitResponseTopic, TxnOffsetCommitResponsePartition
         )
-        self._uses_id = context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
         self._offsets: list[OffsetToCommit] = []
 
     async def run(self) -> TxnOffsetCommitResponse:
-        refusal = self._refusal()
+        refusal = self._refusal() if self._context.node.authorizer is not None else NONE
         if refusal is not NONE:
             return self._results.refuse_all(self._request.topics, refusal)
-        self._offsets = [
-            offset
-            for topic in self._request.topics
-            for offset in existing(topic, self._context, self._results, uses_id=self._uses_id)
-        ]
+        uses_id = self._context.api_version >= FIRST_VERSION_WITH_TOPIC_IDS
+        self._offsets = existing(self._request.topics, self._context, self._results, uses_id=uses_id)
         if not self._offsets:
             return self._results.response()
         if not self._request.group_id:
@@ -78,7 +76,9 @@ class TxnOffsetCommit:
         )
         if check.error is not NONE:
             return self._all(self._verification_error(check.error))
-        return self._committed(await self._commit(check))
+        errors = await self._commit(check)
+        crash_point("txn.offset.commit.after")
+        return self._respond(errors)
 
     def _refusal(self) -> ErrorCode:
         """Authorization error for the whole request, or NONE. The producer id needs no authorization of its own."""
@@ -104,10 +104,6 @@ class TxnOffsetCommit:
             guard=check.guard,
         )
 
-    def _committed(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
-        crash_point("txn.offset.commit.after")
-        return self._respond(errors)
-
     def _verification_error(self, error: ErrorCode) -> ErrorCode:
         if error is ErrorCode.transaction_abortable:
             if self._context.api_version < FIRST_VERSION_WITH_ABORTABLE:
@@ -115,19 +111,14 @@ class TxnOffsetCommit:
             return error
         return _VERIFICATION_ERRORS.get(error, error)
 
-    def _older(self, error: ErrorCode) -> ErrorCode:
-        """Translate the error for old versions: clients before v2 crash on COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296)."""
-        too_new = self._context.api_version < FIRST_VERSION_WITH_LOADING
-        if too_new and error is ErrorCode.coordinator_load_in_progress:
-            return ErrorCode.coordinator_not_available
-        return error
-
     def _all(self, error: ErrorCode) -> TxnOffsetCommitResponse:
         """The response with ``error`` for each existing partition that is authorized. The others have their own errors."""
         return self._respond([error] * len(self._offsets))
 
     def _respond(self, errors: Sequence[ErrorCode]) -> TxnOffsetCommitResponse:
-        return self._results.committed(self._request.topics, self._offsets, [*map(self._older, errors)])
+        if self._context.api_version < FIRST_VERSION_WITH_LOADING:
+            errors = [_OLDER.get(error, error) for error in errors]
+        return self._results.committed(self._request.topics, self._offsets, errors)
 
 
 @api(key=28, versions=range(7))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 from uuid import UUID
 
@@ -80,34 +80,37 @@ class CommitResults(Generic[R]):
 
 
 def existing(
-    asked: RequestTopic, context: RequestContext, results: CommitResults[Any], *, uses_id: bool
-) -> Iterator[OffsetToCommit]:
-    """Yield the offsets of authorized, existing partitions of a topic. Adds an error to ``results`` for each other one.
+    topics: Iterable[RequestTopic], context: RequestContext, results: CommitResults[Any], *, uses_id: bool
+) -> list[OffsetToCommit]:
+    """Return the offsets of authorized, existing partitions. Adds an error to ``results`` for each other partition.
 
     ``uses_id``: the request's version identifies topics by id.
     """
-    metadata = context.node.metadata
-    topic = metadata.topic_by_id(asked.topic_id) if uses_id else metadata.topic(asked.name)
-    if topic is None and uses_id:
-        results.refuse(asked, "", asked.topic_id, ErrorCode.unknown_topic_id)
-        return
-    name = asked.name if topic is None else topic.name
-    if not context.authorize("READ", "TOPIC", name):
-        results.refuse(asked, name, asked.topic_id, ErrorCode.topic_authorization_failed)
-        return
-    if topic is None:
-        results.refuse(asked, name, None, ErrorCode.unknown_topic_or_partition)
-        return
-    for partition in asked.partitions:
-        index = partition.partition_index
-        if not 0 <= index < len(topic.partitions):
-            results.add(name, topic.topic_id, index, ErrorCode.unknown_topic_or_partition)
+    metadata, offsets = context.node.metadata, []
+    for asked in topics:
+        topic = metadata.topic_by_id(asked.topic_id) if uses_id else metadata.topic(asked.name)
+        if topic is None and uses_id:
+            results.refuse(asked, "", asked.topic_id, ErrorCode.unknown_topic_id)
             continue
-        yield OffsetToCommit(
-            name,
-            index,
-            partition.committed_offset,
-            partition.committed_leader_epoch,
-            partition.committed_metadata,
-            topic.topic_id,
-        )
+        name = asked.name if topic is None else topic.name
+        if context.node.authorizer is not None and not context.authorize("READ", "TOPIC", name):
+            results.refuse(asked, name, asked.topic_id, ErrorCode.topic_authorization_failed)
+            continue
+        if topic is None:
+            results.refuse(asked, name, None, ErrorCode.unknown_topic_or_partition)
+            continue
+        for partition in asked.partitions:
+            index = partition.partition_index
+            if not 0 <= index < len(topic.partitions):
+                results.add(name, topic.topic_id, index, ErrorCode.unknown_topic_or_partition)
+                continue
+            offset = OffsetToCommit(
+                name,
+                index,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                partition.committed_metadata,
+                topic.topic_id,
+            )
+            offsets.append(offset)
+    return offsets

@@ -13,7 +13,6 @@ import os
 import shlex
 import shutil
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -21,6 +20,7 @@ from typing import Final
 import click
 import javaproperties
 
+from broker.clock import SystemClock
 from broker.logging import configure
 from broker.metadata.features import CIDR_HOSTS_FROM, METADATA_VERSION, metadata_version
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
@@ -160,7 +160,7 @@ def lower_metadata_version(target: Path, level: int) -> None:
     if level < CIDR_HOSTS_FROM and any("/" in acl.host for acl in image.acls.values()):
         raise ExportError("An ACL has a network (CIDR) as its host, which needs metadata.version 4.4-IV1.")
     image.features[METADATA_VERSION] = level
-    take_snapshot(folder, image, replayed, time.time_ns() // 1_000_000)
+    take_snapshot(folder, image, replayed, SystemClock().now_ms())
 
 
 def write_settings(target: Path, port: int, controller_port: int) -> None:

@@ -39,6 +39,7 @@ from tests.support.content import Asked, Filled
 from tests.support.deadlines import HANG_S
 from tests.support.java import KAFKA_VERSION
 from tests.support.kafka_oracle import Oracle, started, write_settings
+from tests.support.notices import without_notices
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
 """Offsets in a batch header (DefaultRecordBatch.java)."""
@@ -262,7 +263,7 @@ def kafka_on_export(
     done = subprocess.run(
         command("export", *arguments), capture_output=True, text=True, timeout=HANG_S, check=False
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    assert (done.returncode, without_notices(done.stderr)) == (0, "")
     [settings] = re.findall(r"bin/kafka-server-start.sh (\S+)", done.stdout)
     with started(Path(settings), release=release) as oracle:
         yield oracle

@@ -1,9 +1,14 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.File;
 import java.lang.reflect.Field;
+import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.TreeMap;
+import java.util.jar.JarEntry;
+import java.util.jar.JarFile;
+import java.util.regex.Pattern;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.protocol.Errors;
@@ -14,6 +19,10 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** Prints as JSON what Apache Kafka's classes declare: settings of brokers, topics and groups, error codes, features. */
 public class KafkaTables {
+    static final Pattern RECORD_CLASS = Pattern.compile("org/apache/kafka/(common/metadata/\\w+Record"
+        + "|.*/generated/\\w+(Key|Value|Snapshot|Txn)"
+        + "|common/message/(\\w+Record|LeaderChangeMessage|EndTxnMarker|ConsumerProtocol\\w+))\\.class");
+
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> tables = new TreeMap<>();
         tables.put("broker", broker());
@@ -22,6 +31,7 @@ public class KafkaTables {
         tables.put("errors", errors());
         tables.put("features", features());
         tables.put("metadata_versions", metadataVersions());
+        tables.put("records", records());
         System.out.println(new ObjectMapper().writeValueAsString(tables));
     }
 
@@ -92,6 +102,35 @@ public class KafkaTables {
         Map<Short, Object> versions = new TreeMap<>();
         for (MetadataVersion version : MetadataVersion.VERSIONS) {
             versions.put(version.featureLevel(), List.of(version.version(), version.isProduction()));
+        }
+        return versions;
+    }
+
+    /** The fields of each version of every record that Kafka writes into a log or a snapshot, by the class's name. */
+    static Map<String, Object> records() throws Exception {
+        Map<String, Object> found = new TreeMap<>();
+        for (String file : System.getProperty("java.class.path").split(File.pathSeparator)) {
+            if (!file.endsWith(".jar")) {
+                continue;
+            }
+            try (JarFile jar = new JarFile(file)) {
+                for (JarEntry entry : Collections.list(jar.entries())) {
+                    if (RECORD_CLASS.matcher(entry.getName()).matches()) {
+                        String name = entry.getName().replace('/', '.').replaceAll("\\.class$", "");
+                        found.put(name.substring(name.lastIndexOf('.') + 1), versions(Class.forName(name)));
+                    }
+                }
+            }
+        }
+        return found;
+    }
+
+    static Map<Integer, String> versions(Class<?> record) throws Exception {
+        Map<Integer, String> versions = new TreeMap<>();
+        for (Field field : record.getFields()) {
+            if (field.getName().matches("SCHEMA_\\d+")) {
+                versions.put(Integer.valueOf(field.getName().substring(7)), String.valueOf(field.get(null)));
+            }
         }
         return versions;
     }

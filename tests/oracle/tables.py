@@ -28,7 +28,7 @@ Tables = Mapping[str, Mapping[str, Any]]
 
 def read_tables(version: str) -> Tables:
     """Return the tables of `KafkaTables.java`: ``broker``, ``topic`` and ``group`` settings, ``errors``, ``features``,
-    ``metadata_versions``."""
+    ``metadata_versions``, and the fields of ``records`` by class and version."""
     command = [java(), *SHORT_LIVED, "-cp", compiled(FOLDER, kafka_classpath(version)), "KafkaTables"]
     printed = subprocess.run(command, capture_output=True, text=True, timeout=TEST_S, check=True).stdout
     tables: Tables = json.loads(printed)

@@ -95,7 +95,9 @@ def test_a_tombstone_stays_until_its_horizon(log: Log):
 
 
 @pytest.mark.parametrize(("follows", "left"), [(False, [1]), (True, [])])
-def test_the_batch_that_ends_at_the_high_watermark_stays_as_a_header(log: Log, follows: bool, left: list[int]):
+def test_the_batch_that_ends_at_the_high_watermark_stays_as_a_header(
+    log: Log, follows: bool, left: list[int]
+):
     """As in Kafka 4.4. Kafka 4.3 kept the last batch of the compacted part, whatever follows it."""
     keyed(log, ("a", "1"))
     keyed(log, ("a", None))

@@ -175,7 +175,9 @@ def same(ours: Path, theirs: Path) -> None:
         if content == kafkas[base]:
             for suffix in ("index", "timeindex"):
                 name = f"{base:020d}.{suffix}"
-                assert (ours / name).read_bytes() == (theirs / name).read_bytes()
+                index = (ours / name).read_bytes()
+                # Kafka 4.4 closes an index without removing the zeros behind its entries.
+                assert (theirs / name).read_bytes().removeprefix(index).strip(b"\0") == b""
     assert aborted(ours) == aborted(theirs)
 
 
