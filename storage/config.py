@@ -10,6 +10,7 @@ from storage.config_def import ConfigError, ConfigType
 from storage.topic_configs import (
     ALL_TOPIC_CONFIGS,
     NEVER,
+    RECORD_BYTES_MAX,
     TOPIC_CONFIGS,
     TopicConfigKey,
     parse_topic_config,
@@ -19,6 +20,7 @@ from storage.topic_configs import (
 __all__ = [
     "ALL_TOPIC_CONFIGS",
     "NEVER",
+    "RECORD_BYTES_MAX",
     "TOPIC_CONFIGS",
     "ConfigError",
     "ConfigType",
@@ -39,6 +41,7 @@ class LogConfig:
     compression_lz4_level: int = 9
     compression_zstd_level: int = 3
     delete_retention_ms: int = 86_400_000
+    errors_deadletterqueue_group_enable: bool = False
     file_delete_delay_ms: int = 60_000
     flush_messages: int = NEVER
     flush_ms: int = NEVER
@@ -48,6 +51,7 @@ class LogConfig:
     local_retention_bytes: int = -2
     local_retention_ms: int = -2
     max_compaction_lag_ms: int = NEVER
+    max_decompressed_message_bytes: int = RECORD_BYTES_MAX
     max_message_bytes: int = 1_048_588
     message_timestamp_after_max_ms: int = 3_600_000
     message_timestamp_before_max_ms: int = NEVER
@@ -56,6 +60,8 @@ class LogConfig:
     min_compaction_lag_ms: int = 0
     min_insync_replicas: int = 1
     preallocate: bool = False
+    remote_copy_lag_bytes: int = -1
+    remote_copy_lag_ms: int = 0
     remote_log_copy_disable: bool = False
     remote_log_delete_on_disable: bool = False
     remote_storage_enable: bool = False
@@ -73,6 +79,7 @@ class LogConfig:
         as_sent = (
             self.compression_type == "producer"
             and self.message_timestamp_before_max_ms == NEVER
+            and self.max_decompressed_message_bytes == RECORD_BYTES_MAX
             and not self.compact
             and not self.log_append_time
         )

@@ -38,6 +38,8 @@ class ConfigType(StrEnum):
 # name at run time. The typed views (LogConfig, BrokerConfig) have the types.
 Value = Any
 Validator = Callable[[str, Value], None]
+# A check in a table that was read from Kafka's jar: its kind, then its arguments.
+Check = tuple[Any, ...] | None
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
 _INTEGER = re.compile(r"[+-]?\d+")  # digits of any script, as in Java
@@ -195,6 +197,29 @@ class ThrottledReplicas:
 
     def text(self) -> str:
         return "of partition:broker, or *"
+
+
+def _non_empty(name: str, value: Value) -> None:
+    if not value:
+        raise ConfigError.of(name, value, "String must be non-empty")
+
+
+def validator_of(check: Check) -> Validator | None:
+    """The validator of a row of a table that was read from Kafka's jar."""
+    match check:
+        case ("range", minimum, maximum):
+            return Range(minimum, maximum)
+        case ("range_or", minimum, maximum, other):
+            return RangeOr(minimum, maximum, other)
+        case ("list", choices, may_be_empty):
+            return ListOf(choices, may_be_empty)
+        case ("one_of", choices, ignore_case):
+            return OneOf(choices, ignore_case)
+        case ("throttled_replicas",):
+            return ThrottledReplicas()
+        case ("non_empty",):
+            return _non_empty
+    return None
 
 
 @slotted(frozen=True)

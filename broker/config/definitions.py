@@ -1,6 +1,6 @@
-"""Definitions of all broker settings: Kafka 4.3.1's and Odradek's own, which begin with `odradek.`.
+"""Definitions of all broker settings: Kafka's and Odradek's own, which begin with `odradek.`.
 
-Names, types, defaults and checks of Kafka's settings were read from Kafka's jar (`kafka_table`).
+Names, types, defaults and checks of Kafka's settings were read from the jar of the release `RELEASE` (`kafka_table`).
 """
 
 import json
@@ -11,20 +11,10 @@ from pathlib import Path
 from typing import Final
 
 from broker.config.effects import EFFECTIVE
-from broker.config.kafka_table import ROWS, Check, Row
+from broker.config.kafka_table import ROWS, Row
 from broker.resources.unsent import QUEUED_MAX_RESPONSE_BYTES
 from protocol.slotted import slotted
-from storage.config_def import (
-    ConfigError,
-    ConfigKey,
-    ConfigType,
-    ListOf,
-    OneOf,
-    Range,
-    RangeOr,
-    Validator,
-    Value,
-)
+from storage.config_def import ConfigKey, ConfigType, ListOf, OneOf, Range, Validator, Value, validator_of
 
 OWN_PREFIX = "odradek."
 EXPORTER_NONE, EXPORTER_LOG = "none", "log"  # the values of odradek.client.telemetry.exporter
@@ -101,7 +91,7 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             EMULATOR,
             OneOf((EMULATOR, KAFKA)),
             "emulator: the defaults of the single-node apache/kafka image, and internal topics never have "
-            "more replicas than there are nodes; kafka: the defaults of Apache Kafka 4.3.1 itself.",
+            "more replicas than there are nodes; kafka: the defaults of Apache Kafka itself.",
         ),
         _own(
             "client.telemetry.exporter",
@@ -243,8 +233,9 @@ OWN_CONFIGS: Mapping[str, BrokerConfigKey] = {
             None,
             "Whether the broker reads and checks every record of every batch, as Kafka does, which takes a microsecond "
             "per record. If false, it reads them only where it must: for cleanup.policy=compact, for a compression.type "
-            "other than the batch's, for message.timestamp.before.max.ms, or if the batch's maximum timestamp is "
-            "beyond message.timestamp.after.max.ms.",
+            "other than the batch's, for message.timestamp.before.max.ms, if the batch's maximum timestamp is beyond "
+            "message.timestamp.after.max.ms, or if a compressed batch may have a record above "
+            "max.decompressed.message.bytes.",
         ),
         _own(
             "queued.max.response.bytes",
@@ -378,32 +369,12 @@ def _kafka_key(name: str, row: Row) -> BrokerConfigKey:
         name,
         ConfigType(config_type),
         default,
-        _validator(check),
+        validator_of(check),
         name in EFFECTIVE,
         is_internal,
         update_mode,
         is_required,
     )
-
-
-def _validator(check: Check) -> Validator | None:
-    match check:
-        case ("range", minimum, maximum):
-            return Range(minimum, maximum)
-        case ("range_or", minimum, maximum, other):
-            return RangeOr(minimum, maximum, other)
-        case ("list", choices, may_be_empty):
-            return ListOf(choices, may_be_empty)
-        case ("one_of", choices, ignore_case):
-            return OneOf(choices, ignore_case)
-        case ("non_empty",):
-            return _non_empty
-    return None
-
-
-def _non_empty(name: str, value: Value) -> None:
-    if not value:
-        raise ConfigError.of(name, value, "String must be non-empty")
 
 
 def base_name(name: str) -> str:

@@ -16,6 +16,7 @@ from broker.config.definitions import (
     kafka_configs,
 )
 from broker.config.group_configs import group_configs
+from broker.config.kafka_table import RELEASE
 from broker.config.metrics_configs import METRICS_CONFIGS
 from storage.config import TOPIC_CONFIGS, TopicConfigKey
 from storage.config_def import ConfigKey, to_text
@@ -182,7 +183,7 @@ def _lines() -> Iterator[str]:
         yield _row(key.name, _value(key.default), _allowed(key), key.documentation)
     yield "\n## Defaults that differ from Kafka's\n"
     yield "With `odradek.defaults=kafka` these are Kafka's too, except `node.id` and the last two.\n"
-    yield "| name | default here | Kafka 4.3.1 |"
+    yield f"| name | default here | Kafka {RELEASE} |"
     yield "| --- | --- | --- |"
     keys = kafka_configs()
     for name, raw in EMULATOR_DEFAULTS.items():
@@ -239,7 +240,8 @@ def _group_lines() -> Iterator[str]:
     yield "| name | allowed | meaning |"
     yield "| --- | --- | --- |"
     for key in group_configs().values():
-        yield _row(key.name, _allowed(key), key.documentation)
+        if not key.internal:
+            yield _row(key.name, _allowed(key), key.documentation)
     yield "\n## Settings of a client metrics subscription\n"
     yield "| name | default | allowed | meaning |"
     yield "| --- | --- | --- | --- |"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from broker.config.group_configs import group_configs
+from broker.config.group_configs import bounds, group_configs
 from broker.groups.consumer.context import ConsumerGroupSettings, MigrationPolicy
 from broker.metadata.values import GROUP_RESOURCE
 
@@ -29,8 +29,10 @@ def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) 
     def value(name: str, of_broker: int) -> int:
         if not own or name not in own:
             return of_broker
+        # The broker's bounds may have changed since (`GroupConfig.evaluate`).
+        lowest, highest = bounds(name, config)
         found: int = group_configs()[name].parse(own[name])
-        return found
+        return min(max(found, int(lowest)), int(highest))
 
     return ConsumerGroupSettings(
         assignors=assignors(config),

@@ -118,7 +118,8 @@ def _result(
         return value
     if operation is Operation.DELETE:
         return None
-    key = key_of(resource, name)
+    # Kafka's controller does not know the types of group settings.
+    key = None if resource.kind == GROUP_RESOURCE else key_of(resource, name)
     if key is None or key.config_type is not ConfigType.LIST:
         raise ApiError(
             ErrorCode.invalid_config,

@@ -176,6 +176,8 @@ class Settings:
     def of_group(self, group: str) -> Iterator[Setting]:
         own = self._image.configs.get((GROUP_RESOURCE, group), {})
         for name, key in sorted(group_configs().items()):
+            if key.internal and name not in own:
+                continue
             if key.synonym is None:
                 synonyms: tuple[Synonym, ...] = (Synonym(name, key.text(key.default), DEFAULT_SOURCE),)
                 value = key.text(key.default)

@@ -5,6 +5,7 @@ import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.Optional;
 import java.util.TreeMap;
 import java.util.jar.JarEntry;
 import java.util.jar.JarFile;
@@ -15,6 +16,8 @@ import org.apache.kafka.common.protocol.Errors;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.config.ConfigSynonym;
+import org.apache.kafka.server.config.ServerTopicConfigSynonyms;
 import org.apache.kafka.storage.internals.log.LogConfig;
 
 /** Prints as JSON what Apache Kafka's classes declare: settings of brokers, topics and groups, error codes, features. */
@@ -26,8 +29,8 @@ public class KafkaTables {
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> tables = new TreeMap<>();
         tables.put("broker", broker());
-        tables.put("topic", settings(LogConfig.configDefCopy()));
-        tables.put("group", settings(GroupConfig.CONFIG_DEF));
+        tables.put("topic", topic());
+        tables.put("group", group());
         tables.put("errors", errors());
         tables.put("features", features());
         tables.put("metadata_versions", metadataVersions());
@@ -40,6 +43,20 @@ public class KafkaTables {
         Map<String, String> modes = updateModes();
         rows.forEach((name, row) -> row.put("mode", modes.getOrDefault(name, "read-only")));
         return new TreeMap<>(rows);
+    }
+
+    static Map<String, Map<String, Object>> topic() throws Exception {
+        Map<String, Map<String, Object>> rows = settings(LogConfig.configDefCopy());
+        rows.forEach((name, row) -> row.put("synonyms", ServerTopicConfigSynonyms.ALL_TOPIC_CONFIG_SYNONYMS
+            .getOrDefault(name, List.of()).stream().map(ConfigSynonym::name).toList()));
+        return rows;
+    }
+
+    static Map<String, Map<String, Object>> group() throws Exception {
+        Map<String, Map<String, Object>> rows = settings(GroupConfig.CONFIG_DEF);
+        rows.forEach((name, row) -> row.put("synonyms", GroupConfig.ALL_GROUP_CONFIG_SYNONYMS
+            .getOrDefault(name, Optional.empty()).stream().toList()));
+        return rows;
     }
 
     /** The update mode of each dynamic setting. The class was written in Scala up to Kafka 4.3. */

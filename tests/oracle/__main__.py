@@ -1,6 +1,7 @@
 """``make oracle VERSION=4.4.0``: compares a release of Apache Kafka with the one that the broker is compared with.
 
 python -m tests.oracle 4.4.0               # prints what differs: settings, features, error codes, versions of APIs
+python -m tests.oracle 4.4.0 --write       # also writes the tables of settings of the broker
 python -m tests.oracle 4.4.0 --record      # also runs every recorder, and prints the stories whose responses differ
 python -m tests.oracle 4.4.0 --record acls # runs the recorders whose names are given
 """
@@ -17,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from tests.oracle.tables import differences, read_tables
+from tests.oracle.tables import differences, read_tables, render
 from tests.support import raw
 from tests.support.deadlines import HANG_S
 from tests.support.java import KAFKA_VERSION, ORACLE_VARIABLE
@@ -96,11 +97,15 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--record", nargs="*", choices=[*RECORDERS], metavar="RECORDER", help=", ".join(RECORDERS)
     )
+    parser.add_argument("--write", action="store_true", help="write the broker's tables of settings")
     parser.add_argument("--since", default=KAFKA_VERSION, help="the release to compare with (%(default)s)")
     given = parser.parse_args(arguments)
-    lines = [*differences(read_tables(given.since), read_tables(given.version))]
+    tables = read_tables(given.version)
+    lines = [*differences(read_tables(given.since), tables)]
     old, new = ({"versions of APIs": announced(version)} for version in (given.since, given.version))
     lines += differences(old, new)
+    for module, text in render(tables, given.version).items() if given.write else ():
+        module.write_text(text, "utf-8")
     for name in RECORDERS if given.record == [] else given.record or ():
         lines += record(name, given.version)
     print("\n".join(lines) or f"{given.version} does not differ from {given.since}")

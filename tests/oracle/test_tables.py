@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from tests.oracle.tables import BROKER_SETTINGS, differences, read_tables, render_broker_settings
-from tests.support.java import KAFKA_VERSION
+from broker.config.kafka_table import RELEASE
+from tests.oracle.tables import differences, read_tables, render
 
 pytestmark = pytest.mark.java
 
 
-def test_the_table_of_broker_settings_is_what_the_generator_writes() -> None:
-    assert BROKER_SETTINGS.read_text("utf-8") == render_broker_settings(
-        read_tables(KAFKA_VERSION), KAFKA_VERSION
-    )
+def test_the_tables_of_settings_are_what_the_generator_writes() -> None:
+    for module, text in render(read_tables(RELEASE), RELEASE).items():
+        assert module.read_text("utf-8") == text
 
 
 def test_rows_that_are_added_removed_and_changed_are_differences() -> None:

@@ -19,8 +19,8 @@ from storage.config_def import ConfigType, parse_type, to_text
 LONG_MAX = (1 << 63) - 1
 
 
-def test_the_33_settings_of_a_topic_are_known_and_typed():
-    assert len(TOPIC_CONFIGS) == 33
+def test_the_37_settings_of_a_topic_are_known_and_typed():
+    assert len(TOPIC_CONFIGS) == 37
     assert {key.attribute for key in TOPIC_CONFIGS.values()} == {
         field.name for field in fields(LogConfig) if field.init
     }

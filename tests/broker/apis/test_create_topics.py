@@ -50,7 +50,7 @@ async def test_a_topic_is_created_and_described_in_the_response(cluster, version
     assert answer.topic_id == (created.topic_id if version >= 7 else None)
     sizes = (answer.num_partitions, answer.replication_factor)
     assert sizes == ((2, 1) if version >= 5 else (-1, -1))
-    assert len(answer.configs) == (33 if version >= 5 else 0)
+    assert len(answer.configs) == (37 if version >= 5 else 0)
     values = {one.name: (one.value, one.config_source) for one in answer.configs}
     if version >= 5:
         # CreateTopics returns the value as it was written, DescribeConfigs returns the parsed value.

@@ -50,6 +50,7 @@ DEFAULTS = {
     "compression.type": ("producer", 2, "compression.type"),
     "compression.zstd.level": ("3", 3, "compression.zstd.level"),
     "delete.retention.ms": ("86400000", 5, "log.cleaner.delete.retention.ms"),
+    "errors.deadletterqueue.group.enable": ("false", 1, None),
     "file.delete.delay.ms": ("60000", 5, "log.segment.delete.delay.ms"),
     "flush.messages": ("9223372036854775807", 5, "log.flush.interval.messages"),
     "flush.ms": ("9223372036854775807", 5, None),
@@ -59,6 +60,7 @@ DEFAULTS = {
     "local.retention.bytes": ("-2", 5, "log.local.retention.bytes"),
     "local.retention.ms": ("-2", 5, "log.local.retention.ms"),
     "max.compaction.lag.ms": ("9223372036854775807", 5, "log.cleaner.max.compaction.lag.ms"),
+    "max.decompressed.message.bytes": ("2147483639", 3, "max.decompressed.message.bytes"),
     "max.message.bytes": ("1048588", 3, "message.max.bytes"),
     "message.timestamp.after.max.ms": ("3600000", 5, "log.message.timestamp.after.max.ms"),
     "message.timestamp.before.max.ms": ("9223372036854775807", 5, "log.message.timestamp.before.max.ms"),
@@ -67,6 +69,8 @@ DEFAULTS = {
     "min.compaction.lag.ms": ("0", 5, "log.cleaner.min.compaction.lag.ms"),
     "min.insync.replicas": ("1", 3, "min.insync.replicas"),
     "preallocate": ("false", 1, "log.preallocate"),
+    "remote.copy.lag.bytes": ("-1", 5, "log.remote.copy.lag.bytes"),
+    "remote.copy.lag.ms": ("0", 5, "log.remote.copy.lag.ms"),
     "remote.log.copy.disable": ("false", 1, None),
     "remote.log.delete.on.disable": ("false", 1, None),
     "remote.storage.enable": ("false", 1, None),
@@ -80,7 +84,7 @@ DEFAULTS = {
 }
 
 
-async def test_all_33_settings_of_a_topic(cluster):
+async def test_all_37_settings_of_a_topic(cluster):
     await cluster.replication_control.create_topics([NewTopic("t")])
     found = settings(cluster, TOPIC, "t")
     assert list(found) == list(DEFAULTS)
@@ -180,7 +184,7 @@ async def test_internal_settings_are_listed_if_they_are_set(cluster):
         [NewTopic("t", configs={"internal.segment.bytes": "100"})]
     )
     found = settings(cluster, TOPIC, "t")
-    assert len(found) == 34
+    assert len(found) == 38
     assert (found["internal.segment.bytes"].value, found["internal.segment.bytes"].config_source) == (
         "100",
         1,
@@ -190,7 +194,7 @@ async def test_internal_settings_are_listed_if_they_are_set(cluster):
 @pytest.mark.parametrize("keys", [None, []])
 async def test_without_keys_all_settings_are_returned(cluster, keys):
     await cluster.replication_control.create_topics([NewTopic("t")])
-    assert len(settings(cluster, TOPIC, "t", keys=keys)) == 33
+    assert len(settings(cluster, TOPIC, "t", keys=keys)) == 37
 
 
 async def test_keys_select_settings_and_unknown_ones_are_skipped(cluster):
@@ -209,7 +213,7 @@ async def test_synonyms_and_documentation_are_returned_on_request(cluster):
 
 async def test_the_settings_of_a_broker(cluster):
     found = settings(cluster, BROKER, "1", log_retention_minutes="5")
-    assert len(found) == 340
+    assert len(found) == 350
     assert not any(name.startswith("odradek.") for name in found)
     roll = found["log.retention.hours"]
     assert (roll.value, roll.config_source, roll.config_type, roll.read_only) == ("168", 5, 3, True)
@@ -253,7 +257,7 @@ async def test_client_metrics(cluster):
 
 async def test_groups(cluster):
     found = settings(cluster, GROUP, "g")
-    assert len(found) == 17
+    assert len(found) == 21
     entry = found["consumer.session.timeout.ms"]
     assert (entry.value, entry.config_source, entry.config_type) == ("45000", 5, 3)
     assert places(entry) == [("group.consumer.session.timeout.ms", "45000", 5)]
@@ -262,6 +266,16 @@ async def test_groups(cluster):
     entry = settings(cluster, GROUP, "g")["consumer.session.timeout.ms"]
     assert (entry.value, entry.config_source) == ("50000", 8)
     assert places(entry)[1] == ("group.consumer.session.timeout.ms", "45000", 5)
+
+
+async def test_internal_settings_of_a_group_are_listed_if_they_are_set(cluster):
+    assert "streams.num.warmup.replicas" not in settings(cluster, GROUP, "g")
+    await cluster.change_config(GROUP, "g", {"streams.num.warmup.replicas": "3"})
+    found = settings(cluster, GROUP, "g")["streams.num.warmup.replicas"]
+    assert places(found) == [
+        ("streams.num.warmup.replicas", "3", 8),
+        ("group.streams.num.warmup.replicas", "2", 5),
+    ]
 
 
 @pytest.mark.parametrize(

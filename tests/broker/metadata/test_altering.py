@@ -127,7 +127,7 @@ def test_a_replacement_unsets_values_that_it_does_not_contain(image: Image) -> N
             SET,
             "1",
             ErrorCode.invalid_config,
-            "consumer.session.timeout.ms must be greater than or equal to group.consumer.min.session.timeout.ms",
+            "consumer.session.timeout.ms must be in the range 45000 to 60000 inclusive.",
         ),
         (
             GROUP,
@@ -135,7 +135,45 @@ def test_a_replacement_unsets_values_that_it_does_not_contain(image: Image) -> N
             SET,
             "11",
             ErrorCode.invalid_config,
-            "share.delivery.count.limit must be less than or equal to group.share.max.delivery.count.limit",
+            "share.delivery.count.limit must be in the range 2 to 10 inclusive.",
+        ),
+        *(
+            (GROUP, name, SET, value, ErrorCode.invalid_config, message)
+            for name, value, message in (
+                (
+                    "streams.num.standby.replicas",
+                    "3",
+                    "streams.num.standby.replicas must be less than or equal to 2",
+                ),
+                (
+                    "streams.task.offset.interval.ms",
+                    "1",
+                    "streams.task.offset.interval.ms must be greater than or equal to 15000",
+                ),
+                (
+                    "streams.assignor.name",
+                    "x",
+                    "streams.assignor.name 'x' is not a registered task assignor. Registered assignors are: [sticky].",
+                ),
+                (
+                    "streams.rack.aware.assignment.tags",
+                    "a,b, a",
+                    "streams.rack.aware.assignment.tags must not contain duplicate tag keys.",
+                ),
+                (
+                    "errors.deadletterqueue.topic.name",
+                    "__x",
+                    "errors.deadletterqueue.topic.name: DLQ topic name must not start with '__'",
+                ),
+            )
+        ),
+        (
+            GROUP,
+            "streams.rack.aware.assignment.tags",
+            APPEND,
+            "a",
+            ErrorCode.invalid_config,
+            "Can't APPEND to key streams.rack.aware.assignment.tags because its type is not LIST.",
         ),
         (GROUP, "no.such", SET, "1", ErrorCode.invalid_config, "Unknown group config name: no.such"),
         (
