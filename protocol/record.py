@@ -24,6 +24,7 @@ class Reason(StrEnum):
     MAGIC = "magic"  # another record format
     COMPRESSION = "compression"
     RECORDS = "records"
+    TOO_LARGE = "too large"  # a record is larger than max.decompressed.message.bytes
     LENGTH = "length"  # the length of a record is not a valid varint
     COUNT = "count"  # the records are valid, but their number differs from the header's
 

@@ -165,11 +165,17 @@ def _walk_headers(
 
 
 def first_since(
-    body: Buffer, count: int, timestamp_delta: int, offset_delta: int, slice_records: int = RECORDS_PER_SLICE
+    body: Buffer,
+    count: int,
+    timestamp_delta: int,
+    offset_delta: int,
+    slice_records: int = RECORDS_PER_SLICE,
+    bytes_max: int = 1 << 31,
 ) -> Generator[None, None, tuple[int, int] | None]:
     """(offset delta, timestamp delta) of the first record at or above both deltas; None if there is none.
 
-    Of each record, only the part before its key is read. Raises ``CorruptBatch`` if this part is malformed.
+    Of each record, only the part before its key is read. Raises ``CorruptBatch`` if this part is malformed, or if a
+    record up to the one that is found is larger than ``bytes_max``, without its length field.
     """
     size, position, left = len(body), 0, slice_records
     try:
@@ -181,6 +187,8 @@ def first_since(
             length, position = _varint(body, position)
             if length < 1:
                 raise CorruptBatch(Reason.RECORDS, f"a record has the invalid length {length}")
+            if length > bytes_max:
+                raise CorruptBatch(Reason.TOO_LARGE, f"a record has {length} bytes, more than {bytes_max}")
             end = position + length
             timestamp = body[position + 1]
             position += 2
@@ -198,6 +206,30 @@ def first_since(
     except IndexError:
         raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
     return None
+
+
+def check_sizes(
+    body: Buffer, count: int, bytes_max: int, slice_records: int = RECORDS_PER_SLICE
+) -> Generator[None, None, None]:
+    """Raise `CorruptBatch` if one of ``count`` records is larger than ``bytes_max``, without its length field.
+
+    Only the length fields are read: `walk` and `first_since` check everything else.
+    """
+    position = 0
+    try:
+        for index in range(count):
+            length, position = _varint(body, position)
+            if length < 0:
+                raise CorruptBatch(Reason.RECORDS, f"record {index} has the invalid length {length}")
+            if length > bytes_max:
+                raise CorruptBatch(
+                    Reason.TOO_LARGE, f"record {index} has {length} bytes, which are more than {bytes_max}"
+                )
+            position += length
+            if index % slice_records == slice_records - 1:
+                yield
+    except IndexError:
+        raise CorruptBatch(Reason.RECORDS, "a record reaches past the end of its batch") from None
 
 
 def renumbered(

@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterator
 
-from protocol.batch import CorruptBatch, RecordBatch
+from protocol.batch import CorruptBatch, Reason, RecordBatch
 from protocol.named_tuple import NamedTuple
 from storage.aborted import AbortedTransaction
 from storage.by_time import first_in_batch
@@ -15,6 +15,7 @@ from storage.salvage import Damaged, sound_batches
 from storage.segment import SCAN_BYTES, Segment
 from storage.segment_list import SegmentList
 from storage.steps import Steps, run
+from storage.topic_configs import RECORD_BYTES_MAX
 
 TAIL_BATCHES_REMEMBERED = 256
 """Number of newest batches whose positions are kept, so that a reader at the log end needs no scan."""
@@ -223,29 +224,40 @@ class ReadableLog:
         """First of the records with the largest timestamp, control records included; None if the log is empty."""
         return run(self.max_timestamp_search())
 
-    def timestamp_search(self, timestamp_ms: int) -> Steps[TimestampedOffset | None]:
-        """`find_timestamp` in steps, between which the log may change."""
-        return self._search(timestamp_ms, self.log_start_offset)
+    def timestamp_search(
+        self, timestamp_ms: int, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> Steps[TimestampedOffset | None]:
+        """`find_timestamp` in steps, between which the log may change.
 
-    def max_timestamp_search(self) -> Steps[TimestampedOffset | None]:
-        """`find_max_timestamp` in steps, between which the log may change.
+        Raises ``CorruptBatch`` if the search meets a record above ``record_bytes_max`` in a compressed batch.
+        """
+        return self._search(timestamp_ms, self.log_start_offset, record_bytes_max)
+
+    def max_timestamp_search(
+        self, record_bytes_max: int = RECORD_BYTES_MAX
+    ) -> Steps[TimestampedOffset | None]:
+        """`find_max_timestamp` in steps, like `timestamp_search`.
 
         The record may be below the log start, as in Kafka (``UnifiedLog.fetchOffsetByTimestamp``): DeleteRecords moves the
         log start, but does not remove the earlier batches of the segment that contains it.
         """
         largest_ms = self._list.largest_timestamp_ms() if self.size else 0
         from_offset = self.segments[self._list.first_since(largest_ms)].base_offset if self.size else 0
-        return self._search(largest_ms, from_offset)
+        return self._search(largest_ms, from_offset, record_bytes_max)
 
-    def _search(self, timestamp_ms: int, from_offset: int) -> Steps[TimestampedOffset | None]:
+    def _search(
+        self, timestamp_ms: int, from_offset: int, record_bytes_max: int
+    ) -> Steps[TimestampedOffset | None]:
         while not self.is_closed:
             candidate = self._batch_since(timestamp_ms, from_offset)
             if candidate is None:
                 return None
             path, batch = candidate
             try:
-                found = yield from first_in_batch(batch, timestamp_ms, from_offset)
+                found = yield from first_in_batch(batch, timestamp_ms, from_offset, record_bytes_max)
             except CorruptBatch as error:
+                if error.reason is Reason.TOO_LARGE:
+                    raise
                 raise DamagedFile(path, str(error)) from error
             if found is not None:
                 return TimestampedOffset(*found, batch.partition_leader_epoch)

@@ -10,8 +10,10 @@ from functools import partial
 from typing import Any, Final, TypeVar
 
 from protocol import compression as codecs
+from protocol import record_walk
 from protocol.batch import RecordBatch
 from protocol.record_walk import Buffer
+from storage.topic_configs import RECORD_BYTES_MAX
 
 DECOMPRESSED_AT_ONCE_BYTES: Final = 256 * 1024
 """Size in bytes above which the compressed or decompressed records of a batch are decompressed in a thread."""
@@ -59,6 +61,19 @@ def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
                 raise
     plain: Buffer = yield partial(codecs.decompress_apart, batch.compression, body, limit)
     return plain
+
+
+def limits_sizes(batch: RecordBatch, bytes_max: int) -> bool:
+    """Whether `check_sizes` has something to check. As in Kafka, records of an uncompressed batch may have any size."""
+    return bytes_max < RECORD_BYTES_MAX and batch.compression != codecs.NONE
+
+
+def check_sizes(batch: RecordBatch, body: Buffer, bytes_max: int) -> Steps[None]:
+    """Raise `CorruptBatch` if the batch is compressed, and one of the records in ``body`` is larger than ``bytes_max``, the
+    value of ``max.decompressed.message.bytes``.
+    """
+    if limits_sizes(batch, bytes_max):
+        yield from record_walk.check_sizes(body, batch.record_count, bytes_max)
 
 
 def give_back(body: Buffer) -> Steps[None]:

@@ -28,7 +28,7 @@ from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 from protocol.record_walk import RECORD_BYTES_MIN, Buffer, Walked, check_count, renumbered, walk
 from storage.config import NEVER, LogConfig
-from storage.steps import Steps, give_back, plain_records, run
+from storage.steps import Steps, check_sizes, give_back, limits_sizes, plain_records, run
 
 LOG_APPEND_TIME = "LogAppendTime"
 CODEC_IDS = {"uncompressed": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
@@ -160,6 +160,7 @@ def _read(
         return Invalid(ErrorCode.unknown_server_error, str(error))
     found: Checked | Invalid
     try:
+        yield from check_sizes(batch, body, config.max_decompressed_message_bytes)
         found = yield from _check_records(batch, config, wanted, offences, body)
     except CorruptBatch as error:
         found = Invalid(_error_of(error.reason, batch), str(error))
@@ -258,8 +259,10 @@ def _timestamp_bounds(config: LogConfig, from_ms: int, to_ms: int) -> Bounds:
 
 
 def _asks_of_records(batch: RecordBatch, config: LogConfig, bounds: Bounds) -> bool:
-    """Whether the records must be read, to find null keys (on a compacted topic) or timestamps out of bounds."""
-    if config.compact:
+    """Whether the records must be read, to find null keys (on a compacted topic), records that are too large, or
+    timestamps out of bounds.
+    """
+    if config.compact or limits_sizes(batch, config.max_decompressed_message_bytes):
         return True
     if config.log_append_time:
         return batch.is_log_append_time

@@ -24,6 +24,7 @@ from storage.files import StorageError, read_file, remove, rename, sync_file, wr
 from storage.index import ABORTED_ENTRY, OFFSET_ENTRY, TIME_ENTRY, aborted_of
 from storage.renaming import CLEANED, SWAP
 from storage.segment import SEGMENT_SUFFIXES, Segment, batch_bytes, file_name
+from storage.steps import check_sizes, limits_sizes, run
 
 READ_BYTES = 256 * 1024
 """Bytes per read: few enough that one read does not delay other disk access for long."""
@@ -231,6 +232,7 @@ class Pass:
                             Reason.RECORDS,
                             f"the CRC of the batch at offset {batch.base_offset} does not match",
                         )
+                    self._check_sizes(batch)
                     yield batch
                     at += batch.size
                     self._tick(batch.size)
@@ -241,6 +243,11 @@ class Pass:
             raise StorageError(path, str(error)) from error
         finally:
             SPARES.close(fd)
+
+    def _check_sizes(self, batch: RecordBatch) -> None:
+        bytes_max = self.order.config.max_decompressed_message_bytes
+        if limits_sizes(batch, bytes_max):
+            run(check_sizes(batch, batch.plain_body(), bytes_max))
 
 
 def _read(fd: int, path: Path, position: int, left: int) -> bytes:

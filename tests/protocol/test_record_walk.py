@@ -9,7 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocol.record import CorruptBatch, Reason, decode_records, encode_record
-from protocol.record_walk import RECORD_BYTES_MIN, Walked, check_count, first_since, renumbered, walk
+from protocol.record_walk import (
+    RECORD_BYTES_MIN,
+    Walked,
+    check_count,
+    check_sizes,
+    first_since,
+    renumbered,
+    walk,
+)
 
 EVER = 1 << 64
 headers = st.lists(st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200)), max_size=3)
@@ -148,3 +156,19 @@ def test_offsets_are_given_anew(contents, rng):
 def test_what_was_found():
     found, stops, suspects = walked(body_of([(5, None, None), (7, None, None)], [0, 0]), 2)
     assert (found, stops, suspects) == (Walked(7, False), 0, [])
+
+
+def test_the_sizes_of_records_are_checked_in_slices():
+    body = b"".join(encode_record(delta, 0, b"k", bytes(delta)) for delta in range(6))
+    largest = max(len(encode_record(5, 0, b"k", bytes(5))) - 1, 1)
+    assert drive(check_sizes(body, 6, largest, slice_records=2)) == (None, 3)
+    with pytest.raises(CorruptBatch) as refused:
+        drive(check_sizes(body, 6, largest - 1))
+    assert refused.value.reason is Reason.TOO_LARGE
+
+
+@pytest.mark.parametrize("body", [b"\x01", b"", b"\x80", b"\xff\xff\xff\xff\xff\x01"])
+def test_lengths_that_are_no_lengths(body):
+    with pytest.raises(CorruptBatch) as refused:
+        drive(check_sizes(body, 1, 100))
+    assert refused.value.reason is Reason.RECORDS

@@ -274,6 +274,35 @@ def test_decompressed_bytes_have_a_bound(codec: int, limit: int):
     )
 
 
+RECORD_BYTES = 6  # attributes, two deltas, lengths of key and value, number of headers
+
+
+@pytest.mark.parametrize("codec", range(5))
+@pytest.mark.parametrize("sizes", [[100], [99, 101], [101, 7]])
+def test_records_of_compressed_batches_have_a_bound(codec: int, sizes: list[int]):
+    """``max.decompressed.message.bytes`` bounds a record without its length field, compressed or not as a whole, but only
+    in compressed batches, as in Apache Kafka 4.4.0."""
+    body = b"".join(
+        encode_record(offset, 0, b"", bytes(size - RECORD_BYTES - (size > 64 + RECORD_BYTES)))
+        for offset, size in enumerate(sizes)
+    )
+    found = validate(made_of(body, len(sizes), codec), LogConfig(max_decompressed_message_bytes=100), NOW_MS)
+    if codec == compression.NONE or max(sizes) <= 100:
+        assert isinstance(found, Valid)
+    else:
+        assert isinstance(found, Invalid)
+        assert (found.error, found.record_errors) == (ErrorCode.invalid_record, ())
+
+
+@pytest.mark.parametrize("codec", range(5))
+def test_a_negative_record_length_is_invalid(codec: int):
+    body = b"\x01" + encode_record(0, 0, b"k", b"v")[1:]
+    for config in (COMPACTED, LogConfig(max_decompressed_message_bytes=100, cleanup_policy=("compact",))):
+        found = validate(made_of(body, 1, codec), config, NOW_MS)
+        assert isinstance(found, Invalid)
+        assert found.error is ErrorCode.invalid_record
+
+
 def test_large_bytes_are_decompressed_and_compressed_in_a_thread():
     body = encode_record(0, 0, b"k", bytes(DECOMPRESSED_AT_ONCE_BYTES))
     steps = check(made_of(body, 1, compression.ZSTD), LogConfig(compression_type="lz4"), NOW_MS)

@@ -670,17 +670,21 @@ class Partition:
 
     def max_timestamp(self, *, read_committed: bool) -> Steps[TimestampOffset]:
         """Result of ListOffsets for the timestamp -3: the record with the largest timestamp, markers included."""
-        return self._found(self.log.max_timestamp_search(), read_committed=read_committed)
+        bytes_max = self.log.config.max_decompressed_message_bytes
+        return self._found(self.log.max_timestamp_search(bytes_max), read_committed=read_committed)
 
     def offset_for_timestamp(self, timestamp_ms: int, *, read_committed: bool) -> Steps[TimestampOffset]:
         """The first record whose timestamp is at least ``timestamp_ms``."""
-        return self._found(self.log.timestamp_search(timestamp_ms), read_committed=read_committed)
+        bytes_max = self.log.config.max_decompressed_message_bytes
+        return self._found(self.log.timestamp_search(timestamp_ms, bytes_max), read_committed=read_committed)
 
     def _found(
         self, search: Steps[TimestampedOffset | None], *, read_committed: bool
     ) -> Steps[TimestampOffset]:
         try:
             found = yield from search
+        except CorruptBatch:  # a record is larger than max.decompressed.message.bytes
+            return TimestampOffset(ErrorCode.invalid_record)
         except DamagedFile as error:
             self.log_damaged(error.path, self.log.log_start_offset, str(error))
             return TimestampOffset(ErrorCode.corrupt_message)

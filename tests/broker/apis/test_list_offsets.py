@@ -18,6 +18,7 @@ from protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
+from storage.config import LogConfig
 from storage.steps import run
 from tests.broker.apis.reading_world import World
 from tests.support.clock import NOW_MS
@@ -194,6 +195,26 @@ async def test_many_records_are_searched_in_slices(world, codec):
     assert asyncio.isfuture(answer)
     (topic,) = (await answer).topics
     assert [each.offset for each in topic.partitions] == [first + 2999, -1]
+
+
+@pytest.mark.parametrize("codec", [NONE, GZIP])
+def test_a_record_above_max_decompressed_message_bytes_is_an_error(world, codec):
+    """The limit was lowered after the batch was appended. The search ends at the first record of a compressed batch that is
+    too large, as in Apache Kafka 4.4.0."""
+    log = world.partitions["t", 0].log
+    records = [(NOW_MS + 100, b"", b"x"), (NOW_MS + 101, b"", b"x" * 200)]
+    first = log.log_end_offset
+    world.append("t", 0, build_batch(records, compression=codec))
+    log.config = LogConfig(max_decompressed_message_bytes=100)
+    assert found(world, NOW_MS + 100)[0] == first
+    for timestamp in (NOW_MS + 101, MAX_TIMESTAMP):
+        answer = answer_of(world, ask((0, timestamp)))
+        if codec is NONE:
+            assert (answer.error_code, answer.offset) == (0, first + 1)
+        else:
+            assert (answer.error_code, answer.offset) == (ErrorCode.invalid_record, -1)
+    assert found(world, NOW_MS + 10)[0] == 1
+    assert found(world, LATEST)[0] == log.log_end_offset
 
 
 async def test_a_leader_that_changes_during_the_search_is_an_error(world):

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from broker.replicas.maintenance.log_cleaner import LogCleaner
 from broker.replicas.partition import Partition
 from broker.transactions.transaction import Transaction
 from protocol.batch import RecordBatch, build_batch
+from protocol.compression import GZIP, NONE
 from protocol.errors import ErrorCode
 from storage import files
 from storage.checkpoints import read_offsets
@@ -378,6 +380,27 @@ async def test_segments_that_retention_deletes_during_a_pass_stay_deleted(
 
 
 # -- failures ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_record_above_max_decompressed_message_bytes_ends_the_compaction_of_its_log(
+    tmp_path: Path,
+) -> None:
+    """The limit was lowered after the batch was appended. Only compressed batches have a limit, as in Apache Kafka 4.4.0."""
+    async with opened(tmp_path) as world:
+        plain, packed = dirty(world, "plain"), dirty(world, "packed")
+        for partition, codec in ((plain, NONE), (packed, GZIP)):
+            append(partition, "c", "v" * 200, compression=codec)
+            roll(partition)
+            partition.log.config = replace(partition.log.config, max_decompressed_message_bytes=100)
+        with said("log cannot be compacted", "log compacted") as lines:
+            for _ in range(3):
+                await world.round()
+        assert {(line["event"], line["topic"]) for line in lines} == {
+            ("log cannot be compacted", "packed"),
+            ("log compacted", "plain"),
+        }
+        assert offsets(packed.log) == [0, 1, 2, 3]
+        assert packed.offline is None
 
 
 async def test_a_broken_batch_spares_its_log_and_the_others(tmp_path: Path) -> None:
