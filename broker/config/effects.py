@@ -119,6 +119,8 @@ _OF_SECURITY = {
     "sasl.login.callback.handler.class",
     "sasl.login.class",
     "sasl.mechanism.inter.broker.protocol",
+    "sasl.oauthbearer.allow.unverified.audience",
+    "sasl.oauthbearer.allow.unverified.issuer",
     "sasl.oauthbearer.clock.skew.seconds",
     "sasl.oauthbearer.expected.audience",
     "sasl.oauthbearer.expected.issuer",

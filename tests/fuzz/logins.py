@@ -362,6 +362,8 @@ def settings_of(keys: Path) -> dict[str, str]:
         "listener.name.signed.sasl.enabled.mechanisms": "OAUTHBEARER",
         "listener.name.signed.oauthbearer.sasl.jaas.config": oauth,
         "listener.name.signed.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+        "listener.name.signed.sasl.oauthbearer.allow.unverified.audience": "true",
+        "listener.name.signed.sasl.oauthbearer.allow.unverified.issuer": "true",
         "listener.name.signed.oauthbearer.sasl.server.callback.handler.class": (
             f"{package}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         ),

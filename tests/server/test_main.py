@@ -235,6 +235,7 @@ listener.name.sasl_plaintext.oauthbearer.sasl.jaas.config=\
 listener.name.sasl_plaintext.oauthbearer.sasl.server.callback.handler.class=\
   org.apache.kafka.common.security.oauthbearer.OAuthBearerValidatorCallbackHandler
 sasl.oauthbearer.expected.audience=kafka
+sasl.oauthbearer.expected.issuer=https://login.example
 sasl.oauthbearer.jwks.endpoint.url=https://login.example/keys
 """
 

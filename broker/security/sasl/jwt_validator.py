@@ -21,8 +21,9 @@ class Expectations(NamedTuple):
     """Requirements for a token, from the settings ``sasl.oauthbearer.*``."""
 
     audience: Sequence[str]
-    """Accepted audiences. If empty, a token must not have an audience."""
+    """Accepted audiences. If empty, any audience is accepted, or none."""
     issuer: str | None
+    """Accepted issuer. If None, any issuer is accepted, or none."""
     clock_skew_s: int
     scope_claim: str
     subject_claim: str
@@ -134,10 +135,10 @@ def _no_constant(name: str) -> float:
 
 
 def _check_audience(found: Any, expected: Sequence[str]) -> None:
-    if found is None:
-        if expected:
-            raise InvalidToken("No Audience (aud) claim present.")
+    if not expected:
         return
+    if found is None:
+        raise InvalidToken("No Audience (aud) claim present.")
     audience = [found] if isinstance(found, str) else found
     if not isinstance(audience, list) or not all(isinstance(each, str) for each in audience):
         raise InvalidToken(

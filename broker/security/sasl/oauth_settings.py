@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
 JWT_VALIDATOR: Final = "sasl.oauthbearer.jwt.validator.class"
-_AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
-_ISSUER: Final = "sasl.oauthbearer.expected.issuer"
+AUDIENCE: Final = "sasl.oauthbearer.expected.audience"
+ISSUER: Final = "sasl.oauthbearer.expected.issuer"
 ALLOWED_URLS: Final = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 _OAUTH: Final = "org.apache.kafka.common.security.oauthbearer."
 _JWT_VALIDATORS: Final = (f"{_OAUTH}DefaultJwtValidator", f"{_OAUTH}BrokerJwtValidator")
@@ -93,6 +93,10 @@ class _OAuthConfigs:
         found: tuple[str, ...] = self._configs.value(name, MECHANISM)
         return found
 
+    def flag(self, name: str) -> bool:
+        found: bool = self._configs.value(name, MECHANISM)
+        return found
+
     def number(self, name: str) -> int:
         found: int = self._configs.value(name, MECHANISM)
         return found
@@ -108,21 +112,15 @@ def _secured(configs: _OAuthConfigs, options: Mapping[str, str], jvm: Jvm) -> OA
             f'verified, but it was not set. Set "{JWKS_URL}" to the OAuth/OIDC provider\'s JWKS endpoint URL for this '
             f'listener, or configure a signature-verifying "{JWT_VALIDATOR}".'
         )
-    warnings: list[str] = []
-    url = _url(configs.needed(JWKS_URL), jvm, warnings)
     expected = Expectations(
-        audience=configs.texts(_AUDIENCE),
-        issuer=configs.text(_ISSUER),
+        audience=configs.texts(AUDIENCE),
+        issuer=configs.text(ISSUER),
         clock_skew_s=configs.number("sasl.oauthbearer.clock.skew.seconds"),
         scope_claim=configs.needed("sasl.oauthbearer.scope.claim.name"),
         subject_claim=configs.needed("sasl.oauthbearer.sub.claim.name"),
     )
-    if not expected.audience:
-        warnings.append(
-            f"{_AUDIENCE} is not set: the broker accepts tokens without an audience, and rejects all others"
-        )
-    if expected.issuer is None:
-        warnings.append(f"{_ISSUER} is not set: the broker accepts tokens of any issuer")
+    warnings = [*_unverified(configs, expected)]
+    url = _url(configs.needed(JWKS_URL), jvm, warnings)
     parts = urlsplit(url)
     scheme = parts.scheme.lower()
     secured = SecuredSettings(
@@ -133,6 +131,50 @@ def _secured(configs: _OAuthConfigs, options: Mapping[str, str], jvm: Jvm) -> OA
         _ssl_context(options) if scheme == "https" else None,
     )
     return OAuthSettings(secured, tuple(warnings))
+
+
+class _Claim(NamedTuple):
+    """A claim of a token that the broker verifies, unless a switch allows any value."""
+
+    name: str
+    short_name: str
+    setting: str
+    description: str
+    """What the setting is to be set to."""
+    switch: str
+
+
+_CLAIMS: Final = (
+    _Claim(
+        "audience",
+        "aud",
+        AUDIENCE,
+        "the audience(s) that identify this cluster",
+        "sasl.oauthbearer.allow.unverified.audience",
+    ),
+    _Claim(
+        "issuer",
+        "iss",
+        ISSUER,
+        "the issuer URL of the OAuth/OIDC provider that signs the tokens",
+        "sasl.oauthbearer.allow.unverified.issuer",
+    ),
+)
+
+
+def _unverified(configs: _OAuthConfigs, expected: Expectations) -> Iterator[str]:
+    """Yield a warning for each claim that is not verified. Raises `ConfigError` if no switch allows that."""
+    for claim, value in zip(_CLAIMS, (expected.audience, expected.issuer), strict=True):
+        if value:
+            continue
+        if not configs.flag(claim.switch):
+            raise ConfigError(
+                f'The OAuth validator for the broker requires "{claim.setting}" to be configured so that the token\'s '
+                f'{claim.name} ("{claim.short_name}") claim can be verified, but it was not set. Set "{claim.setting}" '
+                f'to {claim.description}, or set "{claim.switch}" to true to accept tokens regardless of their '
+                f"{claim.name}."
+            )
+        yield f"{claim.setting} is not set: the broker accepts tokens of any {claim.name}"
 
 
 def _ssl_context(options: Mapping[str, str]) -> SSLContext:

@@ -197,6 +197,8 @@ def _settings(home: Path) -> dict[str, str]:
         validator = f"{_SECURITY}.oauthbearer.OAuthBearerValidatorCallbackHandler"
         settings[f"{prefix}oauthbearer.sasl.server.callback.handler.class"] = validator
         settings[f"{prefix}sasl.oauthbearer.jwks.endpoint.url"] = (home / "keys.json").as_uri()
+        for claim in ("audience", "issuer"):
+            settings[f"{prefix}sasl.oauthbearer.allow.unverified.{claim}"] = "true"
     settings["listener.name.brief.connections.max.reauth.ms"] = str(SESSION_MS)
     return settings
 

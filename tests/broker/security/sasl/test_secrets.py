@@ -188,6 +188,8 @@ def test_nothing_that_holds_a_secret_shows_it() -> None:
         oauthbearer_sasl_jaas_config=f'{OAUTH_MODULE} required unsecuredLoginStringClaim_sub="{SECRET}";',
         oauthbearer_sasl_server_callback_handler_class=f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
         oauthbearer_sasl_oauthbearer_jwks_endpoint_url=f"http://user:{SECRET}@issuer/{'path'}?key={SECRET}",
+        sasl_oauthbearer_expected_audience="a",
+        sasl_oauthbearer_expected_issuer="b",
         sasl_mechanism_inter_broker_protocol="PLAIN",
     )
     settings = sasl_settings(configs, NO_JVM)
@@ -222,6 +224,8 @@ def test_a_url_that_is_not_allowed_is_told_without_its_password() -> None:
         oauthbearer_sasl_jaas_config=f"{OAUTH_MODULE} required;",
         oauthbearer_sasl_server_callback_handler_class=f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler",
         sasl_oauthbearer_jwks_endpoint_url=f"https://user:{SECRET}@issuer",
+        sasl_oauthbearer_expected_audience="a",
+        sasl_oauthbearer_expected_issuer="b",
     )
     with pytest.raises(ConfigError) as refused:
         sasl_settings(configs, Jvm({ALLOWED_URLS: ""}, None))

@@ -258,6 +258,14 @@ SECURED: dict[str, Any] = {
     "oauthbearer_sasl_server_callback_handler_class": f"{OAUTH_PACKAGE}.OAuthBearerValidatorCallbackHandler"
 }
 URL = "oauthbearer_sasl_oauthbearer_jwks_endpoint_url"
+EXPECTED: dict[str, Any] = {
+    "sasl_oauthbearer_expected_audience": "a",
+    "sasl_oauthbearer_expected_issuer": "b",
+}
+UNVERIFIED: dict[str, Any] = {
+    "sasl_oauthbearer_allow_unverified_audience": "true",
+    "sasl_oauthbearer_allow_unverified_issuer": "true",
+}
 ALLOWED_URLS = "org.apache.kafka.sasl.oauthbearer.allowed.urls"
 
 
@@ -274,22 +282,18 @@ def test_options_that_make_no_token_are_refused_as_by_kafkas_login() -> None:
 
 @pytest.mark.parametrize("address", ["https://issuer/keys", "http://user:secret@issuer/keys"])
 def test_an_endpoint_is_not_asked_before_a_token_comes(address: str) -> None:
-    found = oauth(**SECURED | {URL: address})
+    found = oauth(**SECURED | UNVERIFIED | {URL: address})
     assert found.servers(find_user, find_token, now_ms)["OAUTHBEARER"].server()
     assert [warning.split()[0] for warning in found.warnings] == [
-        "sasl.oauthbearer.jwks.endpoint.url",
         "sasl.oauthbearer.expected.audience",
         "sasl.oauthbearer.expected.issuer",
+        "sasl.oauthbearer.jwks.endpoint.url",
     ]
     assert "secret" not in "".join(found.warnings)
 
 
 def test_a_property_of_the_jvm_may_restrict_the_urls() -> None:
-    expected = {
-        "sasl_oauthbearer_expected_audience": "a",
-        "sasl_oauthbearer_expected_issuer": "b",
-        URL: "https://issuer/keys",
-    }
+    expected = {**EXPECTED, URL: "https://issuer/keys"}
     jvm = Jvm({ALLOWED_URLS: "https://other, https://issuer/keys"}, None)
     assert oauth(jvm, **SECURED, **expected).warnings == ()
     with pytest.raises(ConfigError) as refused:
@@ -299,6 +303,37 @@ def test_a_property_of_the_jvm_may_restrict_the_urls() -> None:
         "The URL cannot be accessed due to restrictions. Update the system property "
         f"'{ALLOWED_URLS}' to allow the URL to be accessed."
     )
+
+
+@pytest.mark.parametrize(
+    ("given", "missing", "claim", "description"),
+    [
+        ({}, "audience", 'audience ("aud")', "the audience(s) that identify this cluster"),
+        (
+            {"sasl_oauthbearer_expected_audience": "a", "sasl_oauthbearer_allow_unverified_issuer": "false"},
+            "issuer",
+            'issuer ("iss")',
+            "the issuer URL of the OAuth/OIDC provider that signs the tokens",
+        ),
+    ],
+)
+def test_the_audience_and_the_issuer_of_tokens_must_be_expected(
+    given: dict[str, Any], missing: str, claim: str, description: str
+) -> None:
+    """The texts are those of Apache Kafka 4.4.0 (``BrokerJwtValidator.configure``)."""
+    with pytest.raises(ConfigError) as refused:
+        oauth(**SECURED | given | {URL: "https://issuer/keys"})
+    assert str(refused.value) == (
+        f'The OAuth validator for the broker requires "sasl.oauthbearer.expected.{missing}" to be configured so that the '
+        f'token\'s {claim} claim can be verified, but it was not set. Set "sasl.oauthbearer.expected.{missing}" to '
+        f'{description}, or set "sasl.oauthbearer.allow.unverified.{missing}" to true to accept tokens regardless of '
+        f"their {missing}."
+    )
+
+
+def test_expected_claims_are_verified_even_if_a_switch_would_allow_any_value() -> None:
+    found = oauth(**SECURED | EXPECTED | UNVERIFIED | {URL: "https://issuer/keys"})
+    assert [warning.split()[0] for warning in found.warnings] == ["sasl.oauthbearer.jwks.endpoint.url"]
 
 
 @pytest.mark.parametrize(
@@ -334,7 +369,7 @@ def test_a_property_of_the_jvm_may_restrict_the_urls() -> None:
 )
 def test_what_a_validator_cannot_do_is_refused(of_listener: dict[str, Any], told: str) -> None:
     with pytest.raises(ConfigError) as refused:
-        oauth(**SECURED, **of_listener)
+        oauth(**SECURED, **EXPECTED, **of_listener)
     assert told in str(refused.value)
 
 
@@ -342,7 +377,7 @@ def test_the_trust_store_of_an_endpoint_is_the_modules() -> None:
     with pytest.raises(ConfigError, match="/not/there"):
         oauth(
             options='ssl.truststore.type="PEM" ssl.truststore.location="/not/there" unsecuredLoginStringClaim_sub="x"',
-            **SECURED | {URL: "https://issuer"},
+            **SECURED | EXPECTED | {URL: "https://issuer"},
         )
 
 
