@@ -53,6 +53,8 @@ def _move(path: str, name: str, index: int, context: RequestContext) -> ErrorCod
         return ErrorCode.invalid_topic_exception
     if path != str(replicas.directory.path.absolute()):
         return ErrorCode.log_dir_not_found
+    if context.node.config.is_cordoned:
+        return ErrorCode.invalid_replica_assignment
     topic = context.node.metadata.topic(name)
     state = None if topic is None else topic.partition(index)
     if state is None:

@@ -1,7 +1,7 @@
 """DescribeLogDirs: sizes of the partitions on this node, size and free space of the volume (KIP-113).
 
 v3 has an error for the whole request, v4 the sizes of the volume (KIP-827), v5 whether a directory is cordoned, that is,
-closed to new partitions (KIP-1066). The directory of a node is never cordoned.
+closed to new partitions (KIP-1066).
 """
 
 from __future__ import annotations
@@ -40,7 +40,9 @@ async def describe_log_dirs(
     # Partitions that are not open stay closed, since there may be thousands. A thread adds up the sizes of their files.
     closed = [key for key in keys if key not in opened]
     directory = replicas.directory
-    result = DescribeLogDirsResult(log_dir=str(directory.path.absolute()))
+    result = DescribeLogDirsResult(
+        log_dir=str(directory.path.absolute()), is_cordoned=context.node.config.is_cordoned
+    )
     try:
         sizes, volume = await asyncio.gather(
             replicas.in_background(partial(directory.sizes, closed)),

@@ -48,6 +48,7 @@ from broker.net.calls import CallInterceptors
 from broker.net.ports import Bind, Ports
 from broker.net.throttling import ThrottlingSwitch
 from broker.node import Node
+from broker.node.dynamic_configs import CordonedDirectories
 from broker.replicas.manager import ReplicaManager
 from broker.resources.descriptors import SLOTS, allowed_descriptors, shares
 from broker.resources.unsent import UNSENT
@@ -170,6 +171,7 @@ class Cluster:
         remove_tree(self.data_dir / SNAPSHOTS)  # left by a process that was killed
         self.metadata = self._opened = self._open_metadata()
         self.metadata.subscribe(ThrottlingSwitch(self.calls, self.metadata.image))
+        self._cordoned = CordonedDirectories(self.metadata, self.nodes, self._run)
         InternalTopicWarnings(self.metadata, self.first.config)
         for runtime in self._living():
             with suppress(LifeOver):
@@ -185,6 +187,7 @@ class Cluster:
         for runtime in self._living():
             with suppress(LifeOver):
                 await runtime.enable_request_processing()
+                self._cordoned.report(runtime.node_id)
         if len(self.nodes) > 1:
             self._periodic = leadership_tasks(self.clock, self.settings.config, self.metadata, self._run)
         if self.settings.config.delegation_token_secret_key:
@@ -395,6 +398,7 @@ class Cluster:
     async def enable_request_processing(self, runtime: NodeRuntime) -> None:
         """Start serving clients, which is the last step of a node's restart, and record that the node has started."""
         await runtime.enable_request_processing()
+        self._cordoned.report(runtime.node_id)
         self._happened(runtime.node_id, "started")
 
     def _happened(self, node_id: int, what: str) -> None:

@@ -28,6 +28,21 @@ def check_agreement(values: Values) -> None:
             raise ConfigError(message)
 
 
+def check_cordoned(values: Values, *more: str) -> None:
+    """Raise `ConfigError` if ``cordoned.log.dirs`` has a path that is neither in ``log.dirs`` nor one of ``more``."""
+    cordoned, directories = values["cordoned.log.dirs"], values["log.dirs"] or values["log.dir"]
+    if "*" in cordoned and len(cordoned) > 1:
+        raise ConfigError(
+            "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values"
+        )
+    missing = [each for each in cordoned if each not in ("*", *directories, *more)]
+    if missing:
+        raise ConfigError(
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            f"Missing entries : {', '.join(missing)}"
+        )
+
+
 def _of_the_broker(values: Values) -> Iterator[tuple[bool, str]]:
     buffer, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
     yield (
@@ -73,6 +88,11 @@ def _of_groups(values: Values) -> Iterator[tuple[bool, str]]:
         yield values[heartbeat] < values[session], f"{heartbeat} must be less than {session}"
     standby, highest = "group.streams.num.standby.replicas", "group.streams.max.standby.replicas"
     yield values[standby] <= values[highest], f"{standby} must be less than or equal to {highest}"
+    yield _at_least(
+        values, "group.streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms"
+    )
+    warmup, highest = "group.streams.num.warmup.replicas", "group.streams.max.warmup.replicas"
+    yield values[warmup] <= values[highest], f"{warmup} must be less than or equal to {highest}"
     assignors = values["group.share.assignors"]
     yield (
         len(assignors) == 1,

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from broker.config.agreement import check_agreement
+from broker.config.agreement import check_agreement, check_cordoned
 from broker.config.definitions import (
     EMULATOR,
     EMULATOR_DEFAULTS,
@@ -105,6 +105,7 @@ class BrokerConfig:
     # Topics and logs; settings that a topic may override are in log_defaults
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
+    cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool
     fetch_max_bytes: int
@@ -223,6 +224,13 @@ class BrokerConfig:
         return self.node_id
 
     @property
+    def is_cordoned(self) -> bool:
+        """Whether the log directory is cordoned: it gets no new partitions (KIP-1066)."""
+        # Several directories may be configured, of which only the first is used.
+        _, *unused = self.values["log.dirs"] or self.values["log.dir"]
+        return not set(self.cordoned_log_dirs) <= set(unused)
+
+    @property
     def is_secured(self) -> bool:
         """Whether a listener uses TLS or SASL."""
         return any(each.security_protocol != "PLAINTEXT" for each in self.listeners)
@@ -294,6 +302,7 @@ def load_config(
     warnings = unknown(settings)
     values, static = _values(settings, nodes)
     check_agreement(values)
+    check_cordoned(values)
     check_principal_builder(values)
     warnings += _ineffective(settings, values)
     listeners, advertised = listeners_of(settings, values)

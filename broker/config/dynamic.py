@@ -81,11 +81,20 @@ def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
         key = _key(name)
         if key is not None:
             key.parse(value)
+        if name == "cordoned.log.dirs":
+            _check_duplicates(name, value)
     if not per_broker:
         _refuse(
             "Cannot update these configs at default cluster level, broker id must be specified",
             (name for name in wanted if _is_per_broker(name)),
         )
+
+
+def _check_duplicates(name: str, value: str) -> None:
+    """Raise `ConfigError` if a member of a list is given twice. From other lists Kafka removes the second one."""
+    members = re.split(r"\s*,\s*", value.strip())
+    if len(set(members)) < len(members):
+        raise ConfigError(f"Configuration '{name}' values must not be duplicated.")
 
 
 def _refuse(message: str, names: Iterable[str]) -> None:

@@ -20,6 +20,7 @@ _OF_THE_BROKER = {
     "controller.listener.names",
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",
+    "cordoned.log.dirs",
     "default.replication.factor",
     "delegation.token.expiry.check.interval.ms",
     "delegation.token.expiry.time.ms",

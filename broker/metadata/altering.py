@@ -16,7 +16,7 @@ from broker.config.definitions import alterable_configs
 from broker.config.group_configs import check_group_configs, group_configs
 from broker.config.metrics_configs import METRICS_CONFIGS, BadRequest, check_metrics_configs
 from broker.config.patterns import Matches
-from broker.metadata.features import is_elr_enabled
+from broker.metadata.features import CORDONED_FROM, is_elr_enabled, metadata_version
 from broker.metadata.image import Image
 from broker.metadata.results import ApiError
 from broker.metadata.topics import invalid_topic_name
@@ -165,15 +165,9 @@ def _check(
     changes: ConfigChanges,
     compile_pattern: CompilePattern,
 ) -> None:
-    is_elr = is_elr_enabled(image.features)
     for name, value in changes.items():
-        if is_elr and resource.kind == BROKER_RESOURCE and name == MIN_IN_SYNC_REPLICAS:
-            if resource.name:
-                reason = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
-                raise ApiError(ErrorCode.invalid_config, reason)
-            if value is None:
-                reason = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
-                raise ApiError(ErrorCode.invalid_config, reason)
+        if resource.kind == BROKER_RESOURCE:
+            _check_of_broker(image, resource.name, name, value)
         if value is not None and len(value) > VALUE_CHARACTERS_MAX:
             too_long = f"it exceeds the maximum value size of {VALUE_CHARACTERS_MAX} bytes."
             raise ApiError(
@@ -188,6 +182,19 @@ def _check(
     except ConfigError as error:
         raise ApiError(ErrorCode.invalid_config, str(error)) from None
     _check_existence(image, resource)
+
+
+def _check_of_broker(image: Image, broker: str, name: str, value: str | None) -> None:
+    reason = None
+    if name == MIN_IN_SYNC_REPLICAS and is_elr_enabled(image.features):
+        if broker:
+            reason = "Broker-level min.insync.replicas cannot be altered while ELR is enabled."
+        elif value is None:
+            reason = "Cluster-level min.insync.replicas cannot be removed while ELR is enabled."
+    elif name == "cordoned.log.dirs" and metadata_version(image.features) < CORDONED_FROM:
+        reason = "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
+    if reason is not None:
+        raise ApiError(ErrorCode.invalid_config, reason)
 
 
 def _check_values(

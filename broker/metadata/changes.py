@@ -177,6 +177,15 @@ def record_for_shutdown(broker: BrokerRegistration) -> MetadataRecord:
     )
 
 
+def record_for_cordoning(broker: BrokerRegistration, *, cordoned: bool) -> MetadataRecord:
+    """Return the record that cordons all log directories of a broker, or none of them (KIP-1066)."""
+    return schema.BrokerRegistrationChangeRecord(
+        broker_id=broker.node_id,
+        broker_epoch=broker.epoch,
+        cordoned_log_dirs=broker.log_dirs if cordoned else (),
+    )
+
+
 def record_for_fencing(broker: BrokerRegistration) -> MetadataRecord:
     """Return the record that fences a broker."""
     return schema.BrokerRegistrationChangeRecord(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from broker.logging import get_logger
 from broker.metadata.changes import (
+    record_for_cordoning,
     record_for_fencing,
     record_for_registration,
     record_for_shutdown,
@@ -19,7 +20,7 @@ from broker.metadata.elections import (
     records_for_unclean_shutdown,
     records_for_unfenced_brokers,
 )
-from broker.metadata.features import UNREGISTERED_CONTROLLERS_FROM, metadata_version
+from broker.metadata.features import CORDONED_FROM, UNREGISTERED_CONTROLLERS_FROM, metadata_version
 from broker.metadata.image import Image, controller_key
 from broker.metadata.log import MetadataLogFailed
 from broker.metadata.producer_id_control import ProducerIdControlManager
@@ -123,6 +124,17 @@ class ClusterControlManager:
 
     def _leaders(self) -> set[int]:
         return {state.leader for topic in self._image.topics.values() for state in topic.partitions}
+
+    async def cordon(self, node_id: int, *, cordoned: bool) -> None:
+        """Cordon the log directories of a broker, or none of them, as Kafka's controller after a heartbeat."""
+        await self._writer.all_settled()
+        broker = self._image.brokers.get(node_id)
+        if (
+            broker is not None
+            and broker.is_cordoned != cordoned
+            and metadata_version(self._image.features) >= CORDONED_FROM
+        ):
+            await self._writer.commit_for_all([record_for_cordoning(broker, cordoned=cordoned)])
 
     async def balance_leaders(self) -> None:
         """Elect the preferred leader of each partition with another leader, if the preferred one is alive and in sync."""

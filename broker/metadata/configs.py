@@ -149,19 +149,22 @@ class Settings:
     def of_broker(self) -> Iterator[Setting]:
         """Yield every broker setting that Kafka defines, and other settings that were set statically or dynamically.
 
-        An internal setting is included only if the static configuration sets it, with the configured text as its value.
+        An internal setting is included only if it was set, with the text that was set as its value.
         """
         current, layers = self.current, self.layers
         known = kafka_configs()
-        started_with = (name for name in self.static.static if not name.startswith(OWN_PREFIX))
-        for name in sorted({*known, *started_with, *layers.cluster, *layers.own}):
+        started_with = {
+            name: text for name, text in self.static.static.items() if not name.startswith(OWN_PREFIX)
+        }
+        given = {**started_with, **layers.cluster, **layers.own}
+        for name in sorted({*known, *given}):
             synonyms = self._synonyms(name)
             if name not in known:
                 yield _other_setting(name, synonyms)
             elif not known[name].internal:
                 yield _broker_setting(known[name], known[name].text(current.values[name]), synonyms)
-            elif name in self.static.static:
-                yield _broker_setting(known[name], self.static.static[name], synonyms)
+            elif name in given:
+                yield _broker_setting(known[name], given[name], synonyms)
 
     def of_all_brokers(self) -> Iterator[Setting]:
         """Yield the dynamic settings for all brokers."""

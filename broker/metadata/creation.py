@@ -143,11 +143,13 @@ def check_more_partitions(image: Image, more: MorePartitions, random: Shuffling)
 
 
 def usable_brokers(image: Image) -> list[UsableBroker]:
-    """Return the brokers that may get replicas: all except those in controlled shutdown. Fenced brokers may get replicas."""
+    """Return the brokers that may get replicas: all except those in controlled shutdown, and those whose log directories are
+    all cordoned. Fenced brokers may get replicas.
+    """
     return [
         UsableBroker(broker.node_id, broker.rack, broker.fenced)
         for _, broker in sorted(image.brokers.items())
-        if broker.fenced or not broker.in_controlled_shutdown
+        if (broker.fenced or not broker.in_controlled_shutdown) and not broker.is_cordoned
     ]
 
 
@@ -238,6 +240,11 @@ def check_replicas(image: Image, replicas: Sequence[int], replication_factor: in
             raise ApiError(
                 refused,
                 f"The manual partition assignment includes broker {node_id}, but no such broker is registered.",
+            )
+        if image.brokers[node_id].is_cordoned:
+            raise ApiError(
+                refused,
+                f"The manual partition assignment includes broker {node_id}, but all its log directories are cordoned.",
             )
         if node_id == previous:
             raise ApiError(

@@ -35,6 +35,8 @@ ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM: Final = 26
 """First metadata.version of which a new cluster has eligible leader replicas by default: 4.1-IV0."""
 RECORDS_FROM: Final = 30
 """First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
+CORDONED_FROM: Final = 30
+"""First metadata.version with cordoned log directories: 4.3-IV0 (KIP-1066)."""
 CIDR_HOSTS_FROM: Final = 32
 """First metadata.version with CIDR hosts of ACLs: 4.4-IV1 (KIP-1276)."""
 UNREGISTERED_CONTROLLERS_FROM: Final = 33

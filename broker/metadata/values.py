@@ -99,6 +99,11 @@ class BrokerRegistration:
     log_dirs: tuple[uuid.UUID, ...] = ()
     cordoned_log_dirs: tuple[uuid.UUID, ...] | None = None
 
+    @property
+    def is_cordoned(self) -> bool:
+        """Whether all log directories are cordoned, so that the broker gets no new replicas (KIP-1066)."""
+        return bool(self.log_dirs) and not set(self.log_dirs).difference(self.cordoned_log_dirs or ())
+
     def endpoint(self, listener_name: str) -> Endpoint | None:
         return next((one for one in self.endpoints if one.name == listener_name), None)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Protocol
 
 from broker.config.dynamic import follow
 from broker.logging import get_logger
@@ -13,6 +13,7 @@ from broker.metadata.values import BROKER_RESOURCE, CLUSTER_DEFAULT
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.metadata import ClusterMetadata
 
 log = get_logger()
 
@@ -36,3 +37,39 @@ class DynamicConfigPublisher(MetadataListener):
         if changed:
             log.info("settings changed", node_id=node_id, settings=sorted(changed))
             self._configured()
+
+
+class Configured(Protocol):
+    """A node with its current settings."""
+
+    config: BrokerConfig
+
+
+class CordonedDirectories(MetadataListener):
+    """Tells the controller whose log directories are cordoned, as Kafka's heartbeats do (KIP-1066)."""
+
+    def __init__(
+        self,
+        metadata: ClusterMetadata,
+        nodes: Mapping[int, Configured],
+        run: Callable[[Coroutine[object, object, None]], object],
+    ) -> None:
+        """``run`` starts a coroutine in the background."""
+        self._metadata = metadata
+        self._nodes = nodes
+        self._run = run
+        metadata.subscribe(self)
+
+    def on_config_changed(self, resource_type: int, resource_name: str) -> None:
+        if resource_type == BROKER_RESOURCE and resource_name != CLUSTER_DEFAULT:
+            self._run(self._report(int(resource_name)))
+
+    def report(self, node_id: int) -> None:
+        """Report the setting of a node that has started."""
+        if self._nodes[node_id].config.cordoned_log_dirs:
+            self._run(self._report(node_id))
+
+    async def _report(self, node_id: int) -> None:
+        if node_id in self._nodes:
+            cordoned = self._nodes[node_id].config.is_cordoned
+            await self._metadata.cluster_control.cordon(node_id, cordoned=cordoned)

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
+from broker.config.agreement import check_cordoned
 from broker.config.definitions import alterable_configs
 from broker.config.dynamic import check, check_change, is_dynamic, is_valid, with_dynamic
 from broker.metadata import ApiError
@@ -139,6 +140,7 @@ def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> No
     try:
         check(wanted, per_broker=bool(name))
         changed = with_dynamic(static, after)
+        check_cordoned(changed.values, str(node.replicas.directory.path.absolute()))
         check_change(node.config, changed)
         if node.check_listeners is not None:
             node.check_listeners(changed)

@@ -132,6 +132,15 @@ async def test_internal_settings_are_listed_where_the_broker_was_started_with_th
     assert "server.max.startup.time.ms" not in found
 
 
+async def test_internal_settings_are_listed_if_they_are_set_at_run_time(cluster):
+    await cluster.change_config(BROKER, "1", {"group.consumer.assignor.offload.enable": "false"})
+    found = settings(cluster, BROKER, "1")["group.consumer.assignor.offload.enable"]
+    assert places(found) == [
+        ("group.consumer.assignor.offload.enable", "false", 2),
+        ("group.consumer.assignor.offload.enable", "true", 5),
+    ]
+
+
 async def test_broker_settings_rank_between_topic_settings_and_defaults(tmp_path):
     cluster = open_cluster(
         tmp_path, log_segment_bytes="2000000", log_retention_hours="1", log_flush_interval_ms="9"

@@ -84,6 +84,94 @@ def test_dynamic_settings_survive_a_restart(cluster: InProcess, clean: bool) -> 
     assert (runtime.config.max_connections, runtime.connections.quotas.connections_max) == (77, 77)
 
 
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed"])
+def test_a_cordoned_broker_gets_no_new_partitions(cluster: InProcess, clean: bool) -> None:
+    def create(name: str, *replicas: int) -> tuple[int, str | None]:
+        rows = [{"partition_index": 0, "broker_ids": list(replicas)}] if replicas else []
+        topic = {
+            "name": name,
+            "num_partitions": -1 if replicas else 4,
+            "replication_factor": -1 if replicas else 1,
+            "assignments": rows,
+            "configs": [],
+        }
+        answer = ask(cluster, 1, "create_topics", 7, topics=[topic], timeout=1000, validate_only=False)
+        return answer["topics"][0]["error_code"], answer["topics"][0]["error_message"]
+
+    def leaders(name: str) -> set[int]:
+        return cluster.call(
+            lambda: {state.leader for state in cluster.cluster.metadata.topics[name].partitions}
+        )
+
+    def move() -> int:
+        row = {"path": path, "topics": [{"name": "orders", "partitions": [0]}]}
+        answer = ask(cluster, 2, "alter_replica_log_dirs", 2, dirs=[row])
+        return answer["results"][0]["partitions"][0]["error_code"]
+
+    def cordoned() -> dict[int, bool]:
+        return cluster.call(
+            lambda: {each.node_id: each.is_cordoned for each in cluster.cluster.metadata.brokers.values()}
+        )
+
+    [found] = ask(cluster, 2, "describe_log_dirs", 5, topics=[])["results"]
+    path = found["log_dir"]
+    assert (found["is_cordoned"], move()) == (False, 0)
+    change(cluster, BROKER, "2", at=2, cordoned_log_dirs=path)
+    cluster.run(cluster.cluster.settled())
+    for _ in range(2):
+        assert cordoned() == {1: False, 2: True}
+        assert ask(cluster, 2, "describe_log_dirs", 5, topics=[])["results"][0]["is_cordoned"]
+        assert move() == 39
+        if not clean:
+            cluster.call(lambda: cluster.cluster.kill_node(2))
+        else:
+            cluster.run(cluster.cluster.stop_node(2))
+        cluster.run(cluster.cluster.start_node(2))
+        cluster.run(cluster.cluster.settled())
+    assert create("automatic") == (0, None)
+    assert leaders("automatic") == {1}
+    refused = "The manual partition assignment includes broker 2, but all its log directories are cordoned."
+    assert create("manual", 2) == (39, refused)
+    change(cluster, BROKER, "2", at=2, cordoned_log_dirs=None)
+    cluster.run(cluster.cluster.settled())
+    assert create("manual", 2) == (0, None)
+    assert leaders("manual") == {2}
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (
+            "/nope,/no",
+            "requirement failed: All entries in cordoned.log.dirs must be present in log.dirs or log.dir. "
+            "Missing entries : /nope, /no",
+        ),
+        (
+            "*,/nope",
+            "requirement failed: When cordoned.log.dirs is set to *, it must not contain other values",
+        ),
+        ("*,*", "Configuration 'cordoned.log.dirs' values must not be duplicated."),
+    ],
+)
+def test_what_cannot_be_cordoned_is_refused_as_by_kafka(cluster: InProcess, value: str, message: str) -> None:
+    row = {
+        "resource_type": BROKER,
+        "resource_name": "1",
+        "configs": [{"name": "cordoned.log.dirs", "config_operation": SET, "value": value}],
+    }
+    answer = ask(cluster, 1, "incremental_alter_configs", 1, resources=[row], validate_only=True)
+    (found,) = answer["responses"]
+    assert (found["error_code"], found["error_message"]) == (42, message)
+
+
+def test_a_broker_may_be_cordoned_from_its_start(tmp_path: Path) -> None:
+    with InProcess(tmp_path, "--nodes", "2", "--set", "cordoned.log.dirs=*") as broker:
+        broker.run(broker.cluster.settled())
+        assert broker.call(
+            lambda: [each.is_cordoned for each in broker.cluster.metadata.brokers.values()]
+        ) == [True, True]
+
+
 def test_a_limit_of_connections_holds_for_the_next_one(cluster: InProcess) -> None:
     def limit(node_id: int) -> int:
         return cluster.call(lambda: cluster.cluster.nodes[node_id].connections.quotas.connections_max)

@@ -25,6 +25,14 @@ from broker.config import ConfigError, broker_config
             " to prevent frequent changes in ISR",
         ),
         (
+            {"cordoned.log.dirs": "*,/nope"},
+            "When cordoned.log.dirs is set to *, it must not contain other values",
+        ),
+        (
+            {"cordoned.log.dirs": "/a,/nope", "log.dirs": "/a"},
+            "All entries in cordoned.log.dirs must be present in log.dirs or log.dir. Missing entries : /nope",
+        ),
+        (
             {"queued.max.request.bytes": "1000"},
             "queued.max.request.bytes must be larger or equal to socket.request.max.bytes",
         ),
@@ -36,6 +44,15 @@ from broker.config import ConfigError, broker_config
             {"connections.max.idle.ms": "100"},
             "connection.failed.authentication.delay.ms=100 should always be less than"
             " connections.max.idle.ms=100 to prevent failed authentication responses from timing out",
+        ),
+        (
+            {"group.streams.num.warmup.replicas": "21"},
+            "group.streams.num.warmup.replicas must be less than or equal to group.streams.max.warmup.replicas",
+        ),
+        (
+            {"group.streams.task.offset.interval.ms": "14999"},
+            "group.streams.task.offset.interval.ms must be greater than or equal to"
+            " group.streams.min.task.offset.interval.ms",
         ),
         (
             {"group.consumer.session.timeout.ms": "44999"},

@@ -51,6 +51,16 @@ def test_unchanged_values_of_brokers_are_written_too(image: Image) -> None:
     assert change(image, everywhere, log_cleaner_threads=(SET, "2")) == {"log.cleaner.threads": "2"}
 
 
+def test_before_metadata_version_4_3_no_directory_is_cordoned(image: Image) -> None:
+    image.features["metadata.version"] = 29
+    with pytest.raises(ApiError) as refused:
+        change(image, Resource(BROKER_RESOURCE, "1"), cordoned_log_dirs=(SET, "*"))
+    assert (refused.value.error, refused.value.message) == (
+        ErrorCode.invalid_config,
+        "The cordoned.log.dirs configuration value cannot be set because it requires metadata.version >= 4.3-IV0",
+    )
+
+
 @pytest.mark.parametrize(
     ("operation", "value", "result"),
     [

@@ -15,6 +15,7 @@ from broker.metadata.creation import (
     TopicDefaults,
     check_more_partitions,
     check_new_topic,
+    check_replicas,
     check_total,
 )
 from broker.metadata.deltas import apply
@@ -314,3 +315,58 @@ def test_a_partition_is_not_created_with_a_dead_replica_in_sync():
         "All brokers specified in the manual partition assignment for partition 1 are fenced or in controlled "
         "shutdown.",
     )
+
+
+def with_cordoned(*node_ids: int) -> Image:
+    """An image with brokers 1 to 3. All log directories of these brokers are cordoned."""
+    image = image_of("t", brokers=3, partitions=1)
+    for node_id in node_ids:
+        broker = image.brokers[node_id]
+        image.brokers[node_id] = replace(broker, cordoned_log_dirs=broker.log_dirs)
+    return image
+
+
+def test_new_replicas_avoid_brokers_whose_log_directories_are_all_cordoned():
+    """The messages are those of Apache Kafka 4.4.0 (KIP-1066)."""
+    image = with_cordoned(3)
+    placed = check_new_topic(image, NewTopic("new", 8, 2), DEFAULTS, Random(1))
+    assert {node_id for replicas in placed for node_id in replicas} == {1, 2}
+    assert refusal(NewTopic("new", 1, 3), image) == (
+        E.invalid_replication_factor,
+        "Unable to replicate the partition 3 time(s): The target replication factor of 3 cannot be reached because "
+        "only 2 broker(s) are registered or some brokers have all their log directories cordoned.",
+    )
+    image = with_cordoned(1, 2, 3)
+    nobody = "All brokers are currently fenced, or have all their log directories cordoned."
+    assert refusal(NewTopic("new", 1, 1), image) == (
+        E.invalid_replication_factor,
+        f"Unable to replicate the partition 1 time(s): {nobody}",
+    )
+    with pytest.raises(ApiError) as refused:
+        check_more_partitions(image, MorePartitions("t", 2), Random(1))
+    assert (refused.value.error, refused.value.message) == (E.invalid_replication_factor, nobody)
+
+
+def test_a_broker_with_a_directory_that_is_not_cordoned_gets_replicas():
+    image = with_cordoned(1, 2, 3)
+    image.brokers[2] = replace(image.brokers[2], log_dirs=(UUID(int=9), UUID(int=8)))
+    assert list(check_new_topic(image, NewTopic("new", 2, 1), DEFAULTS, Random(1))) == [(2,)] * 2
+
+
+def test_a_manual_assignment_to_a_cordoned_broker_is_refused():
+    """From Apache Kafka 4.4.0 on, also for a broker that is a replica already. Replicas are checked by ascending id."""
+    image, cordoned = with_cordoned(1, 2), "but all its log directories are cordoned."
+    for replicas, message in (
+        ([3, 2], f"{MANUAL}broker 2, {cordoned}"),
+        ([2, 2, 1], f"{MANUAL}broker 1, {cordoned}"),
+        ([2, 2], f"{MANUAL}broker 2, {cordoned}"),
+        ([0, 1], f"{MANUAL}broker 0, but no such broker is registered."),
+    ):
+        assert refusal(NewTopic("new", assignments=[(0, replicas)]), image) == (
+            E.invalid_replica_assignment,
+            message,
+        )
+    with pytest.raises(ApiError, match=cordoned):
+        check_more_partitions(image, MorePartitions("t", 2, [[1]]), Random(1))
+    with pytest.raises(ApiError, match=cordoned):
+        check_replicas(image, [1], None)
