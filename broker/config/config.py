@@ -126,6 +126,7 @@ class BrokerConfig:
     max_request_partition_size_limit: int
     num_partitions: int
     num_recovery_threads_per_data_dir: int
+    replica_fetch_wait_max_ms: int
     replica_high_watermark_checkpoint_interval_ms: int
     replica_lag_time_max_ms: int
     replica_selector_class: str | None

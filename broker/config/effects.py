@@ -79,6 +79,7 @@ _OF_THE_BROKER = {
     "producer.id.expiration.ms",
     "quota.window.num",
     "quota.window.size.seconds",
+    "replica.fetch.wait.max.ms",
     "replica.lag.time.max.ms",
     "replica.selector.class",
     "request.timeout.ms",

@@ -56,6 +56,11 @@ from tests.support.clock import FakeClock
 TOPIC = "t"
 TURNS_MAX = 200
 DIRECTORY = uuid.UUID(int=77)
+DEFAULTS = {
+    "odradek.background.flush.interval.ms": "0",
+    # A follower has a new high watermark at once.
+    "replica.fetch.wait.max.ms": "0",
+}
 
 
 class Controller:
@@ -136,7 +141,7 @@ class Nodes:
         self.clock = FakeClock()
         self.injection = FaultInjection()
         self.controller = Controller()
-        self.config = broker_config({"odradek.background.flush.interval.ms": "0", **(settings or {})})
+        self.config = broker_config(DEFAULTS | (settings or {}))
         self.random = random.Random(seed)
         self.running: dict[int, ReplicaManager] = {}
         self._clocks: dict[int, NodeClock] = {}

@@ -55,6 +55,8 @@ class ReplicationContext:
     """Whether the partition's leader was elected uncleanly, and no follower has joined the ISR since."""
     lag_max_ms: Callable[[], int]
     """Returns ``replica.lag.time.max.ms``."""
+    fetch_wait_max_ms: int
+    """``replica.fetch.wait.max.ms``."""
     watch_lag: Callable[[Partition], None]
     """Schedule a check of the ISR of a partition that this node leads, because a follower is behind."""
     truncation: Truncation

@@ -73,6 +73,9 @@ class Leading:
         self._is_noting_fetch = False
         self._completion: Timer | None = None
         self._retry: Timer | None = None
+        self._wait: Timer | None = None
+        self._ends_waits = context.fetch_wait_max_ms == 0
+        """Whether a follower's fetch does not wait if only the high watermark is new to the follower."""
         self._ended = False
 
     # -- taking over --------------------------------------------------------------------------------------------
@@ -105,7 +108,7 @@ class Leading:
         """Stop leading the partition."""
         self._ended = True
         self._waiting.clear()
-        for timer in (self._completion, self._retry):
+        for timer in (self._completion, self._retry, self._wait):
             if timer is not None:
                 timer.cancel()
 
@@ -143,17 +146,25 @@ class Leading:
             return LeaderResponse(ErrorCode.corrupt_message)
         except StorageError as failed:
             return LeaderResponse(partition.go_offline(failed).error)
-        self._note_fetch(asked, progress)
-        # The fetch may have moved the high watermark, which the response should contain.
+        # The response to a fetch that need not wait has the high watermark as of the read, before the follower's
+        # progress is noted (``Partition.fetchRecords``). At the end of a wait the leader reads again.
         high_watermark = partition.high_watermark
-        if (
-            asked.fetch_offset == end_offset
-            and asked.high_watermark == high_watermark
-            and asked.log_start_offset >= log_start
-        ):
-            self._waiting[asked.follower] = wake
-            return None
+        self._note_fetch(asked, progress)
+        if asked.fetch_offset == end_offset and asked.log_start_offset >= log_start:
+            high_watermark = partition.high_watermark
+            if self._waits(asked, wake):
+                return None
         return LeaderResponse(NONE, records, high_watermark, log_start, end_offset)
+
+    def _waits(self, asked: FollowerFetch, wake: Callable[[], None]) -> bool:
+        """Whether a fetch that gets no records waits; if so, add it to the waiting ones."""
+        is_behind = asked.high_watermark != self._partition.high_watermark
+        if is_behind and self._ends_waits:
+            return False
+        self._waiting[asked.follower] = wake
+        if is_behind:
+            self._wake_later()
+        return True
 
     def _read(self, asked: FollowerFetch, end_offset: int) -> bytes:
         if asked.max_bytes <= 0:
@@ -204,10 +215,31 @@ class Leading:
             self._context.watch_lag(self._partition)
 
     def wake(self) -> None:
-        """Wake the waiting followers after the high watermark or the log start moved."""
+        """Respond to the followers whose Fetch waits at this leader, although there are no new records."""
         waiting, self._waiting = self._waiting, {}
-        for wake in waiting.values():
-            wake()
+        self._ends_waits, before = True, self._ends_waits
+        try:
+            for wake in waiting.values():
+                wake()
+        finally:
+            self._ends_waits = before
+
+    def _wake_later(self) -> None:
+        """Respond to the waiting followers after ``replica.fetch.wait.max.ms``, since the high watermark has moved.
+
+        Kafka ends no follower's Fetch for a new high watermark: a follower learns it with the next records, or when the
+        wait ends.
+        """
+        if self._ends_waits:
+            self.wake()
+        elif self._wait is None and self._waiting:
+            self._wait = self._context.clock.call_later_ms(
+                self._context.fetch_wait_max_ms, self._end_wait, Domain.REPLICATION
+            )
+
+    def _end_wait(self) -> None:
+        self._wait = None
+        self.wake()
 
     def forget_waiting(self, is_lost: Callable[[int], bool]) -> None:
         """Drop waiting fetches of followers for which ``is_lost`` is true, because their link is down."""
@@ -265,7 +297,7 @@ class Leading:
     def _complete(self) -> None:
         self._completion = None
         if not self._ended:
-            self.wake()
+            self._wake_later()
             # Everything below the high watermark is committed. If the ISR is below min.insync.replicas by now, an acks=all
             # Produce fails with NOT_ENOUGH_REPLICAS_AFTER_APPEND, as in Kafka; its batch stays in the log.
             verdict = NONE if self._has_enough() else ErrorCode.not_enough_replicas_after_append

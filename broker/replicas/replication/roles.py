@@ -54,6 +54,7 @@ class Roles:
             self._broker_epoch,
             self._is_led_uncleanly,
             lambda: config.replica_lag_time_max_ms,
+            config.replica_fetch_wait_max_ms,
             self._watch_lag,
             truncation,
         )

@@ -25,6 +25,7 @@ SETTINGS = {
     "min.insync.replicas": "2",
     "offsets.commit.timeout.ms": "500",
     "offsets.topic.num.partitions": "6",
+    "replica.fetch.wait.max.ms": COMMON["replica.fetch.wait.max.ms"],
     "replica.lag.time.max.ms": COMMON["replica.lag.time.max.ms"],
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
     "transaction.state.log.num.partitions": "6",
