@@ -222,6 +222,10 @@ def mend(stage: Stage) -> None:
     stage.mend()
 
 
+def mend_and_start(*nodes: int) -> Act:
+    return lambda stage: (stage.mend(), stage.start(*nodes))
+
+
 def nothing(stage: Stage) -> None:
     """Do nothing. Between the previous action of the scene and this one, the stories wait for a timeout."""
 
@@ -239,6 +243,8 @@ SCENES = {
         Scene("stopped", (stop(1), start(1))),
         # Node 3 cannot fetch and leaves the ISR, then its links are restored.
         Scene("cut", (isolate(3), nothing, mend)),
+        # Node 3 cannot fetch and leaves the ISR, then node 1 is killed. Node 1 is restarted, and the links are restored.
+        Scene("leaderless", (isolate(3), nothing, kill(1), mend_and_start(1))),
         # Nodes 2 and 3 are killed, then restarted.
         Scene("alone", (kill(2, 3), start(2, 3))),
         # Node 2 is killed, then node 1, which has more records. Node 2 is restarted, then node 1.

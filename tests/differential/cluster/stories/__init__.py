@@ -6,6 +6,7 @@ from tests.differential.cluster.stories import between_nodes as between_nodes
 from tests.differential.cluster.stories import elections as elections
 from tests.differential.cluster.stories import followers as followers
 from tests.differential.cluster.stories import groups as groups
+from tests.differential.cluster.stories import high_watermark as high_watermark
 from tests.differential.cluster.stories import in_sync as in_sync
 from tests.differential.cluster.stories import leadership as leadership
 from tests.differential.cluster.stories import reassignments as reassignments
