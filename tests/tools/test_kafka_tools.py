@@ -33,7 +33,8 @@ def test_topics(tool: Run) -> None:
     assert "k1" in tool("kafka-topics", "--list").splitlines()
     described = tool("kafka-topics", "--describe", "--topic", "k1")
     assert re.match(
-        r"Topic: k1\tTopicId: \S{22}\tPartitionCount: 2\tReplicationFactor: \d\tConfigs: retention.ms=9\n",
+        r"Topic: k1\tTopicId: \S{22}\tPartitionCount: 2\tReplicationFactor: \d\t"
+        r"Configs: min.insync.replicas=1,retention.ms=9\n",
         described,
     )
     assert (
@@ -44,6 +45,19 @@ def test_topics(tool: Run) -> None:
     assert "PartitionCount: 3" in tool("kafka-topics", "--describe", "--topic", "k1")
     tool("kafka-topics", "--delete", "--topic", "k1")
     assert "k1" not in tool("kafka-topics", "--list").splitlines()
+
+
+def test_a_partition_without_a_leader_has_eligible_leader_replicas(
+    tool: Run, cluster_of_two: package.Broker
+) -> None:
+    tool("kafka-topics", "--create", "--topic", "k6", "--partitions", "2", "--replication-factor", "1")
+    cluster_of_two.nodes[2].stop()
+    try:
+        described = tool("kafka-topics", "--describe", "--topic", "k6")
+    finally:
+        cluster_of_two.nodes[2].start()
+    assert "\tLeader: none\tReplicas: 2\tIsr: \tElr: 2\tLastKnownElr: 2\n" in described
+    assert "\tLeader: 1\tReplicas: 1\tIsr: 1\tElr: \tLastKnownElr: \n" in described
 
 
 def test_get_offsets(

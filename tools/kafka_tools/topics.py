@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
 from protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig
+from protocol.messages.describe_topic_partitions import Cursor, DescribeTopicPartitionsRequest, TopicRequest
 from protocol.messages.metadata import MetadataResponsePartition
 from tools.client.cluster import Cluster
 from tools.client.configs import TOPIC, describe_configs
@@ -108,17 +111,39 @@ def _describe(cluster: Cluster, topic: str | None, if_exists: bool, exclude_inte
             f"Topic: {name}\tTopicId: {id_text(found.topic_id)}\tPartitionCount: {len(parts)}\t"
             f"ReplicationFactor: {replicas}\tConfigs: {configs}"
         )
+        eligible = _eligible(cluster, name)
         for each in parts:
-            click.echo(_partition_line(name, each))
+            click.echo(_partition_line(name, each, eligible.get(each.partition_index, ("N/A", "N/A"))))
 
 
-def _partition_line(name: str, at: MetadataResponsePartition) -> str:
+def _eligible(cluster: Cluster, name: str) -> dict[int, tuple[str, str]]:
+    """(eligible leader replicas, last known ones) by partition, as text; empty if the broker does not list them."""
+    found: dict[int, tuple[str, str]] = {}
+    cursor: Cursor | None = None
+    if not cluster.supports("describe_topic_partitions"):
+        return found
+    while True:
+        request = DescribeTopicPartitionsRequest(topics=[TopicRequest(name=name)], cursor=cursor)
+        response = cluster.ask("describe_topic_partitions", request)
+        for topic in response.topics:
+            for at in topic.partitions:
+                found[at.partition_index] = _ids(at.eligible_leader_replicas), _ids(at.last_known_elr)
+        if response.next_cursor is None or response.next_cursor.topic_name != name:
+            return found
+        cursor = Cursor(topic_name=name, partition_index=response.next_cursor.partition_index)
+
+
+def _partition_line(name: str, at: MetadataResponsePartition, eligible: tuple[str, str]) -> str:
     leader = "none" if at.leader_id < 0 else str(at.leader_id)
-    replicas, isr = (",".join(map(str, nodes)) for nodes in (at.replica_nodes, at.isr_nodes))
+    replicas, isr, (elr, last_known_elr) = _ids(at.replica_nodes), _ids(at.isr_nodes), eligible
     return (
         f"\tTopic: {name}\tPartition: {at.partition_index}\tLeader: {leader}\tReplicas: {replicas}\tIsr: {isr}"
-        "\tElr: \tLastKnownElr: "
+        f"\tElr: {elr}\tLastKnownElr: {last_known_elr}"
     )
+
+
+def _ids(nodes: Sequence[int] | None) -> str:
+    return ",".join(map(str, nodes or ()))
 
 
 def _add_partitions(cluster: Cluster, topic: str, partitions: int | None, if_exists: bool) -> None:
