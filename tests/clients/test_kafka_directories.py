@@ -43,7 +43,12 @@ from tests.support.notices import without_notices
 
 CRC_AT, TIMESTAMPS_AT = 17, 27
 """Offsets in a batch header (DefaultRecordBatch.java)."""
-FEATURES_OF_OURS = {"metadata.version", "transaction.version", "group.version"}
+FEATURES_OF_OURS = {
+    "metadata.version",
+    "eligible.leader.replicas.version",
+    "transaction.version",
+    "group.version",
+}
 
 
 @dataclass
