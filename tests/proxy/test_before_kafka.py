@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from tests.proxy.test_before_our_nodes import RECORDS, move, results, source
+from tests.proxy.test_before_our_nodes import ERRORS_FOR_IDS, RECORDS, errors_for_ids, move, results, source
 from tests.support import kafka_oracle, raw
 from tests.support.clients import PATIENCE, ConfluentProducer, JavaProducer, read
 from tests.support.content import Asked
@@ -23,6 +23,16 @@ from tests.support.javaprog import java_clients, worker_command
 from tests.support.proxy import ProxyProcess
 
 pytestmark = [pytest.mark.java, pytest.mark.more]
+
+
+def test_the_ids_that_a_client_expects_reach_kafka(tmp_path: Path) -> None:
+    """Kafka 4.4.0 compares the ids of ApiVersions v5 with its own, also through the proxy."""
+    settings = kafka_oracle.format_directory(tmp_path, release="4.4.0")
+    with kafka_oracle.started(settings, release="4.4.0") as kafka:
+        upstream = f"{kafka.host}:{kafka.port}"
+        with ProxyProcess(tmp_path / "proxy", upstream) as proxy:
+            found = [errors_for_ids(each) for each in (upstream, proxy.bootstrap_servers)]
+        assert found == [ERRORS_FOR_IDS] * 2
 
 
 @dataclass
