@@ -30,7 +30,7 @@ import pytest
 
 from odradek.spark.jars import locked
 from tests.support.deadlines import HANG_S, TEST_S
-from tests.support.java import SHORT_LIVED, java, kafka_classpath, said_by_the_tool
+from tests.support.java import KAFKA_VERSION, SHORT_LIVED, java, kafka_classpath, said_by_the_tool
 
 SOURCES = Path(__file__).resolve().parents[1] / "clients" / "java"
 CACHE = Path(__file__).resolve().parents[2] / ".cache" / "java-programs"
@@ -66,9 +66,9 @@ class Ran:
 
 
 @cache
-def programs_classpath() -> str:
-    """Class path of Kafka's jars and our compiled programs."""
-    return compiled(SOURCES, kafka_classpath())
+def programs_classpath(release: str = KAFKA_VERSION) -> str:
+    """Class path of the jars of a Kafka release and our compiled programs."""
+    return compiled(SOURCES, kafka_classpath(release))
 
 
 def compiled(folder: Path, jars: str) -> str:
@@ -131,9 +131,9 @@ def _eclipse_compiler() -> Path:
 # ---- running
 
 
-def program_command(name: str, *arguments: str) -> list[str]:
-    """Command line that runs one of the programs as a process."""
-    return [java(), *JVM_OPTIONS, "-cp", programs_classpath(), name, *arguments]
+def program_command(name: str, *arguments: str, release: str = KAFKA_VERSION) -> list[str]:
+    """Command line that runs one of the programs as a process, with the clients of a Kafka release."""
+    return [java(), *JVM_OPTIONS, "-cp", programs_classpath(release), name, *arguments]
 
 
 def worker_command(*arguments: str) -> list[str]:
@@ -147,7 +147,8 @@ class JavaClients:
     A lock ensures that the JVM of only one test process works at a time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, release: str = KAFKA_VERSION) -> None:
+        self._release = release
         self._process: subprocess.Popen[str] | None = None
         self._answers: Queue[str] = Queue()
         self._log = tempfile.TemporaryFile("w+")  # noqa: SIM115
@@ -163,7 +164,14 @@ class JavaClients:
     def until(self, pattern: str, main: str, *arguments: object) -> Ran:
         """Run a tool that does not end by itself, in a separate JVM, and stop it at the first line that matches
         ``pattern``."""
-        command = [java(), *JVM_OPTIONS, "-cp", kafka_classpath(), main, *(str(each) for each in arguments)]
+        command = [
+            java(),
+            *JVM_OPTIONS,
+            "-cp",
+            kafka_classpath(self._release),
+            main,
+            *(str(each) for each in arguments),
+        ]
         with (
             locked(CACHE / "working"),
             tempfile.TemporaryFile("w+") as complained,
@@ -204,7 +212,7 @@ class JavaClients:
         return answer["ok"]
 
     def _start(self) -> None:
-        command = [java(), *JVM_OPTIONS, "-cp", programs_classpath(), "Driver"]
+        command = program_command("Driver", release=self._release)
         self._answers = Queue()
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._log, text=True
@@ -236,10 +244,10 @@ class JavaClients:
 
 
 @cache
-def java_clients() -> JavaClients:
-    """The JVM of this test process."""
+def java_clients(release: str = KAFKA_VERSION) -> JavaClients:
+    """The JVM of this test process, with the clients of a Kafka release."""
     java()
-    kafka_classpath()
-    clients = JavaClients()
+    kafka_classpath(release)
+    clients = JavaClients(release)
     atexit.register(clients.close)
     return clients
