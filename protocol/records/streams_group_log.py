@@ -47,6 +47,8 @@ class StreamsGroupMetadataValue(Value):
     metadata_hash: int = int64()
     validated_topology_epoch: int = int32(-1, tag=0)
     last_assignment_configs: Sequence[KeyValue] | None = nullable_array(KeyValue, (), tag=1)
+    stored_description_topology_epoch: int = int32(-1, tag=2)
+    failed_description_topology_epoch: int = int32(-1, tag=3)
 
 
 @slotted

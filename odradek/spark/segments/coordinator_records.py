@@ -1,4 +1,4 @@
-"""Decode the records of ``__transaction_state`` and ``__consumer_offsets``: every key and value of Apache Kafka 4.3.1.
+"""Decode the records of ``__transaction_state`` and ``__consumer_offsets``: every key and value of Apache Kafka 4.4.0.
 
 One small reader follows the tables of fields in `coordinator_tables.py`. A key begins with its type, a value with its
 version (both int16). From the version ``flexible`` on, lengths are unsigned varints, and tagged fields follow each
@@ -38,7 +38,7 @@ class Decoded(NamedTuple):
 
 
 def decode(topic: str, key: bytes | None, value: bytes | None) -> Decoded:
-    """Decode one record of ``topic``. Raises ``Malformed`` if Kafka 4.3.1 writes no such record."""
+    """Decode one record of ``topic``. Raises ``Malformed`` if Kafka 4.4.0 writes no such record."""
     if key is None:
         raise Malformed("the record has no key")
     record, fields = _key(topic, key)
