@@ -109,7 +109,8 @@ class Settings:
         """Return the effective ``unclean.leader.election.enable`` of a topic."""
         own = topic.configs.get("unclean.leader.election.enable")
         if own is None:
-            return self.log_defaults().unclean_leader_election_enable
+            config = self.log_defaults()
+            return config.unclean_leader_election_enable
         return parse_topic_config("unclean.leader.election.enable", own) is True
 
     def min_insync_replicas(self, topic: Topic) -> int:
