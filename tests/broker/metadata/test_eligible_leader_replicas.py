@@ -16,7 +16,7 @@ import pytest
 from broker.metadata import ApiError, ClusterMetadata, Endpoint, NewTopic
 from broker.metadata.altering import Operation, Resource, altered, replaced
 from broker.metadata.partition_change import Election
-from broker.metadata.values import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionState
+from broker.metadata.values import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionState
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
 from tests.broker.metadata.test_cluster import records
@@ -390,3 +390,32 @@ async def test_what_a_single_node_writes_at_its_starts_and_stops(tmp_path: Path)
     )
     state = third.topics["t"].partitions[0]
     assert (state.leader_epoch, state.leader_recovery_state) == (4, 1)
+
+
+@pytest.mark.parametrize("clean", [True, False])
+async def test_the_brokers_of_a_process_leave_and_return_at_once(tmp_path: Path, clean: bool) -> None:
+    """Every replica that was in sync when the process stopped is eligible. After a kill the last leader leads again."""
+    brokers = Brokers(tmp_path)
+    await brokers.start("2")
+    await brokers.start("3")
+    await brokers.create("2,3,1")
+    await brokers.cluster.replication_control.move_leader("t", 0, 3)
+    stopped = {number: broker.epoch for number, broker in brokers.cluster.brokers.items()}
+    if clean:
+        await brokers.cluster.leave()
+        assert str(brokers) == "L=-1 le=2 I= E=1,2,3 K=3"
+        await brokers.cluster.close()
+    else:
+        brokers.cluster.abandon()
+        stopped = {}
+
+    def others(cluster: ClusterMetadata) -> list[BrokerRegistration]:
+        return [
+            cluster.new_registration(number, [], None, UUID(int=number), stopped.get(number, -1))
+            for number in (2, 3)
+        ]
+
+    brokers.cluster = open_cluster(tmp_path, previous_epoch=stopped.get(1, -1), others=others)
+    expected = "L=2 le=3 I=2 E=1,3 K=" if clean else "L=3 le=3 I=3 E= K= recovering"
+    assert str(brokers) == expected
+    brokers.cluster.abandon()

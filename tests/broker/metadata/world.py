@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -51,6 +51,7 @@ def open_cluster(
     seed: int = 1,
     features: Mapping[str, int] | None = None,
     previous_epoch: int = -1,
+    others: Callable[[ClusterMetadata], Sequence[BrokerRegistration]] = lambda cluster: (),
     sync: Callable[[AppendFile], None] = AppendFile.sync,
     **settings: str,
 ) -> ClusterMetadata:
@@ -64,6 +65,7 @@ def open_cluster(
         endpoints=[Endpoint("PLAINTEXT", "broker.example", 19092)],
         features=features,
         previous_epoch=previous_epoch,
+        others=others,
         sync=sync,
     )
 
