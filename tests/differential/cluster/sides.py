@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from broker.metadata.altering import Resource
+from broker.metadata.values import BROKER_RESOURCE
 from broker.net.calls import Call
 from lab.faults import ActiveRule
 from tests.differential.cluster.story import NODES, Sent
@@ -209,5 +211,9 @@ def kafka_side(directory: Path) -> Iterator[KafkaSide]:
 def our_side(directory: Path, settings: dict[str, Any] | None = None) -> Iterator[OurSide]:
     racks = {f"odradek.node.{node_id}.broker.rack": rack for node_id, rack in RACKS.items()}
     with InProcess(directory, "--nodes", "3", settings={**SETTINGS, **racks, **(settings or {})}) as broker:
-        broker.run(broker.cluster.metadata.update_features(FEATURES))
+        metadata = broker.cluster.metadata
+        broker.run(metadata.update_features(FEATURES))
+        # The value for all brokers, which the first start of a cluster with the feature stores.
+        stored = Resource(BROKER_RESOURCE, "")
+        broker.run(metadata.config_control.alter([(stored, lambda image: {"min.insync.replicas": None})]))
         yield OurSide(broker)
