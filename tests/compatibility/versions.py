@@ -25,6 +25,8 @@ PINNED: Final = {
     "faust-streaming": (f"{CLIENTS}/test_python_streams.py", r"faust-streaming==([\w.]+)"),
     "Flink KafkaSink": (f"{CLIENTS}/jvm/artifacts.json", r"flink-connector-kafka:([\w.-]+)"),
     "franz-go": (f"{CLIENTS}/go/go.mod", r"twmb/franz-go v(\S+)"),
+    "Kafka Connect": (f"{CLIENTS}/jvm/artifacts.json", r"connect-runtime:([\w.]+)"),
+    "Kafka Streams": (f"{CLIENTS}/jvm/artifacts.json", r"kafka-streams:([\w.]+)"),
     "kafka-go (segmentio)": (f"{CLIENTS}/go/go.mod", r"segmentio/kafka-go v(\S+)"),
     "kafka-python": ("requirements/lock.txt", r"^kafka-python==(\S+)"),
     "kafkajs": (f"{CLIENTS}/node/package.json", r'"kafkajs": "([^"]+)"'),
@@ -38,8 +40,6 @@ PINNED: Final = {
 OF_KAFKA: Final = (
     "Java",
     "Java AdminClient",
-    "Kafka Streams",
-    "Kafka Connect",
     "kafka-ui (the calls of its pages)",
 )
 """Clients of Kafka itself, or based on its AdminClient."""

@@ -6,6 +6,7 @@ import pytest
 
 from tests.differential import listed, runner
 from tests.differential.story import Entry
+from tests.support.java import RECORDED_VERSION
 
 TABLE = """
 | id | stories | fields | Kafka | ours | why | how to switch it off |
@@ -66,3 +67,7 @@ def test_stale_patterns_are_named() -> None:
     found = [difference("a.z", "x.0.code", 3, 0)]
     assert listed.stale(found, listed.rows(TABLE)) == {("one", "story", "b.c")}
     assert not listed.stale([*found, difference("b.c", "x.0.code", 3, 0)], listed.rows(TABLE))
+
+
+def test_the_page_names_the_release_that_is_recorded():
+    assert listed.FILE.read_text().startswith(f"# Differences from Apache Kafka {RECORDED_VERSION}\n")

@@ -23,7 +23,7 @@ from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
 
 ORACLE_VARIABLE = "ODRADEK_ORACLE"
-RECORDED_VERSION = "4.3.1"
+RECORDED_VERSION = "4.4.0"
 """The release of Apache Kafka that the recordings are of."""
 KAFKA_VERSION = os.environ.get(ORACLE_VARIABLE, RECORDED_VERSION)
 """The release that runs. `tests.oracle` records another one by the variable."""

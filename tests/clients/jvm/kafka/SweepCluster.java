@@ -146,6 +146,7 @@ final class SweepCluster {
                 .get());
         recorder.call("removeRaftVoter", () -> admin.removeRaftVoter(7, directory).all().get());
         recorder.call("unregisterBroker of none", () -> admin.unregisterBroker(9).all().get());
+        recorder.call("unregisterController of none", () -> admin.unregisterController(9).all().get());
     }
 
     private void itself() throws Exception {

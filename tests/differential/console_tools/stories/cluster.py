@@ -28,6 +28,18 @@ def of_one_broker(s: ToolStory) -> None:
 
 
 @story("kafka-cluster")
+def api_versions(s: ToolStory) -> None:
+    s.run("api-versions --bootstrap-server", s.bootstrap, at=(), show=Shown(hidden=(rf"\b({s.port})\b",)))
+
+
+@story("kafka-cluster")
+def unregistered_controllers(s: ToolStory) -> None:
+    where = ("--bootstrap-server", s.bootstrap)
+    for controller_id in (1, 7, -1):
+        s.run("unregister-controller --id", controller_id, *where, at=())
+
+
+@story("kafka-cluster")
 def by_a_controller(s: ToolStory) -> None:
     """kafka-cluster gets a broker's address in place of a controller's."""
     s.run(f"cluster-id --bootstrap-controller {s.bootstrap}", at=())
@@ -68,8 +80,8 @@ def changed(s: ToolStory) -> None:
         "disable --feature group.version --unsafe",
         "disable --feature group.version --dry-run",
         "upgrade --feature group.version=1 --feature transaction.version=2",
-        "upgrade --release-version 4.3-IV0",
-        "upgrade --metadata 4.3-IV0",
+        "upgrade --release-version 4.4-IV2",
+        "upgrade --metadata 4.4-IV2",
         "downgrade --metadata 4.0-IV0",
         "downgrade --metadata 4.0-IV0 --unsafe",
         "downgrade --metadata 3.3-IV3",
@@ -82,7 +94,7 @@ def changed(s: ToolStory) -> None:
         "downgrade --feature transaction.version=2",
         "disable --feature metadata.version",
         "upgrade",
-        "upgrade --release-version 4.3-IV0 --feature group.version=1",
+        "upgrade --release-version 4.4-IV2 --feature group.version=1",
     ):
         s.run(*command.split(), show=Shown(sorted=True))
         if "dry-run" not in command:
