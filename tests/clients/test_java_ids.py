@@ -53,7 +53,9 @@ def is_java(exchange: dict[str, Any]) -> bool:
 
 def has_results(broker: odradek.Broker, sink: str, loop: Running) -> bool:
     assert loop.is_alive, loop.complaints
-    return sorted(values(broker.bootstrap_servers, sink)) == sorted(f"done {each}" for each in RECORDS)
+    return sorted(map(str, values(broker.bootstrap_servers, sink))) == sorted(
+        f"done {each}" for each in RECORDS
+    )
 
 
 def write(broker: odradek.Broker, records: list[str]) -> None:

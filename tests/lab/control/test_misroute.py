@@ -99,8 +99,10 @@ async def test_a_client_that_sends_the_ids_it_expects_is_told(
 ) -> None:
     await caller.post("/v1/nodes/2/misroute", {"to": to})
     async with connected(caller, 2) as client:
-        ids = {"cluster_id": caller.control.cluster.metadata.cluster_id, "node_id": 2}
-        request = ApiVersionsRequest(client_software_name="java", client_software_version="4.4.0", **ids)
+        cluster_id = caller.control.cluster.metadata.cluster_id
+        request = ApiVersionsRequest(
+            client_software_name="java", client_software_version="4.4.0", cluster_id=cluster_id, node_id=2
+        )
         assert (await client.ask(API_VERSIONS, 5, request)).error_code == error
     assert caller.control.trace.entries()[-1].errors == ((error,) if error else ())
 

@@ -175,17 +175,17 @@ def transactions(s: ClusterStory) -> Iterator[None]:
         each.init(retry=(), note="while the marker waits")
         each.send(other, 0, 2, retry=(), note="while the marker waits")
         each.end(commits, retry=(), settles=False, note="while the marker waits")
-    for each in (t, other):
-        read(s, each, 2)
-        describe_producers(s, each, 2)
+    for topic in (t, other):
+        read(s, topic, 2)
+        describe_producers(s, topic, 2)
     yield
     s.await_isr(t, {1, 2})
     for each in (p, q):
         each.settle()
         each.describe()
-    for each in (t, other):
-        describe_producers(s, each, 2)
-        s.until(lambda each=each: s.stable(each, 2) == 4, "all markers are there")  # type: ignore[misc]
+    for topic in (t, other):
+        describe_producers(s, topic, 2)
+        s.until(lambda topic=topic: s.stable(topic, 2) == 4, "all markers are there")  # type: ignore[misc]
 
 
 def rests(s: ClusterStory, p: Producer) -> list[str]:
