@@ -60,6 +60,11 @@ def startup_commits(
         of_elr = records_that_enable_elr(image, min_isr) if is_elr_enabled(levels) else []
         of_levels = records_for_features(levels)
         yield [*of_levels, *of_elr] if is_new else [*of_elr, *of_levels]
+    if is_elr_enabled(image.features):
+        # `kafka-storage format` of Kafka 4.4 finalizes the feature in a snapshot, without the setting.
+        missing = records_that_enable_elr(image, min_isr)
+        if missing:
+            yield missing
     alive = [broker for broker in image.brokers.values() if not broker.fenced]
     yield from chunks(records_for_lost_brokers(image, [one.node_id for one in alive], settings))
     yield from chunks(map(record_for_fencing, alive))

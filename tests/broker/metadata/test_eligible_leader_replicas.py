@@ -15,7 +15,12 @@ import pytest
 
 from broker.metadata import ApiError, ClusterMetadata, Endpoint, NewTopic
 from broker.metadata.altering import Operation, Resource, altered, replaced
+from broker.metadata.changes import records_for_features
+from broker.metadata.features import INITIAL_LEVELS
+from broker.metadata.files import LOG_DIRECTORY
+from broker.metadata.framing import Quorum
 from broker.metadata.partition_change import Election
+from broker.metadata.snapshot import write_snapshot
 from broker.metadata.values import BROKER_RESOURCE, TOPIC_RESOURCE, BrokerRegistration, PartitionState
 from protocol.errors import ErrorCode
 from protocol.records import cluster_metadata as schema
@@ -419,3 +424,17 @@ async def test_the_brokers_of_a_process_leave_and_return_at_once(tmp_path: Path,
     expected = "L=2 le=3 I=2 E=1,3 K=" if clean else "L=3 le=3 I=3 E= K= recovering"
     assert str(brokers) == expected
     brokers.cluster.abandon()
+
+
+async def test_a_directory_that_kafka_has_formatted_gets_min_insync_replicas(tmp_path: Path) -> None:
+    """``kafka-storage format`` of Kafka 4.4 writes the feature levels into a snapshot at offset 0, and no setting."""
+    folder = tmp_path / LOG_DIRECTORY
+    open_cluster(tmp_path).abandon()
+    for path in folder.iterdir():
+        path.unlink()
+    levels = records_for_features(INITIAL_LEVELS)
+    write_snapshot(folder, levels, 0, 0, last_record_ms=0, now_ms=0, quorum=Quorum())
+    cluster = open_cluster(tmp_path)
+    assert cluster.features == INITIAL_LEVELS
+    assert cluster.image.cluster_configs == {"min.insync.replicas": "1"}
+    await cluster.close()
