@@ -80,6 +80,7 @@ APIS: Final = (
     "SyncGroup",
     "TxnOffsetCommit",
     "UnregisterBroker",
+    "UnregisterController",
     "UpdateFeatures",
     "WriteTxnMarkers",
 )

@@ -156,7 +156,7 @@ def test_an_unknown_version_of_api_versions_is_answered_in_version_0(connect: Ca
     peer.wire.send_frame(header + b"\x01\x01\x00")
     frame = peer.wire.receive_frame()
     assert struct.unpack_from(">ihi", frame) == (7, 35, 1)
-    assert struct.unpack_from(">hhh", frame, 10) == (18, 0, 4)
+    assert struct.unpack_from(">hhh", frame, 10) == (18, 0, 5)
     assert (
         peer.ask("api_versions", 4, {"client_software_name": "raw", "client_software_version": "1"})[
             "error_code"

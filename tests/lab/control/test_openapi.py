@@ -57,6 +57,7 @@ def test_which_operations_need_which_role() -> None:
         "create_topic",
         "move_coordinator",
         "move_leader",
+        "misroute_node",
         "pause_node",
         "produce_record",
         "release_fault",
