@@ -1,6 +1,7 @@
 import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.File;
 import java.lang.reflect.Field;
+import java.util.ArrayList;
 import java.util.Collections;
 import java.util.LinkedHashMap;
 import java.util.List;
@@ -13,6 +14,10 @@ import java.util.regex.Pattern;
 import kafka.server.KafkaConfig;
 import org.apache.kafka.common.config.ConfigDef;
 import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.protocol.types.BoundField;
+import org.apache.kafka.common.protocol.types.Schema;
+import org.apache.kafka.common.protocol.types.TaggedFields;
+import org.apache.kafka.common.protocol.types.Type;
 import org.apache.kafka.coordinator.group.GroupConfig;
 import org.apache.kafka.server.common.Feature;
 import org.apache.kafka.server.common.MetadataVersion;
@@ -24,7 +29,7 @@ import org.apache.kafka.storage.internals.log.LogConfig;
 public class KafkaTables {
     static final Pattern RECORD_CLASS = Pattern.compile("org/apache/kafka/(common/metadata/\\w+Record"
         + "|.*/generated/\\w+(Key|Value|Snapshot|Txn)"
-        + "|common/message/(\\w+Record|LeaderChangeMessage|EndTxnMarker|ConsumerProtocol\\w+))\\.class");
+        + "|common/message/(\\w+Record|LeaderChangeMessage|EndTxnMarker|ConsumerProtocol(Assignment|Subscription)))\\.class");
 
     public static void main(String[] arguments) throws Exception {
         Map<String, Object> tables = new TreeMap<>();
@@ -146,9 +151,28 @@ public class KafkaTables {
         Map<Integer, String> versions = new TreeMap<>();
         for (Field field : record.getFields()) {
             if (field.getName().matches("SCHEMA_\\d+")) {
-                versions.put(Integer.valueOf(field.getName().substring(7)), String.valueOf(field.get(null)));
+                versions.put(Integer.valueOf(field.getName().substring(7)), described((Type) field.get(null)));
             }
         }
         return versions;
+    }
+
+    /** A type with the names and types of all its fields. A tagged field has its tag in front. */
+    static String described(Type type) {
+        List<String> fields = new ArrayList<>();
+        if (type instanceof Schema) {
+            for (BoundField field : ((Schema) type).fields()) {
+                String described = described(field.def.type);
+                fields.add(field.def.type instanceof TaggedFields ? described : field.def.name + ":" + described);
+            }
+            return "{" + String.join(", ", fields) + "}";
+        }
+        if (type instanceof TaggedFields) {
+            ((TaggedFields) type).fields().forEach((tag, field) ->
+                fields.add(tag + "=" + field.name + ":" + described(field.type)));
+            return "[" + String.join(", ", fields) + "]";
+        }
+        Type element = type.arrayElementType().orElse(null);
+        return element == null ? type.toString() : type.getClass().getSimpleName() + "(" + described(element) + ")";
     }
 }
