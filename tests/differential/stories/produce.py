@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from itertools import product
 
 import cramjam
 
@@ -71,6 +72,30 @@ def codecs(s: Story) -> None:
         s.produce(t, s.batch(3, codec=4), v=v, note="zstd before v7")
         s.produce(t, s.batch(3, codec=3), v=v, note="lz4")
     s.fetch(t)
+
+
+@story("produce")
+def larger_than_decompressed(s: Story) -> None:
+    """``max.decompressed.message.bytes`` limits each record in a compressed batch, after its length."""
+    t = s.topic(max__decompressed__message__bytes="100")
+    for codec in range(5):
+        for size in (93, 94):
+            batch = s.batch([b"x", b"x" * size, b"x"], keys=[None] * 3, codec=codec)
+            s.produce(t, batch, note=f"codec {codec}, {size + 7} bytes")
+    s.produce(t, s.batch([b"x" * 93] * 5, keys=[None] * 5, codec=1), note="five of 100 bytes")
+    compacted = s.topic(max__decompressed__message__bytes="100", cleanup__policy="compact")
+    for codec in range(2):
+        s.produce(compacted, s.batch([b"x" * 94], codec=codec), note=f"codec {codec}, compacted")
+
+
+@story("produce")
+def negative_sizes(s: Story) -> None:
+    """A record with a negative size in a compressed batch gets INVALID_RECORD."""
+    t = s.topic(8)
+    for number, (codec, size) in enumerate(product(range(1, 5), (-1, -(2**31)))):
+        records = batches.compress(codec, batches.varint(size) + bytes(10))
+        batch = s.batch(1, codec=codec, records=records)
+        s.produce(t, batch, partition=number, note=f"codec {codec}, size {size}")
 
 
 @story("produce")
