@@ -26,6 +26,7 @@ FOLDER: Final = "common/message/"
 RENAMED: Final = {
     ("DirectoryData", "id"): "id_",
     ("StreamsGroupHeartbeatResponse", "acceptable_recovery_lag_legacy"): "acceptable_recovery_lag",
+    ("StreamsGroupHeartbeatResponse", "acceptable_recovery_lag"): "acceptable_recovery_lag_long",
     ("TxnOffsetCommitRequest", "generation_id_or_member_epoch"): "generation_id",
 }
 """(class, field in Kafka 4.4, in snake case) -> the field's name here."""

@@ -29,7 +29,7 @@ SIDES: tuple[Side, ...] = ("request", "response")
 PYTHON_TYPE = {"string": "str", "bytes": "bytes", "bool": "bool", "uuid": "UUID | None", "float64": "float"}
 
 
-FROM_KAFKA: Mapping[int, Sequence[int]] = {18: [5], 28: [6], 42: [3], 93: [0], 94: [0]}
+FROM_KAFKA: Mapping[int, Sequence[int]] = {18: [5], 28: [6], 42: [3], 88: [1], 89: [1], 93: [0], 94: [0]}
 """API key -> versions of Apache Kafka 4.4 that kio lacks. kio has all versions of Apache Kafka 4.3."""
 
 
