@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from broker.clock import Domain
+from broker.config import broker_config
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group import ClassicGroup
@@ -203,6 +204,7 @@ class World:
                 "offsets_retention_minutes": 10_080,
                 "offsets_topic_compression_codec": 0,
                 "offsets_topic_num_partitions": 50,
+                "values": broker_config().values,
             }
             | settings
         )
