@@ -118,6 +118,7 @@ FIRST_FLEXIBLE: dict[int, int | None] = {
     90: 0,  # describe_share_group_offsets
     91: 0,  # alter_share_group_offsets
     92: 0,  # delete_share_group_offsets
+    93: 0,  # streams_group_topology_description_update
     94: 0,  # unregister_controller
 }
 
