@@ -29,6 +29,7 @@ NOT_BY_BYTE = {
     "remove_raft_voter",
     "sasl_authenticate",
     "unregister_broker",
+    "unregister_controller",
 }
 PROGRAM = "org.apache.kafka.common.requests.ErrorAnswers"
 
