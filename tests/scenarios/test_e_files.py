@@ -24,7 +24,9 @@ from tests.support.javaprog import java_clients
 pytestmark = [pytest.mark.java, pytest.mark.xdist_group("jvm")]
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
-EMPTY, ONGOING, PREPARE_ABORT, COMPLETE_COMMIT, COMPLETE_ABORT = 0, 1, 3, 4, 5
+EMPTY, ONGOING, PREPARE_ABORT = "Empty", "Ongoing", "PrepareAbort"
+COMPLETE_COMMIT, COMPLETE_ABORT = "CompleteCommit", "CompleteAbort"
+"""Names of states, which the tools print since Kafka 4.4. Before, they printed numbers."""
 
 
 @dataclass
