@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 
 
 def misroute(cluster: Cluster, node_id: int, to: int) -> None:
-    """Let node ``to`` serve new connections to the listeners of a node, both in any state; the node itself: end that.
+    """Let node ``to`` serve new connections to the listeners of a node; ``to`` the node itself ends that.
 
-    Open connections stay. Raises ``NoSuchNode`` if there is no such node.
+    The nodes may be in any state. Open connections stay. Raises ``NoSuchNode`` if a node does not exist.
     """
     for each in (node_id, to):
         if each not in cluster.nodes:
@@ -29,7 +29,7 @@ def misroute(cluster: Cluster, node_id: int, to: int) -> None:
         cluster.misroutes[node_id] = to
         text = f"connections to node {node_id} are misrouted to node {to}"
     if to == node_id:
-        # Nodes connect to each other as clients do, and would keep their misrouted connections.
+        # Nodes connect to each other as clients do, and would keep the connections that were misrouted.
         for node in cluster.running_nodes():
             if node.peers is not None:
                 node.peers.reconnect(node_id)

@@ -165,7 +165,7 @@ class PartitionFacts:
     eligible: tuple[int, ...] = ()
     """The eligible leader replicas (KIP-966); empty if they are not known."""
     last_known_leader: tuple[int, ...] = ()
-    """Node id of the last leader of a partition without one, if the metadata has it."""
+    """Node id of the last leader, if the partition has no leader and the metadata has its last one; else empty."""
     min_isr: int | None = None
     offline: str | None = None
     """Why the leader, or the replica that should lead, cannot use its files (KAFKA_STORAGE_ERROR); None if it can."""
@@ -187,7 +187,7 @@ class PartitionFacts:
 
     @property
     def candidates(self) -> tuple[int, ...]:
-        """The replicas that a clean election may make the leader, else the last known leader."""
+        """The replicas that a clean election may choose; if there are none, the last known leader."""
         return self.isr or self.eligible or self.last_known_leader
 
 

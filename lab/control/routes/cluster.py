@@ -143,8 +143,8 @@ async def reset_broker(control: Control, body: ClusterReset = _SAME_ID) -> Clust
     """Reset the broker to its state after the start: topics, groups, transactional ids, rules and trace are removed.
 
     All connections are reset first. Advances of the clock are undone. Topics and rules of the start are created again. All
-    nodes run afterwards. No producer id and no topic id is ever issued twice. The cluster keeps its id without
-    new_cluster_id.
+    nodes run afterwards. No producer id and no topic id is ever issued twice. The cluster keeps its id, unless
+    new_cluster_id is true.
     """
 
     def forget() -> None:
@@ -240,7 +240,7 @@ async def resume_node(control: Control, params: OneNode) -> NodeView:
     answer_example={**NODE_EXAMPLE, "misrouted_to": 1},
 )
 async def misroute_node(control: Control, params: OneNode, body: Misroute) -> NodeView:
-    """Let another node serve the connections that clients open to a node from now on; the node itself ends that.
+    """Let another node serve new connections to a node's listeners. If `to` is the node itself, this ends.
 
     Open connections stay. While the other node does not run, new connections are closed at once.
     """
