@@ -1,8 +1,9 @@
 """ApiVersions: the served APIs with their versions, and the feature levels. The first request of a connection.
 
-The v3 request (KIP-511) has the name and version of the client's software. Bodies are flexible from v3 on, but the response
-header stays at version 0. v3 omits supported features with the minimum level 0, since clients that send v3 reject them; v4
-lists them (KIP-1022). The v5 request has the cluster and node that the client expects at this address (KIP-1242).
+The v3 request (KIP-511) has the name and version of the client's software. Bodies are flexible from v3 on, but the
+response header stays at version 0. v3 omits supported features with the minimum level 0, since clients that send
+v3 reject them; v4 lists them (KIP-1022). The v5 request has the ids of the cluster and node that the client
+expects at this address (KIP-1242).
 """
 
 from __future__ import annotations

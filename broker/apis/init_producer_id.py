@@ -56,8 +56,10 @@ async def init_producer_id(request: InitProducerIdRequest, context: RequestConte
 
 
 def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCode:
-    """The authorization error, or NONE. An idempotent producer needs IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679);
-    one with two-phase commit TWO_PHASE_COMMIT besides WRITE on its transactional id (KIP-939).
+    """The authorization error, or NONE.
+
+    An idempotent producer needs IDEMPOTENT_WRITE, or WRITE on any topic (KIP-679). A transactional producer needs
+    WRITE on its transactional id; with two-phase commit TWO_PHASE_COMMIT as well (KIP-939).
     """
     if request.transactional_id is not None:
         operations = ("WRITE", "TWO_PHASE_COMMIT") if request.enable2_pc else ("WRITE",)
@@ -73,7 +75,7 @@ def _refusal(request: InitProducerIdRequest, context: RequestContext) -> ErrorCo
 
 
 def _unsupported(request: InitProducerIdRequest, config: BrokerConfig) -> ErrorCode:
-    """The error for the flags of two-phase commit, or NONE. The timeout is then not checked."""
+    """The error for a request with a flag of two-phase commit, whose timeout is not checked, or NONE."""
     if request.enable2_pc and not config.transaction_two_phase_commit_enable:
         return ErrorCode.transactional_id_authorization_failed
     return ErrorCode.unsupported_version if request.keep_prepared_txn else NONE

@@ -1,9 +1,9 @@
 """Metadata: brokers, topics, and leaders of partitions. Most topics are auto-created by this request.
 
-v0 leaves out replicas that are not live: REPLICA_NOT_AVAILABLE. v1: null requests all topics, and an empty list no
-topic (v0: an empty list requests all topics). v4: the client can forbid auto-creation. v5: offline replicas. v7:
-leader epochs. v8: authorized operations (those of the cluster only until v10). v10: topic ids in the response, v12:
-in the request. v13: a top-level error code (KIP-1102; never set here).
+v0 leaves out replicas that are not live, and has REPLICA_NOT_AVAILABLE for their partitions. v1: null requests all
+topics, and an empty list no topic (v0: an empty list requests all topics). v4: the client can forbid
+auto-creation. v5: offline replicas. v7: leader epochs. v8: authorized operations (those of the cluster only until
+v10). v10: topic ids in the response, v12: in the request. v13: a top-level error code (KIP-1102; never set here).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """UnregisterController: remove the registration of a controller that will not return (KAFKA-20395).
 
-The process has one controller, which is active, so that it cannot be unregistered. A data directory that Apache Kafka wrote
-may have registrations of other controllers.
+The only controller of the process is active, so it cannot be unregistered. A data directory that Apache Kafka has
+written may have registrations of other controllers.
 """
 
 from __future__ import annotations

@@ -92,8 +92,9 @@ def _check(update: FeatureUpdateKey, context: RequestContext) -> None:
 
 
 def _check_metadata_version(level: int, current: int, kind: int) -> None:
-    """Raise the error for a downgrade, which Kafka refuses because each version has changed the metadata, or for an upgrade
-    from a version without the records that this broker writes.
+    """Raise ApiError for a downgrade, and for an upgrade from a version without the records that we write.
+
+    Kafka refuses these downgrades, too: each of its versions counts as a change of the metadata.
     """
     if level > current:
         if current >= RECORDS_FROM:

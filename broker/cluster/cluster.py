@@ -86,7 +86,7 @@ class Cluster:
         self.nodes: dict[int, NodeRuntime] = {}
         """All nodes by id, including stopped and killed ones."""
         self.misroutes: dict[int, int] = {}
-        """Nodes whose new connections another node serves, with the id of that node."""
+        """Id of a misrouted node -> id of the node that serves the connections that clients open to it."""
         self.lag = LoopLag(asyncio.get_running_loop())
         self.lifecycle = Lifecycle()
         self.first_features: Mapping[str, int] = {}
@@ -134,9 +134,9 @@ class Cluster:
         return node.replicas if node is not None else None
 
     def _acceptor_for(self, node_id: int, listener: str) -> Acceptor | None:
-        """The acceptor that serves a client of this listener of a node; None if the client's connection is closed.
+        """The acceptor that serves a new connection to this listener of a node; None if no node serves it.
 
-        A separate listener of the nodes among themselves is never misrouted.
+        A separate listener for the nodes (``inter.broker.listener.name``) is never misrouted.
         """
         config = self._configs[node_id]
         if len(config.listeners) == 1 or listener != config.inter_broker_listener_name:

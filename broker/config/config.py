@@ -227,7 +227,7 @@ class BrokerConfig:
     @property
     def is_cordoned(self) -> bool:
         """Whether the log directory is cordoned: it gets no new partitions (KIP-1066)."""
-        # Several directories may be configured, of which only the first is used.
+        # If several directories are configured, the node uses the first one only.
         _, *unused = self.values["log.dirs"] or self.values["log.dir"]
         return not set(self.cordoned_log_dirs) <= set(unused)
 

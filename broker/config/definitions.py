@@ -26,7 +26,7 @@ PREVIEWS: Final[Mapping[str, str]] = {
     KAFKA_15591: "Kafka 4.5: a partition that was never written accepts only first sequence 0 from an idempotent "
     "producer, and responds to any other with OUT_OF_ORDER_SEQUENCE_NUMBER.",
 }
-"""Changes of later releases of Kafka that odradek.preview can enable, by name, with a description."""
+"""Name -> description of each change of a later release of Kafka that ``odradek.preview`` can enable."""
 
 # Settings of the single-node apache/kafka image: one broker is enough, and no group waits for its first rebalance.
 EMULATOR_DEFAULTS: Mapping[str, str] = {

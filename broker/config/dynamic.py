@@ -91,7 +91,7 @@ def check(wanted: Mapping[str, str], *, per_broker: bool) -> None:
 
 
 def _check_duplicates(name: str, value: str) -> None:
-    """Raise `ConfigError` if a member of a list is given twice. From other lists Kafka removes the second one."""
+    """Raise `ConfigError` if a list has a member twice. In other lists Kafka ignores the second one."""
     members = re.split(r"\s*,\s*", value.strip())
     if len(set(members)) < len(members):
         raise ConfigError(f"Configuration '{name}' values must not be duplicated.")

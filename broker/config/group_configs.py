@@ -38,8 +38,8 @@ def _offset_reset(name: str, value: Value) -> None:
         )
 
 
-# Written by tests/oracle/tables.py: type, default, check, the broker's setting, internal. As in Kafka, the default is the
-# broker setting's default, not the value that is configured.
+# Written by tests/oracle/tables.py: type, default, check, the broker's setting, internal. As in Kafka, the default is
+# that of the broker's setting, not its configured value.
 # fmt: off
 _ROWS: Final[Mapping[str, tuple[str, Any, Check, str | None, bool]]] = {
     "consumer.assignment.interval.ms": (
@@ -133,7 +133,7 @@ _DOCUMENTATION: Final = {
 
 @cache
 def group_configs() -> Mapping[str, GroupConfigKey]:
-    """Return the definitions of all group settings by name, also of Kafka's internal ones."""
+    """Return the definitions of all group settings by name, including Kafka's internal ones."""
     return {name: _key(name, *row) for name, row in _ROWS.items()}
 
 
@@ -213,7 +213,7 @@ def _check_timeouts(values: Mapping[str, Value], config: BrokerConfig) -> None:
 
 
 def bounds(name: str, config: BrokerConfig) -> tuple[Value, Value]:
-    """Return the broker's lowest and highest value of a group's setting; None where it has no such bound."""
+    """Return the broker's lowest and highest value for a setting of groups; None for a bound that it lacks."""
     kind, _, rest = name.partition(".")
     rest = rest.removeprefix("num.") if kind == "streams" else rest
     lowest, highest = (config.values.get(f"group.{kind}.{bound}.{rest}") for bound in ("min", "max"))

@@ -29,7 +29,7 @@ def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) 
     def value(name: str, of_broker: int) -> int:
         if not own or name not in own:
             return of_broker
-        # The broker's bounds may have changed since (`GroupConfig.evaluate`).
+        # The broker's bounds may have changed since the group's value was checked (``GroupConfig.evaluate``).
         lowest, highest = bounds(name, config)
         found: int = group_configs()[name].parse(own[name])
         return min(max(found, int(lowest)), int(highest))

@@ -8,7 +8,7 @@ from protocol.named_tuple import NamedTuple
 from protocol.schema import Key, Value
 
 GROUP_METADATA_VERSION: Final = 3
-"""Version of the value in a classic group's record, as Kafka 4.3 writes it."""
+"""Version of the value in a classic group's record, as Kafka writes it."""
 
 
 class LogRecord(NamedTuple):

@@ -157,7 +157,7 @@ def _check(acl: Acl) -> None:
 
 
 def _check_host(host: str, has_cidr_hosts: bool) -> None:
-    """Check the host of an ACL, of which Kafka checks only CIDR notation (KIP-1276)."""
+    """Raise `ApiError` for an empty host or invalid CIDR notation (KIP-1276); Kafka accepts any other host."""
     if not host:
         raise _invalid("Host pattern cannot be null or empty")
     if "/" not in host:

@@ -118,7 +118,7 @@ def _result(
         return value
     if operation is Operation.DELETE:
         return None
-    # Kafka's controller does not know the types of group settings.
+    # Kafka's controller does not know the types of group settings, so it refuses APPEND and SUBTRACT for all of them.
     key = None if resource.kind == GROUP_RESOURCE else key_of(resource, name)
     if key is None or key.config_type is not ConfigType.LIST:
         raise ApiError(

@@ -42,8 +42,8 @@ def records_for_new_topic(
 ) -> list[MetadataRecord]:
     """Return the records that create a topic.
 
-    The first live replica of each partition leads. All live replicas are in sync, as their logs are empty. ``clears_elr``:
-    eligible leader replicas are enabled, see `records_that_clear_elr`.
+    The first live replica of each partition leads. All live replicas are in sync, as their logs are empty.
+    ``clears_elr`` adds the records of `records_that_clear_elr`.
     """
     settings = records_for_config_change(TOPIC_RESOURCE, name, configs)
     return [
@@ -110,8 +110,8 @@ def records_for_config_change(
 def records_that_clear_elr(records: Sequence[MetadataRecord]) -> list[MetadataRecord]:
     """Return a ClearElrRecord for each ConfigRecord of ``min.insync.replicas`` in ``records``.
 
-    With another value, the eligible leader replicas may lack committed records. The value for all brokers clears those of
-    all topics, as in Kafka (``createClearElrRecordsAsNeeded``).
+    Under another value, the eligible leader replicas may lack committed records. As in Kafka, a change for all
+    brokers clears those of all topics (``createClearElrRecordsAsNeeded``).
     """
     return [
         schema.ClearElrRecord(topic_name=each.resource_name if each.resource_type == TOPIC_RESOURCE else "")
@@ -121,10 +121,10 @@ def records_that_clear_elr(records: Sequence[MetadataRecord]) -> list[MetadataRe
 
 
 def records_that_enable_elr(image: Image, min_isr: int) -> list[MetadataRecord]:
-    """Return the settings that must precede level 1 of ``eligible.leader.replicas.version``.
+    """Return the records of settings that level 1 of ``eligible.leader.replicas.version`` needs.
 
-    From then on ``min.insync.replicas`` has the same value on all brokers: ``min_isr``, unless it is set for all brokers
-    already.
+    At level 1 ``min.insync.replicas`` has one value for all brokers: ``min_isr``, unless the metadata
+    already has a value.
     """
     records: list[MetadataRecord] = []
     if MIN_IN_SYNC_REPLICAS not in image.cluster_configs:

@@ -1,6 +1,6 @@
 """CIDR hosts of ACLs (KIP-1276), in the grammar of Kafka's ``CidrUtils``. Pure.
 
-Modules import it on first use, since most brokers have no such ACL.
+Other modules import this one on first use, since most brokers have no such ACL.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ class Network(NamedTuple):
     last: int
 
     def has(self, host: str) -> bool:
-        """Whether the network has the address of a client. As in Kafka, 0.0.0.0 is in no network."""
+        """Whether the address of a client is in the network. As in Kafka, 0.0.0.0 is in no network."""
         version, address = _client_address(host)
         return version == self.version and self.first <= address <= self.last
 
 
 @lru_cache(maxsize=_CACHED_HOSTS_MAX)
 def _client_address(host: str) -> tuple[int, int]:
-    """(IP version, address) of a client, without its scope; (0, 0) if the host is no address or 0.0.0.0."""
+    """(IP version, address without scope) of a client; (0, 0) for 0.0.0.0, and if the host is not an address."""
     try:
         address = ip_address(host.partition("%")[0])
     except ValueError:
@@ -44,7 +44,7 @@ def _client_address(host: str) -> tuple[int, int]:
 
 
 def network_of(host: str) -> Network | None:
-    """The network of an ACL's host; None if it is none, as an earlier metadata.version has not checked it."""
+    """The network of an ACL's host; None if it is not valid CIDR notation: before 4.4-IV1 no host was checked."""
     try:
         return parse(host)
     except ValueError:
@@ -52,7 +52,7 @@ def network_of(host: str) -> Network | None:
 
 
 def parse(text: str) -> Network:
-    """Parse CIDR notation. Bits of the address behind the prefix are ignored. Raises ValueError with Kafka's message."""
+    """Parse CIDR notation, ignoring the address bits after the prefix. Raises ValueError with Kafka's message."""
     return _parse_ipv6(text) if ":" in text else _parse_ipv4(text)
 
 

@@ -175,7 +175,7 @@ class ClusterMetadata:
         return self.identity.cluster_id
 
     def take_new_cluster_id(self, directories: Mapping[int, Path]) -> None:
-        """Become another cluster: write a new random cluster id to the directories of all nodes, given by node id."""
+        """Replace the cluster id by a new, random one, also in the data directories of all nodes (by node id)."""
         now_ms = self._clock.now_ms()
         cluster_id = uuid_text(new_id(self._random))
         for node_id, directory in directories.items():

@@ -54,8 +54,8 @@ class ClusterControlManager:
     async def join(self, broker: BrokerRegistration) -> None:
         """Register a broker that starts while other brokers run, and unfence it.
 
-        After an unclean shutdown it may have lost records, so it is no longer an eligible leader replica. It becomes leader
-        of those of its partitions that have no leader and may have this one.
+        After an unclean shutdown it may have lost records, so its replicas are no longer eligible as leaders. The
+        broker becomes the leader of each partition that has no leader and for which its replica can be elected.
         """
         node_id = broker.node_id
         self._producer_ids.forget(node_id)
@@ -107,7 +107,7 @@ class ClusterControlManager:
     async def hand_over(self, node_id: int) -> None:
         """Begin the controlled shutdown of a broker: elect other leaders before it stops.
 
-        As in Kafka, a broker that leads nothing is fenced at once.
+        As in Kafka, a broker that leads no partition is fenced at once.
         """
         await self._writer.all_settled()
         broker = self._image.brokers[node_id]
@@ -126,7 +126,7 @@ class ClusterControlManager:
         return {state.leader for topic in self._image.topics.values() for state in topic.partitions}
 
     async def cordon(self, node_id: int, *, cordoned: bool) -> None:
-        """Cordon the log directories of a broker, or none of them, as Kafka's controller after a heartbeat."""
+        """Cordon all log directories of a broker, or none, as Kafka's controller does after a heartbeat."""
         await self._writer.all_settled()
         broker = self._image.brokers.get(node_id)
         if (
@@ -165,7 +165,7 @@ class ClusterControlManager:
         await self._writer.commit_for_all([*changes, gone])
 
     async def unregister_controller(self, controller_id: int) -> None:
-        """Remove the registration of an inactive controller. Raises ApiError as Kafka's ``ClusterControlManager`` does."""
+        """Remove a controller's registration. Raises ApiError if it has none, or metadata.version is too old."""
         await self._writer.all_settled()
         if metadata_version(self._image.features) < UNREGISTERED_CONTROLLERS_FROM:
             raise ApiError(
@@ -180,10 +180,11 @@ class ClusterControlManager:
         await self._writer.commit_for_all([schema.UnregisterControllerRecord(controller_id=controller_id)])
 
     async def leave(self) -> None:
-        """Fence all brokers in the metadata log, because they stop cleanly, all at once.
+        """Fence all brokers in the metadata log, because all of them stop cleanly now.
 
-        Each replica that was in sync until now stays eligible as leader, and each partition knows its last leader. If Kafka
-        opens the log directory next, it then registers these brokers without waiting for a session timeout.
+        Each replica that is in sync stays eligible as leader, and the metadata keeps the last leader of each
+        partition. If Kafka opens the log directory next, it registers these brokers without waiting for a session
+        timeout.
         """
         try:
             await self._writer.all_settled()

@@ -73,7 +73,7 @@ def check_total(wanted: Sequence[NewTopic], defaults: TopicDefaults) -> None:
 
 
 def check_total_of_more(image: Image, wanted: Sequence[MorePartitions]) -> None:
-    """Raise `ApiError` if a request adds more partitions than Kafka adds in one commit."""
+    """Raise `ApiError` if a request adds more partitions in all than Kafka allows for one request."""
     total = 0
     for more in wanted:
         topic = image.topics.get(more.name)
@@ -143,8 +143,9 @@ def check_more_partitions(image: Image, more: MorePartitions, random: Shuffling)
 
 
 def usable_brokers(image: Image) -> list[UsableBroker]:
-    """Return the brokers that may get replicas: all except those in controlled shutdown, and those whose log directories are
-    all cordoned. Fenced brokers may get replicas.
+    """Return the brokers that may get replicas; fenced ones may, too.
+
+    Brokers in controlled shutdown, and those whose log directories are all cordoned, get no replicas.
     """
     return [
         UsableBroker(broker.node_id, broker.rack, broker.fenced)

@@ -1,6 +1,6 @@
 """Leader elections, in-sync replicas and reassignments: the controller's decisions when brokers start, stop or lag. Pure.
 
-The rules are those of ``ReplicationControlManager``. `partition_change` builds each record.
+The rules are those of ``ReplicationControlManager``. `partition_change` builds the record of each partition.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class TopicSettings(Protocol):
 
 
 class _Event:
-    """One event of the controller: builds the changes of partitions that follow from it."""
+    """An event that changes partitions, such as the loss of a broker. `change` builds each partition's record."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class _Event:
         without: Collection[int] = (),
         with_: Collection[int] = (),
     ) -> None:
-        """``without`` are brokers that may not lead although they are still live; ``with_`` are brokers that may."""
+        """``without``: live brokers that may not lead. ``with_``: brokers that may lead, but are not live yet."""
         self._image = image
         self._settings = settings
         self._live = image.live_brokers.union(with_).difference(without)
@@ -56,7 +56,7 @@ class _Event:
     def change(
         self, topic: Topic, state: PartitionState, target: Target, election: Election | None = None
     ) -> schema.PartitionChangeRecord | None:
-        """Return the record of a change, or None if nothing changes."""
+        """Return the record that changes a partition, or None if nothing changes."""
         min_isr = 0
         if self._is_elr_enabled:
             min_isr = min(self._settings.min_insync_replicas(topic), topic.replication_factor)
@@ -116,7 +116,7 @@ def records_for_lost_brokers(
 ) -> Iterator[MetadataRecord]:
     """Yield the records that remove lost brokers from each ISR, and elect other leaders.
 
-    ``also_eligible``: also decide about the partitions of which the brokers are only eligible leader replicas.
+    ``also_eligible``: also change partitions for which the brokers are eligible leader replicas, but not in sync.
     """
     event, lost = _Event(image, settings, without=node_ids), frozenset(node_ids)
     for topic in image.topics.values():
@@ -133,9 +133,9 @@ def records_for_lost_brokers(
 def records_for_unclean_shutdown(
     image: Image, node_ids: Collection[int], settings: TopicSettings
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that remove brokers from each ISR and the eligible leader replicas: they may have lost records.
+    """Yield the records that remove brokers, which may have lost records, from each ISR and from the eligible replicas.
 
-    Without eligible leader replicas they only leave each ISR, as other lost brokers do.
+    If eligible leader replicas are not enabled, the brokers only leave each ISR.
     """
     if not is_elr_enabled(image.features):
         yield from records_for_lost_brokers(image, node_ids, settings)
@@ -153,7 +153,7 @@ def records_for_unclean_shutdown(
 def records_for_unfenced_brokers(
     image: Image, node_ids: Collection[int], settings: TopicSettings
 ) -> Iterator[MetadataRecord]:
-    """Yield the records that elect leaders of partitions without one, when these brokers are unfenced."""
+    """Yield the records that elect leaders for partitions without one, when these brokers are unfenced."""
     event = _Event(image, settings, with_=node_ids)
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -213,7 +213,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 def records_for_balance(image: Image, settings: TopicSettings) -> Iterator[MetadataRecord]:
-    """Yield a record for each partition whose preferred leader can lead, but another replica or none leads."""
+    """Yield a record for each partition that its preferred leader can lead, but does not lead."""
     event = _Event(image, settings)
     for topic in image.topics.values():
         for state in topic.partitions:
@@ -244,9 +244,9 @@ def record_for_isr(
 ) -> MetadataRecord | None:
     """Return the record of AlterPartition: the ISR becomes what the leader proposes. None if the ISR does not change.
 
-    The record also completes a reassignment if all its target replicas are in sync. The leader reports that it has
-    recovered. Raises ApiError as ``validateAlterPartitionData`` does: for another leader epoch, an invalid ISR, or a
-    replica that may not be in it.
+    The record also completes a reassignment if all its target replicas are in sync, and sets the leader recovery
+    state to RECOVERED. Raises ApiError for another leader epoch, for an invalid ISR, and for a replica that is not
+    live (``validateAlterPartitionData``).
     """
     if leader_epoch > state.leader_epoch:
         raise ApiError(ErrorCode.not_controller)

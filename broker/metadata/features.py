@@ -32,7 +32,7 @@ LOG_DIRECTORIES_FROM: Final = 17
 ELIGIBLE_LEADER_REPLICAS_FROM: Final = 23
 """First metadata.version with eligible leader replicas in the records of partitions: 4.0-IV1 (KIP-966)."""
 ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM: Final = 26
-"""First metadata.version of which a new cluster has eligible leader replicas by default: 4.1-IV0."""
+"""First metadata.version with which a new cluster has eligible leader replicas by default: 4.1-IV0."""
 RECORDS_FROM: Final = 30
 """First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
 CORDONED_FROM: Final = 30

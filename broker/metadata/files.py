@@ -127,7 +127,7 @@ def _read_identity(
 
 
 def write_identity(directory: Path, identity: DirectoryIdentity, now_ms: int) -> None:
-    """Write ``meta.properties``, and sync it."""
+    """Replace ``meta.properties``, and sync the file."""
     replace_file(directory / META_PROPERTIES, _properties_text(identity, now_ms))
 
 

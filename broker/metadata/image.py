@@ -50,7 +50,7 @@ class Image:
     kept: Kept = field(default_factory=dict)
     """Records that this broker does not use but preserves, by key. A record replaces an earlier record of its key."""
     offline_replicas: set[tuple[uuid.UUID, int, int]] = field(default_factory=set)
-    """(topic id, partition, broker id) of replicas whose files have failed since their broker registered. Not in the log."""
+    """(topic id, partition, broker id) of replicas with failed files, until the broker registers again. Not logged."""
     names_by_unified: dict[str, set[str]] = field(default_factory=dict)
     """Name with '_' in place of '.' (`unified_name`) -> topics whose name contains '.' or '_'."""
 

@@ -135,7 +135,7 @@ class MetadataLog:
     def commit_now(self, commits: Iterable[Sequence[MetadataRecord]], now_ms: int) -> None:
         """Write and apply each commit before the next one is computed, then sync them together.
 
-        Only for the start, when no event loop runs, and nobody reads the image before this returns.
+        Only for the start: no event loop runs, and no other code reads the image before this method returns.
         """
         assert self._syncing is None, "a synchronous commit must not overtake one that is being synced"
         for records in commits:
@@ -257,7 +257,7 @@ def _refuse_lost_log(directory: Path, replayed: Replayed) -> None:
 
 
 def _refuse_invalid_settings(image: Image) -> None:
-    """Raise `CorruptMetadata` for a topic setting that Kafka 4.3 rejects, as Kafka does (``LogManager.startup``)."""
+    """Raise `CorruptMetadata` if a topic has an invalid setting, as Kafka does (``LogManager.startup``)."""
     accepted: set[tuple[str, str]] = set()
     for topic in image.topics.values():
         for setting in topic.configs.items():

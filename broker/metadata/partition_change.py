@@ -1,4 +1,4 @@
-"""The change of one partition: ISR, eligible leader replicas (KIP-966), leader, and the end of a reassignment. Pure.
+"""The record that changes one partition: ISR, eligible leader replicas (KIP-966), leader, reassignment. Pure.
 
 The rules are those of Kafka's ``PartitionChangeBuilder``, with and without the feature ``eligible.leader.replicas.version``.
 """
@@ -31,7 +31,7 @@ class Election(Enum):
 
 @slotted
 class Target:
-    """The state that a change aims at. None leaves a field as it is."""
+    """The requested state of a partition. A field that is None keeps its value."""
 
     isr: tuple[int, ...] | None = None
     replicas: tuple[int, ...] | None = None
@@ -39,7 +39,7 @@ class Target:
     removing: tuple[int, ...] | None = None
     recovery: int | None = None
     unclean: Collection[int] = _NOBODY
-    """Brokers that return after an unclean shutdown: they may have lost records, so they are no longer eligible."""
+    """Brokers after an unclean shutdown, which are not eligible as leaders: they may have lost records."""
     directories: Mapping[int, uuid.UUID] = field(default_factory=dict)
     """Broker id -> id of the log directory of a new replica."""
 
@@ -54,7 +54,7 @@ def partition_change(
     is_elr_enabled: bool,
     election: Election | None = None,
 ) -> schema.PartitionChangeRecord | None:
-    """Return the record that changes a partition, and elects a leader if it needs one; None if nothing changes.
+    """Return the record that changes a partition and, if needed, elects a leader; None if nothing changes.
 
     ``live`` are the brokers that may lead. ``min_isr`` is the effective ``min.insync.replicas``, at most the replication
     factor. The default ``election`` elects only replicas of the ISR, or eligible ones if the ISR is empty.
@@ -81,7 +81,7 @@ def partition_change(
         fields["leader"] = leader
     if is_elr_enabled and "leader" in fields:
         fields.update(_last_known_leader(state, leader))
-    # Only with eligible leader replicas may the ISR be empty; without them, the last replica stays in it.
+    # The ISR may be empty only if eligible leader replicas are enabled. Otherwise the last replica stays in the ISR.
     _add(fields, "isr", isr if isr or is_elr_enabled else None, state.isr)
     _add(
         fields, "eligible_leader_replicas", eligible if is_elr_enabled else (), state.eligible_leader_replicas
@@ -101,13 +101,13 @@ def partition_change(
 
 
 def _add(fields: dict[str, object], name: str, value: object, now: object) -> None:
-    """Add a field to the record, unless the field keeps its value. None stands for the present value."""
+    """Add a field of the record, unless its value stays the same. None means the present value."""
     if value is not None and value != now:
         fields[name] = value
 
 
 def _last_known_leader(state: PartitionState, leader: int) -> dict[str, object]:
-    """Return the fields that keep the last leader while the partition has none. As in Kafka, this list has no other use."""
+    """Return ``last_known_elr`` if it changes: in Kafka too, the last leader while the partition has none."""
     if leader == NO_LEADER:
         return {} if state.last_known_eligible else {"last_known_elr": (state.leader,)}
     return {"last_known_elr": ()} if state.last_known_eligible else {}
@@ -126,7 +126,7 @@ def _placement(
 def _eligible(
     state: PartitionState, isr: Sequence[int], min_isr: int, unclean: Collection[int]
 ) -> tuple[int, ...]:
-    """Return the eligible leader replicas: those that left the ISR while it was below ``min_isr``.
+    """Return the eligible leader replicas: those that have left the ISR while it is below ``min_isr``.
 
     As in Kafka, a replica that a reassignment removes stays eligible.
     """
@@ -163,7 +163,7 @@ def _elected(
 
 
 def _completed(state: PartitionState, target: Target) -> Target:
-    """Return the target with the completed reassignment, if all new replicas are in the target ISR.
+    """Return the target with the reassignment completed if all new replicas are in the target ISR, else ``target``.
 
     If the reassignment reduces the number of replicas, all remaining replicas must be in sync, so that the ISR does not
     shrink needlessly.

@@ -49,10 +49,11 @@ def startup_commits(
     ``features``: the requested feature levels; ``next_offset`` returns the offset of the next record; ``min_isr``: the
     controller's static ``min.insync.replicas``.
 
-    Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then the brokers of a
-    process that was killed are fenced, as after their session timeout, all at once. Then the new brokers register, where
-    the offset of each record is the broker's epoch, and are unfenced. A partition that loses and gets a leader has a new
-    leader epoch, so that batches from before and after the restart differ, and clients do not reject its metadata.
+    Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then all brokers of
+    a process that was killed are fenced at once, as after their session timeout. Then the new brokers register
+    (the offset of each record is the broker's epoch) and are unfenced. A partition that loses and gets a leader
+    has a new leader epoch, so that batches from before and after the restart differ, and clients do not reject the
+    new metadata.
     """
     levels = _levels(image, features)
     if levels:

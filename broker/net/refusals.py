@@ -42,7 +42,7 @@ def refuse(connection: ServedConnection, header: RequestHeader, frame: bytes | m
         return
     from protocol.messages.api_versions import ApiVersionsRequest
 
-    # Handled as an empty request of version 0, as in Kafka (``RequestContext.parseRequest``): the layout is unknown.
+    # As in Kafka, handled as an empty request of version 0, as its layout is unknown (``RequestContext.parseRequest``).
     identity = API_VERSIONS << 16
     route = connection._shared.routes[identity]
     assert route is not None, "ApiVersions v0 is always served"

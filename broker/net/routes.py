@@ -87,7 +87,7 @@ class Routes(dict[int, Route | None]):
     """
 
     def __init__(self, apis: Mapping[int, Api], unstable_versions: Mapping[int, int] = NO_VERSIONS) -> None:
-        """``unstable_versions`` are those that are served in addition to the versions of each API."""
+        """``unstable_versions``: API key -> the one version that is served in addition to those of the API."""
         super().__init__()
         self.apis = apis
         self.unstable_versions = unstable_versions

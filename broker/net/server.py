@@ -36,7 +36,7 @@ class Server:
         self._ports = ports
         self._route = route
         self.acceptors: dict[str, Acceptor] = {}
-        """An acceptor of each listener, by name, while the node accepts clients."""
+        """One acceptor of each listener, by the listener's name, while the node accepts clients."""
         self.listeners: list[Listener] = []
         self._backlog = backlog
         self._sockets: list[tuple[socket.socket, Listener]] = []

@@ -46,7 +46,7 @@ class Configured(Protocol):
 
 
 class CordonedDirectories(MetadataListener):
-    """Tells the controller whose log directories are cordoned, as Kafka's heartbeats do (KIP-1066)."""
+    """Reports to the controller which nodes are cordoned, as heartbeats do in Kafka (KIP-1066)."""
 
     def __init__(
         self,

@@ -79,7 +79,7 @@ class Peers:
         return None if endpoint is None else (endpoint.host, endpoint.port)
 
     def reconnect(self, node_id: int) -> None:
-        """Reset the connections to another node, so that the next request to it opens a new one."""
+        """Reset the connections to another node, so that the next request to that node opens a new one."""
         for (to, _), channel in tuple(self._channels.items()):
             if to == node_id:
                 channel.drop()

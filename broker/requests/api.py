@@ -30,7 +30,7 @@ class CloseConnection(Exception):
 
 
 UNSTABLE_VERSIONS: Final[Mapping[int, int]] = {22: 6}
-"""API key -> the version above those of `Api` that ``unstable.api.versions.enable`` enables: Kafka's
+"""API key -> the version that ``unstable.api.versions.enable`` enables in addition to those of `Api`: Kafka's
 ``latestVersionUnstable``.
 """
 

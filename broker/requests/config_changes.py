@@ -123,7 +123,7 @@ def _check_rights(resource: Resource, context: RequestContext) -> None:
 
 
 def check_broker(each: Wanted, context: RequestContext, *, replaces: bool) -> None:
-    """Raise ``ApiError`` if the client may not change settings of brokers, or this broker cannot apply them while it runs.
+    """Raise ``ApiError`` if the client may not change settings of brokers, or this broker cannot apply the change.
 
     A resource without a name is the default of all brokers. ``replaces`` is True if the settings replace all
     earlier settings of the resource (AlterConfigs).

@@ -1,4 +1,4 @@
-"""What OffsetCommit and TxnOffsetCommit share: checks of topics and partitions, and the response under construction."""
+"""Used by OffsetCommit and TxnOffsetCommit: checks of topics and partitions, and the results of a commit."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ R = TypeVar("R")
 
 
 class CommitResults(Generic[R]):
-    """The results of a commit: refused partitions come before those of the coordinator, grouped by topic.
+    """The results of a commit, by topic: first the refused partitions, then those that the coordinator decided.
 
-    A response is built of the classes of one API: the response, its topics, and their partitions.
+    ``response``, ``topic`` and ``partition`` are the API's classes of the response, its topics and partitions.
     """
 
     def __init__(self, response: type[R], topic: type[Any], partition: type[Any]) -> None:
@@ -47,8 +47,8 @@ class CommitResults(Generic[R]):
     ) -> R:
         """Return the response with the coordinator's error for each offset. ``topics`` are those of the request.
 
-        A topic that was requested twice is in the response twice, unless a partition of the request was refused: then
-        Kafka merges the coordinator's response into that with the refused partitions.
+        A topic that is in the request twice is in the response twice, unless a partition of the request was
+        refused: then Kafka adds the coordinator's results to the topics of the refused partitions.
         """
         if self._topics:
             for offset, error in zip(offsets, errors, strict=True):

@@ -99,7 +99,7 @@ def fence(
     epoch = group.epoch + 1
     decision.records.append(records.group_epoch(group.group_id, epoch, found_hash))
     if len(members) == len(group.members):
-        # Time 0: the next member that joins gets its assignment at once, without the assignment interval (KIP-1263).
+        # Time 0: the next member that joins gets its assignment at once, not after the assignment interval (KIP-1263).
         decision.records.append(records.target_assignment_metadata(group.group_id, epoch, 0))
     decision.timers += cancel_timers([member.member_id for member in members])
     return decision

@@ -190,7 +190,7 @@ def advance(
 def _changes_assignor(
     context: Context, group: ConsumerGroup, old: ConsumerGroupMember, new: ConsumerGroupMember
 ) -> bool:
-    """Whether the group uses another assignor after ``new`` has replaced ``old``."""
+    """Whether the group's assignor changes when the member ``new`` replaces ``old``."""
     if new.server_assignor == old.server_assignor:
         return False
     default = context.settings.assignors[0]

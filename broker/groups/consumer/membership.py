@@ -43,8 +43,7 @@ def group_to_join(
 
 
 def check_size(context: Context, group: ConsumerGroup, member_id: str, instance_id: str | None) -> None:
-    """Raise `Refused` if the group has no place for one more member, unless the member, or the member with the same instance
-    id, is already in the group."""
+    """Raise `Refused` if the group is full, and has neither this member nor a member with this instance id."""
     size_max = context.settings.group_size_max
     if (
         len(group.members) >= size_max

@@ -75,7 +75,7 @@ class Leading:
         self._retry: Timer | None = None
         self._wait: Timer | None = None
         self._ends_waits = context.fetch_wait_max_ms == 0
-        """Whether a follower's fetch does not wait if only the high watermark is new to the follower."""
+        """Whether a fetch gets a response at once if the leader has only a new high watermark for the follower."""
         self._ended = False
 
     # -- taking over --------------------------------------------------------------------------------------------
@@ -146,8 +146,8 @@ class Leading:
             return LeaderResponse(ErrorCode.corrupt_message)
         except StorageError as failed:
             return LeaderResponse(partition.go_offline(failed).error)
-        # The response to a fetch that need not wait has the high watermark as of the read, before the follower's
-        # progress is noted (``Partition.fetchRecords``). At the end of a wait the leader reads again.
+        # The fetch offset may move the high watermark. As in Kafka (``Partition.fetchRecords``), a fetch that does not
+        # wait gets the earlier high watermark. At the end of a wait the leader reads it again.
         high_watermark = partition.high_watermark
         self._note_fetch(asked, progress)
         if asked.fetch_offset == end_offset and asked.log_start_offset >= log_start:
@@ -157,7 +157,7 @@ class Leading:
         return LeaderResponse(NONE, records, high_watermark, log_start, end_offset)
 
     def _waits(self, asked: FollowerFetch, wake: Callable[[], None]) -> bool:
-        """Whether a fetch that gets no records waits; if so, add it to the waiting ones."""
+        """Whether a fetch that gets no records has to wait. If so, add its follower to the waiting ones."""
         is_behind = asked.high_watermark != self._partition.high_watermark
         if is_behind and self._ends_waits:
             return False
@@ -215,7 +215,7 @@ class Leading:
             self._context.watch_lag(self._partition)
 
     def wake(self) -> None:
-        """Respond to the followers whose Fetch waits at this leader, although there are no new records."""
+        """Respond to all fetches that wait at this leader, although there are no new records."""
         waiting, self._waiting = self._waiting, {}
         self._ends_waits, before = True, self._ends_waits
         try:
@@ -227,8 +227,8 @@ class Leading:
     def _wake_later(self) -> None:
         """Respond to the waiting followers after ``replica.fetch.wait.max.ms``, since the high watermark has moved.
 
-        Kafka ends no follower's Fetch for a new high watermark: a follower learns it with the next records, or when the
-        wait ends.
+        In Kafka, too, a new high watermark does not end the wait of a follower's Fetch: the follower learns it
+        with the next records, or at the end of the wait.
         """
         if self._ends_waits:
             self.wake()
@@ -339,8 +339,8 @@ class Leading:
     def shrink(self) -> bool:
         """Propose to remove followers from the ISR that were not caught up for ``replica.lag.time.max.ms``.
 
-        Returns whether to check again later: a follower in the ISR is behind. The high watermark moves only if the
-        ISR changes: Kafka, too, evaluates it at no time of its own (``Partition.maybeShrinkIsr``).
+        Returns whether to check again later, because a follower in the ISR is behind. As in Kafka, this check
+        moves the high watermark only if the ISR changes (``Partition.maybeShrinkIsr``).
         """
         if self._ended:
             return False

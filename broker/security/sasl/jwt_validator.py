@@ -21,9 +21,9 @@ class Expectations(NamedTuple):
     """Requirements for a token, from the settings ``sasl.oauthbearer.*``."""
 
     audience: Sequence[str]
-    """Accepted audiences. If empty, any audience is accepted, or none."""
+    """Accepted audiences. If empty, the audience of a token is not checked."""
     issuer: str | None
-    """Accepted issuer. If None, any issuer is accepted, or none."""
+    """Accepted issuer. If None, the issuer of a token is not checked."""
     clock_skew_s: int
     scope_claim: str
     subject_claim: str

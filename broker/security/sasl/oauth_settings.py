@@ -140,7 +140,7 @@ class _Claim(NamedTuple):
     short_name: str
     setting: str
     description: str
-    """What the setting is to be set to."""
+    """The value that the setting needs, in words."""
     switch: str
 
 

@@ -23,7 +23,7 @@ class MemberSpec:
     """The member's present target assignment."""
     instance_id: str | None = None
     rack_id: str | None = None
-    """Not used, as in the assignors of Kafka 4.3."""
+    """Not used, as in Kafka's assignors."""
 
 
 @slotted(frozen=True)
