@@ -104,7 +104,7 @@ class Node:
     def misroute(self, to: int) -> None:
         """Let node ``to`` serve the connections that clients open to this node from now on. Open connections stay.
 
-        The node's own id ends that, and so does a reset of the broker.
+        To end that, call this method with the node's own id. A reset of the broker ends it, too.
         """
         self.client.post(f"/v1/nodes/{self.node_id}/misroute", {"to": to})
 

@@ -196,7 +196,7 @@ def _tag_functions(source: Source, message_class: Any, tag_readers: dict[Any, st
         source.line("return p")
 
 
-# How a reader counts elements: each array on its own within a tag, since these arrays are short in every message.
+# How a reader counts elements: in a tag each array by itself, since the arrays in tags are short in every message.
 _WITHIN_TAG, _SLICED_TAG, _AT_ONCE, _IN_SLICES = range(4)
 
 

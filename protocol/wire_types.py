@@ -24,8 +24,8 @@ STRING_BYTES_MAX = 32_767
 read nor write larger strings (``MessageDataGenerator``)."""
 ARRAY_ELEMENTS_MAX = 1_000_000
 TAGS_MAX = 10_000
-"""Largest number of tagged fields in one section. It and ``ARRAY_ELEMENTS_MAX`` are the limits of the generated classes of
-Kafka 4.4."""
+"""Largest number of tagged fields in one section. Kafka 4.4's generated classes have this limit, and
+``ARRAY_ELEMENTS_MAX`` for each array."""
 
 
 class WireType:

@@ -17,7 +17,7 @@ def first_in_batch(
     """Find the first record at or above ``from_offset`` with a timestamp at or after ``timestamp_ms``.
 
     Returns (offset, timestamp in milliseconds), None if no record matches. Raises ``CorruptBatch`` if the records cannot be
-    read, or if the batch is compressed and has a record above ``record_bytes_max`` up to the one that is looked for.
+    read, or if a compressed batch has a record above ``record_bytes_max`` before or at the one that is found.
     """
     stamped_ms = batch.max_timestamp if batch.is_log_append_time else None
     since = _EVERY_DELTA if stamped_ms is not None else timestamp_ms - batch.base_timestamp

@@ -113,7 +113,7 @@ def write_rows(path: Path, rows: Sequence[bytes]) -> None:
 
 
 def write_partition_metadata(directory: Path, topic_id: uuid.UUID) -> None:
-    """Write ``partition.metadata``: 43 bytes, no newline at the end, as Kafka 4.3 writes it.
+    """Write ``partition.metadata``: 43 bytes, no newline at the end, as Kafka writes it.
 
     The file is not synced: the cluster metadata contains the topic id, and a file that is empty after a power cut is
     written again.

@@ -38,7 +38,7 @@ class ConfigType(StrEnum):
 # name at run time. The typed views (LogConfig, BrokerConfig) have the types.
 Value = Any
 Validator = Callable[[str, Value], None]
-# A check in a table that was read from Kafka's jar: its kind, then its arguments.
+# A check in a table that was read from Kafka's jar: (kind, *arguments).
 Check = tuple[Any, ...] | None
 
 _INTEGER_BITS = {ConfigType.SHORT: 16, ConfigType.INT: 32, ConfigType.LONG: 64}
@@ -205,7 +205,7 @@ def _non_empty(name: str, value: Value) -> None:
 
 
 def validator_of(check: Check) -> Validator | None:
-    """The validator of a row of a table that was read from Kafka's jar."""
+    """The validator for a check in a table that was read from Kafka's jar; None if the setting has no check."""
     match check:
         case ("range", minimum, maximum):
             return Range(minimum, maximum)

@@ -109,7 +109,7 @@ class LogDirectory:
     def _take_mark(self, mark: Path) -> None:
         self.was_clean = mark.exists() or not any(self.partition_directories())
         self.previous_epoch = _epoch_of(mark)
-        """Broker epoch of the previous, clean stop; -1 if there is none (``CleanShutdownFileHandler``)."""
+        """Broker epoch of the previous stop if it was clean; otherwise -1 (``CleanShutdownFileHandler``)."""
         # A crash after this line must count as a crash, and a power cut must not bring the file back.
         if mark.exists():
             remove(mark)

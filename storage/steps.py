@@ -64,7 +64,7 @@ def plain_records(batch: RecordBatch, limit: int) -> Steps[Buffer]:
 
 
 def limits_sizes(batch: RecordBatch, bytes_max: int) -> bool:
-    """Whether `check_sizes` has something to check. As in Kafka, records of an uncompressed batch may have any size."""
+    """Whether `check_sizes` checks the batch. As in Kafka, records of an uncompressed batch may have any size."""
     return bytes_max < RECORD_BYTES_MAX and batch.compression != codecs.NONE
 
 

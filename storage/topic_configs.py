@@ -23,7 +23,7 @@ class TopicConfigKey(ConfigKey):
         return self.name.replace(".", "_")
 
 
-# Written by tests/oracle/tables.py: type, default, check, broker's settings, internal.
+# Written by tests/oracle/tables.py: type, default, check, the broker's settings, internal.
 # fmt: off
 _ROWS: Final[Mapping[str, tuple[str, Any, Check, tuple[str, ...], bool]]] = {
     "cleanup.policy": ("LIST", ("delete",), ("list", ("compact", "delete"), True), ("log.cleanup.policy",), False),

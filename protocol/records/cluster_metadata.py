@@ -1,8 +1,8 @@
 """Records of `__cluster_metadata`: the state of the cluster, as the controller quorum writes it.
 
 A record is preceded by three unsigned varints: the frame version (1), the record's type and its version
-(`AbstractApiMessageSerde`). All are flexible. The field names and versions are those of Kafka 4.3. Deprecated types are
-included, so that older logs can be read.
+(`AbstractApiMessageSerde`). All are flexible. The field names and versions are those of Kafka 4.4. Deprecated
+types are included, so that older logs can be read.
 """
 
 from collections.abc import Sequence

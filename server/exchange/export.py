@@ -34,7 +34,7 @@ from storage.directory import LOCK, locked
 
 SETTINGS: Final = "server.properties"
 METADATA_VERSIONS: Final = {"4.3-IV0": 30, "4.4-IV0": 31, "4.4-IV1": 32, "4.4-IV2": 33}
-"""Levels of metadata.version with the same records, except UnregisterControllerRecord (not part of a snapshot)."""
+"""Name -> level. These have the same records, except for UnregisterControllerRecord, which no snapshot has."""
 
 
 class ExportError(Exception):
@@ -149,8 +149,8 @@ async def _settle(target: Path, port: int) -> tuple[int, int]:
 def lower_metadata_version(target: Path, level: int) -> None:
     """Replace the metadata log of a closed directory by a snapshot with this metadata.version.
 
-    Kafka itself has no such downgrade. Between the levels in `METADATA_VERSIONS` no record has changed, and what an earlier
-    release does not understand is refused.
+    Kafka itself has no such downgrade. The records have not changed between the levels in `METADATA_VERSIONS`.
+    Raises `ExportError` for another level, and for an ACL that the level does not allow.
     """
     image, folder = Image(), target / LOG_DIRECTORY
     replayed = replay(folder, image)

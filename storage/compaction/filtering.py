@@ -33,7 +33,7 @@ class Rules:
     upper_bound: int
     """Offset at which the compactable part ends (exclusive)."""
     high_watermark: int
-    """The batch that ends there is kept, at least its header, as since Kafka 4.4. (4.3 kept the one at the upper bound.)"""
+    """The batch that ends here keeps at least its header. (Kafka 4.3 keeps the one at the upper bound instead.)"""
     now_ms: int
     delete_retention_ms: int
     producers: Mapping[int, LastRecord]

@@ -45,7 +45,7 @@ LEFT_OUT: Final = frozenset(
         "unstable.feature.versions.enable",
     }
 )
-"""Settings of Kafka's test kits that the stand-ins replace: ids, listeners, directories, controllers."""
+"""Settings that are not passed on: the stand-ins replace them, or they have no meaning here."""
 QUORUM: Final = "controller.quorum."
 LATEST: Final = {"group.version": 1, "transaction.version": 2}
 SAFE_DOWNGRADE: Final = 2
@@ -110,7 +110,7 @@ class Cluster:
         )
 
     def _downgrade(self) -> None:
-        """Set the level of group.version, for which the broker has no option."""
+        """Lower group.version to the level of the test, which is not an option of the start."""
         name = "group.version"
         if self._features[name] == LATEST[name]:
             return
@@ -130,7 +130,7 @@ class Cluster:
             raise BrokerFailed(f"{name} was not downgraded: {response}")
 
     def _listeners(self, node_id: int, settings: Mapping[str, str]) -> str:
-        """The listeners of a node with its ports, which the node keeps when it is started again."""
+        """The listeners of a node, with ports that stay the same when the node is started again."""
         controllers = settings.get("controller.listener.names", "CONTROLLER").split(",")
         ports = self._ports.setdefault(str(node_id), {})
         listeners = []

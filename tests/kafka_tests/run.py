@@ -1,12 +1,12 @@
 """Runs Apache Kafka's own integration tests against Odradek, or against Kafka itself.
 
-    python -m tests.kafka_tests.run                                  # all sets, from the class after the last one
+    python -m tests.kafka_tests.run                                  # all sets; a later run continues
     python -m tests.kafka_tests.run --set transactions --again
     python -m tests.kafka_tests.run --against kafka --set groups     # the same tests with Kafka's own brokers
     python -m tests.kafka_tests.run kafka.server.HeartbeatRequestTest kafka.api.TransactionsTest.testBasicTransactions
 
-A run of sets appends each result to ``.cache/kafka-tests``, and begins anew if the checkout has another commit. The exit
-code is 1 if a test has failed.
+A run of sets appends each result to ``.cache/kafka-tests``, and starts again if the checkout has another commit.
+The exit code is 1 if a test has failed.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ def _is_method(test: str) -> bool:
 
 
 def judged(results: Sequence[Result], *, whole: bool) -> Iterator[Result]:
-    """Yield the results of a class with the known failures as ``differs``, and a failure for each that has not failed.
+    """Yield the results of a class: a known failure as ``differs``, and as ``failed`` if the test passes.
 
-    ``whole`` is false if only some methods of the class have been run.
+    ``whole`` is False if only some methods of the class were run.
     """
     failed = {each.test for each in results if each.verdict == "failed"}
     for each in results:
@@ -119,7 +119,7 @@ def _one_jvm(
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
-    """Yield what the JVM reports. It is killed if it reports nothing for a while."""
+    """Yield the events that the JVM reports. Kills the JVM if it reports nothing for ``2 * HANG_S`` seconds."""
     assert process.stdout is not None
     hangs = _kill_later(process)
     try:
@@ -139,7 +139,7 @@ def _kill_later(process: subprocess.Popen[str]) -> threading.Timer:
 
 
 def _classes(events: Iterable[dict[str, Any]]) -> Iterator[tuple[str, list[Result]]]:
-    """Yield each class with its results; at last an empty name, and the results of a class that has not ended."""
+    """Yield each class with its results, and last an empty name with the results of an unfinished class."""
     results: list[Result] = []
     running = ""
     for event in events:

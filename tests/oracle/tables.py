@@ -31,7 +31,7 @@ _KINDS: Final = {
     "[partitionId]:[brokerId],[partitionId]:[brokerId],...": "throttled_replicas",
     "[latest, earliest, by_duration:PnDTnHnMn.nS]": "offset_reset",
 }
-"""Texts of validators without arguments -> kinds of checks."""
+"""Text of a validator without arguments -> kind of the check in the tables."""
 
 Tables = Mapping[str, Mapping[str, Any]]
 
@@ -64,7 +64,7 @@ def differences(old: Tables, new: Tables) -> Iterator[str]:
 def render(tables: Tables, version: str) -> Mapping[Path, str]:
     """The source text of each module that has a table of settings.
 
-    The modules of topic and group settings keep their code, and the documentation in it: only the rows are replaced.
+    In the modules of topic and group settings only the rows are replaced; their code and documentation stay.
     """
     return {
         BROKER_SETTINGS: _render_broker_settings(tables["broker"], version),

@@ -117,7 +117,7 @@ def _describe(cluster: Cluster, topic: str | None, if_exists: bool, exclude_inte
 
 
 def _eligible(cluster: Cluster, name: str) -> dict[int, tuple[str, str]]:
-    """(eligible leader replicas, last known ones) by partition, as text; empty if the broker does not list them."""
+    """Partition -> (eligible leader replicas, last known ones) as text; empty if the broker lacks the API."""
     found: dict[int, tuple[str, str]] = {}
     cursor: Cursor | None = None
     if not cluster.supports("describe_topic_partitions"):

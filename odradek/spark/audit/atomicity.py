@@ -339,7 +339,7 @@ def neighbours(spoken: DataFrame) -> DataFrame:
 def neighbour_findings(pairs: DataFrame, decisions: DataFrame, ids: DataFrame) -> DataFrame:
     """Findings for ``neighbours`` that no coordinator decided: an abort right after a commit, or a commit next to an abort.
 
-    The pairs are only checked if all decisions are known. Kafka 4.3 legally writes these pairs:
+    The pairs are only checked if all decisions are known. Kafka legally writes these pairs:
 
     - Below transaction version 2 all transactions of a producer have one epoch. A partition that was added but not written
       (the client drops its batches at abortTransaction) has a marker right after the previous marker: a decision lists

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from odradek.spark.audit.batch_headers import TRANSACTION_STATE, milliseconds, replica_of
 from odradek.spark.audit.findings import finding
 
-# TransactionState.java, validPreviousStates; with transaction version 2, Kafka 4.3 also aborts from Empty and Complete*.
+# TransactionState.java, validPreviousStates; with transaction version 2, Kafka also aborts from Empty and Complete*.
 # The audit checks the coordinator, so it has its own copy of the coordinator's table; a test compares the two.
 VALID_PREDECESSORS: Final = {
     "Empty": ("Empty", "CompleteCommit", "CompleteAbort"),
