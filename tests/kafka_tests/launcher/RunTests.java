@@ -22,7 +22,7 @@ import org.junit.platform.launcher.core.LauncherFactory;
 /**
  * Runs test classes with JUnit, and writes a line of JSON to standard output when a test begins and when it ends.
  *
- * <p>Arguments: the seconds after which a test is interrupted, the test classes. A line of standard input is
+ * <p>Arguments: the seconds after which a test is interrupted, then the test classes. A line of standard input is
  * {@code +class} or {@code +class.method} for a test to run, or {@code -class.method} for one to leave out.
  * What the tests print goes to the standard error output.
  */
@@ -58,7 +58,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
             LauncherFactory.create().execute(request, tests);
             tests.write(Map.of("event", "class", "class", name));
         }
-        System.exit(0);  // clients that a failed test has not closed
+        System.exit(0);  // a failed test may have left clients, whose threads keep running
     }
 
     @Override

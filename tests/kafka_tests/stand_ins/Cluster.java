@@ -95,7 +95,7 @@ public final class Cluster implements AutoCloseable {
 
     private static final Map<Object, Cluster> OF_CONTROLLER = new java.util.WeakHashMap<>();
 
-    /** The cluster of a controller that QuorumTestHarness has created. */
+    /** Creates the cluster for a controller that QuorumTestHarness has created. */
     public static Cluster of(ControllerServer controller, String clusterId) {
         Cluster cluster = new Cluster(FORMATTED.get(controller), clusterId);
         OF_CONTROLLER.put(controller, cluster);
@@ -125,7 +125,7 @@ public final class Cluster implements AutoCloseable {
             Map.of("isConsumerGroupProtocolEnabled", args -> true, "metadataCache", args -> cache, "brokerId", args -> id)
         );
         Map<String, Function<Object[], Object>> members = new HashMap<>();
-        // The harness deletes the log directories of a broker that it has shut down, while others are running.
+        // After a broker's shutdown the harness deletes the log directories of its configuration: not those of the node.
         members.put("config", args -> running.contains(id) ? located(id) : config);
         members.put("clusterId", args -> clusterId);
         members.put("startup", args -> start(id));

@@ -11,7 +11,7 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
-/** A connection to the runner, which starts and stops the nodes of one cluster: lines of JSON. The cluster ends with it. */
+/** A connection to the runner, which starts and stops the nodes of one cluster. The cluster ends with the connection. */
 final class Control implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 

@@ -61,7 +61,7 @@ final class MetadataLog {
             ByteBufferAccessor value = new ByteBufferAccessor(record.value());
             ApiMessage message = MetadataRecordSerde.INSTANCE.read(value, record.valueSize()).message();
             if (message instanceof FeatureLevelRecord feature && feature.name().equals(MetadataVersion.FEATURE_NAME)) {
-                // Odradek may have a later version than the classes of the test jars.
+                // Odradek may have a later metadata.version than the classes of the test jars know.
                 feature.setFeatureLevel((short) Math.min(feature.featureLevel(), MetadataVersion.latestTesting().featureLevel()));
             }
             delta.replay(message);

@@ -9,9 +9,9 @@ import org.mockito.invocation.InvocationOnMock;
 import org.mockito.stubbing.Answer;
 import org.opentest4j.TestAbortedException;
 
-/** Objects of Kafka's classes that have a few of the members. A test that calls another member is skipped. */
+/** Creates objects of Kafka's classes that have only some members. A test that calls another member is skipped. */
 final class StandIn {
-    /** The members of kafka.utils.Logging and of Object, which no test is about. */
+    /** Members of kafka.utils.Logging and Object, which do nothing here. */
     private static final java.util.Set<String> IGNORED =
         java.util.Set.of("trace", "debug", "info", "warn", "error", "fatal", "logIdent", "logIdent_$eq", "close");
 
