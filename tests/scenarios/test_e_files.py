@@ -238,7 +238,7 @@ def test_states_of_transactions_are_decoded(left: Left):
     ]
     in_topic = [(record["key"], record["value"]) for record in left.transaction_log]
     assert sorted(map(_plain, records)) == sorted(map(_plain, in_topic))
-    by_id: dict[str, list[int]] = {}
+    by_id: dict[str, list[str]] = {}
     for record in left.transaction_log:
         assert record["key"]["type"] == 0
         value = record["value"]["data"]
