@@ -75,6 +75,9 @@ public final class Cluster implements AutoCloseable {
     private final StandardAuthorizer authorizer = new StandardAuthorizer();
     private MetadataLog metadata;
     private JsonNode ports;
+    private boolean isProcess;
+    /** Whether a configuration has changed since the start of the process. */
+    private boolean isChanged;
 
     public Cluster(BootstrapMetadata formatted, String clusterId) {
         this.formatted = formatted;
@@ -107,7 +110,7 @@ public final class Cluster implements AutoCloseable {
     /** Declares a broker, which is started with the cluster. */
     public void configure(KafkaConfig config) {
         if (running.isEmpty()) {
-            configs.put(config.nodeId(), config);
+            isChanged |= !config.equals(configs.put(config.nodeId(), config));
         } else if (!configs.containsKey(config.nodeId())) {
             throw new TestAbortedException("adds a broker to a running cluster");
         }
@@ -149,12 +152,17 @@ public final class Cluster implements AutoCloseable {
     }
 
     private synchronized Object start(int id) {
-        if (running.isEmpty()) {
+        if (running.isEmpty() && (isChanged || configs.size() == 1)) {
+            if (isProcess) {
+                control.ask(Map.of("do", "stop"));
+            }
             control.ask(Map.of("do", "configure", "directory", directory.getPath(), "cluster_id", clusterId,
                 "features", features(), "nodes", configs.values().stream().map(Cluster::settings).toList(),
                 "login_config", System.getProperty("java.security.auth.login.config", "")));
             ports = control.ask(Map.of("do", "start")).get("ports");
             running.addAll(configs.keySet());
+            isProcess = true;
+            isChanged = false;
             File first = new File(logDirectory(configs.keySet().iterator().next()));
             metadata = new MetadataLog(new File(first, "__cluster_metadata-0"));
         } else if (running.add(id)) {
@@ -165,7 +173,9 @@ public final class Cluster implements AutoCloseable {
 
     private synchronized Object stop(int id) {
         if (running.remove(id)) {
-            control.ask(running.isEmpty() ? Map.of("do", "stop") : Map.of("do", "stop_node", "id", id));
+            // A node of several is stopped alone, so that the next start of a node does not start the others.
+            isProcess = configs.size() > 1;
+            control.ask(isProcess ? Map.of("do", "stop_node", "id", id) : Map.of("do", "stop"));
         }
         return null;
     }
