@@ -118,16 +118,7 @@ def records_for_lost_brokers(
 
     ``also_eligible``: also change partitions for which the brokers are eligible leader replicas, but not in sync.
     """
-    event, lost = _Event(image, settings, without=node_ids), frozenset(node_ids)
-    for topic in image.topics.values():
-        for state in topic.partitions:
-            if not lost.isdisjoint(state.isr) or (
-                also_eligible and not lost.isdisjoint(state.eligible_leader_replicas)
-            ):
-                isr = tuple(one for one in state.isr if one not in lost)
-                record = event.change(topic, state, Target(isr), event.any_election(topic))
-                if record is not None:
-                    yield record
+    return _without(image, frozenset(node_ids), settings, also_eligible=also_eligible)
 
 
 def records_for_unclean_shutdown(
@@ -137,15 +128,26 @@ def records_for_unclean_shutdown(
 
     If eligible leader replicas are not enabled, the brokers only leave each ISR.
     """
-    if not is_elr_enabled(image.features):
-        yield from records_for_lost_brokers(image, node_ids, settings)
-        return
-    event, lost = _Event(image, settings, without=node_ids), frozenset(node_ids)
+    lost = frozenset(node_ids)
+    return _without(image, lost, settings, also_eligible=is_elr_enabled(image.features), unclean=lost)
+
+
+def _without(
+    image: Image,
+    lost: frozenset[int],
+    settings: TopicSettings,
+    *,
+    also_eligible: bool,
+    unclean: frozenset[int] = frozenset(),
+) -> Iterator[MetadataRecord]:
+    event = _Event(image, settings, without=lost)
     for topic in image.topics.values():
         for state in topic.partitions:
-            if not lost.isdisjoint((*state.isr, *state.eligible_leader_replicas)):
+            if not lost.isdisjoint(state.isr) or (
+                also_eligible and not lost.isdisjoint(state.eligible_leader_replicas)
+            ):
                 isr = tuple(one for one in state.isr if one not in lost)
-                record = event.change(topic, state, Target(isr, unclean=lost), event.any_election(topic))
+                record = event.change(topic, state, Target(isr, unclean=unclean), event.any_election(topic))
                 if record is not None:
                     yield record
 
