@@ -122,14 +122,16 @@ def records_for_lost_brokers(
 
 
 def records_for_unclean_shutdown(
-    image: Image, node_ids: Collection[int], settings: TopicSettings
+    image: Image, node_ids: Collection[int], settings: TopicSettings, *, also_lost: Collection[int] = ()
 ) -> Iterator[MetadataRecord]:
     """Yield the records that remove brokers, which may have lost records, from each ISR and from the eligible replicas.
 
-    If eligible leader replicas are not enabled, the brokers only leave each ISR.
+    If eligible leader replicas are not enabled, the brokers only leave each ISR. ``also_lost``: other lost brokers,
+    which may stay eligible.
     """
-    lost = frozenset(node_ids)
-    return _without(image, lost, settings, also_eligible=is_elr_enabled(image.features), unclean=lost)
+    unclean = frozenset(node_ids)
+    lost = unclean.union(also_lost)
+    return _without(image, lost, settings, also_eligible=is_elr_enabled(image.features), unclean=unclean)
 
 
 def _without(
@@ -140,6 +142,8 @@ def _without(
     also_eligible: bool,
     unclean: frozenset[int] = frozenset(),
 ) -> Iterator[MetadataRecord]:
+    if not lost:
+        return
     event = _Event(image, settings, without=lost)
     for topic in image.topics.values():
         for state in topic.partitions:

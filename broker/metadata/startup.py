@@ -50,10 +50,11 @@ def startup_commits(
     controller's static ``min.insync.replicas``.
 
     Features come first, as Kafka refuses a log that does not begin with its metadata.version. Then all brokers of
-    a process that was killed are fenced at once, as after their session timeout. Then the new brokers register
-    (the offset of each record is the broker's epoch) and are unfenced. A partition that loses and gets a leader
-    has a new leader epoch, so that batches from before and after the restart differ, and clients do not reject the
-    new metadata.
+    a process that was killed are fenced at once. As in Kafka before a session timeout, one record per partition
+    takes them out of the ISR and, after an unclean shutdown, out of the eligible replicas. Then the new brokers
+    register (the offset of each record is the broker's epoch) and are unfenced. A partition that loses and gets a
+    leader has a new leader epoch, so that batches from before and after the restart differ, and clients do not
+    reject the new metadata.
     """
     levels = _levels(image, features)
     if levels:
@@ -66,12 +67,12 @@ def startup_commits(
         missing = records_that_enable_elr(image, min_isr)
         if missing:
             yield missing
-    alive = [broker for broker in image.brokers.values() if not broker.fenced]
-    yield from chunks(records_for_lost_brokers(image, [one.node_id for one in alive], settings))
-    yield from chunks(map(record_for_fencing, alive))
     clean = are_clean(image, brokers)
     unclean = {broker.node_id for broker in brokers} - clean
-    yield from chunks(records_for_unclean_shutdown(image, unclean, settings))
+    alive = [broker for broker in image.brokers.values() if not broker.fenced]
+    also_lost = [one.node_id for one in alive]
+    yield from chunks(records_for_unclean_shutdown(image, unclean, settings, also_lost=also_lost))
+    yield from chunks(map(record_for_fencing, alive))
     yield from chunks(records_for_lost_brokers(image, clean, settings))
     for broker in brokers:
         yield [record_for_registration(registration(broker, next_offset(), image.features))]

@@ -52,8 +52,8 @@ async def test_kafka_dumps_our_log(tmp_path):
     assert kinds[:6] == [*["FEATURE_LEVEL_RECORD"] * 4, "CONFIG_RECORD", "REGISTER_BROKER_RECORD"]
     assert kinds.count("PRODUCER_IDS_RECORD") == 1
     assert kinds.count("PARTITION_RECORD") == 4 + 50
-    # After a kill, each partition loses its leader, its eligible leader replica, and is led again.
-    assert kinds.count("PARTITION_CHANGE_RECORD") == 3 * (3 + 50)
+    # After a kill, each partition loses its leader and its ISR, and is led again.
+    assert kinds.count("PARTITION_CHANGE_RECORD") == 2 * (3 + 50)
     topic = next(payload for payload in found if payload["type"] == "TOPIC_RECORD")
     assert topic["data"]["name"] == "a"
 
