@@ -47,7 +47,7 @@ LEFT_OUT: Final = frozenset(
 )
 """Settings that are not passed on: the stand-ins replace them, or they have no meaning here."""
 QUORUM: Final = "controller.quorum."
-LATEST: Final = {"group.version": 1, "transaction.version": 2}
+LATEST: Final = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
 SAFE_DOWNGRADE: Final = 2
 REASON_LINES_MAX: Final = 12
 
@@ -110,24 +110,28 @@ class Cluster:
         )
 
     def _downgrade(self) -> None:
-        """Lower group.version to the level of the test, which is not an option of the start."""
-        name = "group.version"
-        if self._features[name] == LATEST[name]:
+        """Lower the features to the levels of the test, which are not options of the start."""
+        lowered = {name: level for name, level in self._features.items() if level < LATEST[name]}
+        lowered.pop("transaction.version", None)
+        if not lowered:
             return
         port = next(iter(next(iter(self._ports.values())).values()))
-        update = {"feature": name, "max_version_level": self._features[name], "upgrade_type": SAFE_DOWNGRADE}
+        updates = [
+            {"feature": name, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE}
+            for name, level in lowered.items()
+        ]
         wire = Wire("localhost", port)
         response = ask(
             wire,
             "update_features",
             1,
             timeout=int(HANG_S * 1000),
-            feature_updates=[update],
+            feature_updates=updates,
             validate_only=False,
         )
         wire.close()
         if response["error_code"]:
-            raise BrokerFailed(f"{name} was not downgraded: {response}")
+            raise BrokerFailed(f"features were not downgraded: {response}")
 
     def _listeners(self, node_id: int, settings: Mapping[str, str]) -> str:
         """The listeners of a node, with ports that stay the same when the node is started again."""

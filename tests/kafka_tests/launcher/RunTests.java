@@ -18,6 +18,7 @@ import org.junit.platform.launcher.TestExecutionListener;
 import org.junit.platform.launcher.TestIdentifier;
 import org.junit.platform.launcher.core.LauncherDiscoveryRequestBuilder;
 import org.junit.platform.launcher.core.LauncherFactory;
+import org.opentest4j.TestAbortedException;
 
 /**
  * Runs test classes with JUnit, and writes a line of JSON to standard output when a test begins and when it ends.
@@ -103,11 +104,16 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
         line.put("verdict", switch (result.getStatus()) {
             case SUCCESSFUL -> "passed";
             case ABORTED -> "skipped";
-            case FAILED -> "failed";
+            case FAILED -> result.getThrowable().map(RunTests::isAborted).orElse(false) ? "skipped" : "failed";
         });
         line.put("ms", (System.nanoTime() - began) / 1_000_000);
         result.getThrowable().ifPresent(error -> line.put("reason", described(error)));
         write(line);
+    }
+
+    /** Whether a test was aborted inside of an assertion, which then has failed. */
+    private static boolean isAborted(Throwable error) {
+        return error instanceof TestAbortedException || error.getCause() != null && isAborted(error.getCause());
     }
 
     private static Map<String, Object> line(String event, TestIdentifier test) {

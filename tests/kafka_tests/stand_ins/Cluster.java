@@ -30,6 +30,7 @@ import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.common.Endpoint;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.Errors;
@@ -163,6 +164,7 @@ public final class Cluster implements AutoCloseable {
             running.addAll(configs.keySet());
             isProcess = true;
             isChanged = false;
+            closeMetadata();
             File first = new File(logDirectory(configs.keySet().iterator().next()));
             metadata = new MetadataLog(new File(first, "__cluster_metadata-0"));
         } else if (running.add(id)) {
@@ -181,7 +183,8 @@ public final class Cluster implements AutoCloseable {
     }
 
     private Map<String, Short> features() {
-        return Map.of("transaction.version", level("transaction.version", 2), "group.version", level("group.version", 1));
+        return Map.of("transaction.version", level("transaction.version", 2), "group.version", level("group.version", 1),
+            "eligible.leader.replicas.version", level("eligible.leader.replicas.version", 1));
     }
 
     private short level(String feature, int latest) {
@@ -202,9 +205,12 @@ public final class Cluster implements AutoCloseable {
         return configs.size() == 1 ? directory.getPath() : new File(directory, "node-" + id).getPath();
     }
 
-    /** The broker's configuration with the log directory of its node, and without unstable versions of APIs. */
+    /** The broker's current configuration with the log directory of its node, and without unstable versions of APIs. */
     private KafkaConfig located(int id) {
         Map<String, Object> settings = new HashMap<>(configs.get(id).originals());
+        for (String broker : List.of("", Integer.toString(id))) {
+            settings.putAll(image().configs().configMapForResource(new ConfigResource(ConfigResource.Type.BROKER, broker)));
+        }
         settings.remove("unstable.api.versions.enable");
         settings.remove("log.dir");
         settings.put("log.dirs", logDirectory(id));
@@ -216,6 +222,10 @@ public final class Cluster implements AutoCloseable {
     }
 
     // ---- what tests wait for
+
+    private void closeMetadata() {
+        Utils.closeQuietly(metadata, "metadata");
+    }
 
     private MetadataImage image() {
         return metadata == null ? MetadataImage.EMPTY : metadata.image();
@@ -381,6 +391,7 @@ public final class Cluster implements AutoCloseable {
     @Override
     public void close() {
         control.close();
+        closeMetadata();
         try {
             Utils.delete(directory);
         } catch (java.io.IOException error) {

@@ -17,6 +17,7 @@ import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.common.test.api.DetectThreadLeak;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.opentest4j.TestAbortedException;
@@ -27,6 +28,7 @@ public class KafkaClusterTestKit implements AutoCloseable {
     private final Map<Integer, ControllerServer> controllers;
     private final Map<Integer, BrokerServer> brokers;
     private final Cluster cluster;
+    private final DetectThreadLeak threads = DetectThreadLeak.of(thread -> thread.getName().startsWith("pool-"));
     private final MockFaultHandler fatalFaultHandler = new MockFaultHandler("fatalFaultHandler");
     private final MockFaultHandler nonFatalFaultHandler = new MockFaultHandler("nonFatalFaultHandler");
 
@@ -184,7 +186,11 @@ public class KafkaClusterTestKit implements AutoCloseable {
     }
 
     @Override
-    public void close() {
+    public void close() throws InterruptedException {
         cluster.close();
+        // A thread of a terminated executor may still run for an instant, in which a broker in the JVM would still stop.
+        for (int waits = 0; waits < 100 && !threads.newThreads().isEmpty(); waits++) {
+            Thread.sleep(10);
+        }
     }
 }

@@ -11,15 +11,24 @@ import org.apache.kafka.common.protocol.ByteBufferAccessor;
 import org.apache.kafka.common.record.internal.FileRecords;
 import org.apache.kafka.common.record.internal.Record;
 import org.apache.kafka.common.record.internal.RecordBatch;
+import org.apache.kafka.common.test.MockFaultHandler;
+import org.apache.kafka.controller.metrics.ControllerMetadataMetrics;
+import org.apache.kafka.controller.metrics.ControllerMetadataMetricsPublisher;
 import org.apache.kafka.image.MetadataDelta;
 import org.apache.kafka.image.MetadataImage;
 import org.apache.kafka.image.MetadataProvenance;
+import org.apache.kafka.image.loader.LogDeltaManifest;
 import org.apache.kafka.metadata.MetadataRecordSerde;
+import org.apache.kafka.raft.LeaderAndEpoch;
 import org.apache.kafka.server.common.MetadataVersion;
+import org.apache.kafka.server.metrics.KafkaYammerMetrics;
 
-/** The image of the cluster's metadata, replayed from the files of the partition __cluster_metadata-0. */
-final class MetadataLog {
+/** The image of the cluster's metadata, replayed from the files of the partition __cluster_metadata-0, and Kafka's metrics of it. */
+final class MetadataLog implements AutoCloseable {
     private final File directory;
+    private final ControllerMetadataMetricsPublisher metrics = new ControllerMetadataMetricsPublisher(
+        new ControllerMetadataMetrics(Optional.of(KafkaYammerMetrics.defaultRegistry())), new MockFaultHandler("metrics")
+    );
     private MetadataImage image = MetadataImage.EMPTY;
     private long next;
     private long replayedBytes;
@@ -66,6 +75,15 @@ final class MetadataLog {
             }
             delta.replay(message);
         }
-        image = delta.apply(new MetadataProvenance(batch.lastOffset(), batch.partitionLeaderEpoch(), batch.maxTimestamp(), true));
+        MetadataProvenance provenance =
+            new MetadataProvenance(batch.lastOffset(), batch.partitionLeaderEpoch(), batch.maxTimestamp(), true);
+        image = delta.apply(provenance);
+        metrics.onMetadataUpdate(delta, image, LogDeltaManifest.newBuilder().provenance(provenance)
+            .leaderAndEpoch(LeaderAndEpoch.UNKNOWN).numBatches(1).elapsedNs(0).numBytes(batch.sizeInBytes()).build());
+    }
+
+    @Override
+    public void close() {
+        metrics.close();
     }
 }
