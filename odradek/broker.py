@@ -40,8 +40,9 @@ class Broker(Handle):
     (docs/configuration.md). ``seed`` are records that a new data directory contains from the start: a file of JSON
     lines, or a list of ``{"topic": "orders", "value": "paid"}``, with optional ``key``, ``partition`` and ``aborted``.
     Without ``data_dir`` the data is temporary: it is deleted when the broker is closed. ``transaction_version`` is 0, 1
-    or 2 (the default). ``preview`` has the names of changes of later releases of Kafka that the broker applies, such as
-    ``["KAFKA-15591"]``. ``start``, ``with`` or ``async with`` starts the process. The methods raise ``OdradekError``.
+    or 2 (the default). ``features`` are levels of this and other features, such as ``{"group.version": 0}``. ``preview`` has
+    the names of changes of later releases of Kafka that the broker applies, such as ``["KAFKA-15591"]``. ``start``, ``with``
+    or ``async with`` starts the process. The methods raise ``OdradekError``.
 
     ``tls`` makes the broker serve TLS. True creates a certificate authority for its certificates; a path is the directory of
     an authority, which is created if it does not exist. ``users``, such as ``{"alice": "secret"}``, log in by SASL: by
@@ -64,6 +65,7 @@ class Broker(Handle):
         users: Mapping[str, str] | None = None,
         mechanism: Mechanism | None = None,
         preview: Iterable[str] = (),
+        features: Mapping[str, int] | None = None,
         port: int | None = None,
         arguments: Iterable[str] = (),
         environment: Mapping[str, str] | None = None,
@@ -78,6 +80,8 @@ class Broker(Handle):
             more += ["--nodes", str(nodes)]
         if transaction_version is not None:
             more += ["--feature", f"transaction.version={transaction_version}"]
+        for name, level in (features or {}).items():
+            more += ["--feature", f"{name}={level}"]
         preview = tuple(preview)
         for name in preview:
             more += ["--preview", name]
@@ -91,6 +95,7 @@ class Broker(Handle):
             "users": users,
             "mechanism": mechanism,
             "preview": preview,
+            "features": features,
         }
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-", ignore_cleanup_errors=True)
         more += seed_arguments(seed, Path(self._directory.name))

@@ -62,8 +62,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def odradek_options() -> dict[str, Any]:
     """The arguments of the brokers that these fixtures start. Override this fixture in a conftest.py, a module or a class.
 
-    Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, preview, tls, users,
-    mechanism.
+    Returns keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, features, preview,
+    tls, users, mechanism.
 
     @pytest.fixture(scope="session")
     def odradek_options():

@@ -29,8 +29,8 @@ class OdradekMixin:
     """Mixin that resets the broker before each test. Classes with equal options share one broker."""
 
     odradek_options: ClassVar[dict[str, Any]] = {}
-    """Keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, preview, tls, users,
-    mechanism.
+    """Keyword arguments of ``odradek.Broker``: topics, seed, settings, nodes, transaction_version, features, preview,
+    tls, users, mechanism.
     """
     broker: Broker
     """The broker, with its faults, clock, trace, transactions, nodes and assertions."""

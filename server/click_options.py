@@ -90,7 +90,8 @@ def _topic_options() -> list[click.Parameter]:
             ["--feature", "features"],
             multiple=True,
             metavar="NAME=LEVEL",
-            help="Finalize a feature at a level: transaction.version=0, 1 or 2.  [default: 2]",
+            help="Finalize a feature at a level, as kafka-storage format does: transaction.version=1, group.version=0, "
+            "eligible.leader.replicas.version=0.",
         ),
         click.Option(
             ["--preview", "previews"],

@@ -39,13 +39,11 @@ if TYPE_CHECKING:
     from broker.config.sasl_users import User
     from broker.config.settings import SeedRecord
 
-# Finalized features that can be chosen at the start, with the lowest and highest level that this broker supports.
-CHOOSABLE_FEATURES: Mapping[str, tuple[int, int]] = {"transaction.version": (0, 2)}
-
 TOPICS_VARIABLE: Final = "ODRADEK_TOPICS"
 CREATE_TOPICS_VARIABLE: Final = "KAFKA_CREATE_TOPICS"
 SASL_VARIABLE: Final = "ODRADEK_SASL"
 SEED_VARIABLE: Final = "ODRADEK_SEED"
+_SHORT_MAX: Final = 32_767
 
 
 def parse(argv: Sequence[str], environ: Mapping[str, str] | None = None) -> Settings:
@@ -191,11 +189,10 @@ def _settings(options: Mapping[str, object], environ: Mapping[str, str]) -> Sett
         warnings.append(
             "records are lost when this container is removed: neither log.dirs nor --data-dir names a directory"
         )
-    features = dict(parse_feature(text) for text in _texts(options["features"]))
     return Settings(
         nodes,
         tuple(topics),
-        features,
+        parse_features(_texts(options["features"])),
         tuple(warnings),
         _control(options, environ, nodes[0], host),
         _faults(environ.get(FAULTS_VARIABLE, "")),
@@ -468,17 +465,30 @@ def _check_different(topics: Sequence[TopicSpec], message: str) -> None:
             raise usage_error(message.format(name))
 
 
-def parse_feature(text: str) -> tuple[str, int]:
-    """Parse `transaction.version=1`, and check it against the levels that this broker supports."""
-    name, _, level_text = text.partition("=")
-    if name not in CHOOSABLE_FEATURES:
-        raise usage_error(
-            f"--feature {text}: only these features can be chosen: {', '.join(CHOOSABLE_FEATURES)}."
-        )
-    lowest, highest = CHOOSABLE_FEATURES[name]
-    if not (level_text.isascii() and level_text.isdigit() and lowest <= int(level_text[:5]) <= highest):
-        raise usage_error(f"--feature {text}: the level of {name} must be between {lowest} and {highest}.")
-    return name, int(level_text)
+def parse_features(texts: Sequence[str]) -> dict[str, int]:
+    """Parse `--feature transaction.version=1` and others. The errors are those of `kafka-storage format`."""
+    if not texts:
+        return {}
+    from broker.metadata.features import METADATA_VERSION, UnsupportedFeature, check_levels
+
+    levels: dict[str, int] = {}
+    for text in texts:
+        name, equals, level_text = map(str.strip, text.partition("="))
+        wrong = f"--feature {text}: Can't parse feature=level string {text}"
+        if not equals:
+            raise usage_error(f"{wrong}: equals sign not found.")
+        if not re.fullmatch(r"[+-]?[0-9]{1,5}", level_text, re.ASCII) or abs(int(level_text)) > _SHORT_MAX:
+            raise usage_error(f"{wrong}: unable to parse {level_text} as a short.")
+        if name == METADATA_VERSION:
+            raise usage_error(
+                f"--feature {text}: odradek export --metadata-version lowers the level of a copy."
+            )
+        try:
+            check_levels({name: int(level_text)})
+        except UnsupportedFeature as error:
+            raise usage_error(f"--feature {text}: {error}") from None
+        levels[name] = int(level_text)
+    return levels
 
 
 def _texts(value: object) -> tuple[str, ...]:

@@ -14,6 +14,8 @@ GROUP_VERSION: Final = "group.version"
 """Level 1 enables consumer groups (KIP-848)."""
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """Level 1 enables eligible leader replicas (KIP-966)."""
+SHARE_VERSION: Final = "share.version"
+STREAMS_VERSION: Final = "streams.version"
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 33),
@@ -64,14 +66,16 @@ def is_elr_enabled(levels: Mapping[str, int]) -> bool:
 
 
 class UnsupportedFeature(Exception):
-    """A requested feature level that this broker does not support. The message has the feature and the level."""
+    """A requested feature level that this broker does not support. The message is that of ``kafka-storage format``."""
 
 
 def check_levels(levels: Mapping[str, int]) -> None:
+    """Raise `UnsupportedFeature` unless this broker supports each level. Level 0 disables a feature that it lacks."""
+    supported = {**SUPPORTED_FEATURES, SHARE_VERSION: (0, 0), STREAMS_VERSION: (0, 0)}
     for name, level in levels.items():
-        if name not in SUPPORTED_FEATURES:
-            known = ", ".join(SUPPORTED_FEATURES)
-            raise UnsupportedFeature(f"The feature {name} is unknown; known features: {known}.")
-        low, high = SUPPORTED_FEATURES[name]
+        if name not in supported:
+            known = ", ".join(sorted(supported.keys() - {METADATA_VERSION}))
+            raise UnsupportedFeature(f"Unsupported feature: {name}. Supported features are: {known}")
+        low, high = supported[name]
         if not low <= level <= high:
-            raise UnsupportedFeature(f"The feature {name} supports levels {low} to {high}, not {level}.")
+            raise UnsupportedFeature(f"No feature:{name} with feature level {level}")

@@ -94,6 +94,13 @@ async def test_it_does_not_stop_the_loop_that_it_is_started_on() -> None:
     turning.cancel()
 
 
+def test_the_levels_of_features_are_chosen() -> None:
+    levels = {"eligible.leader.replicas.version": 0, "group.version": 0}
+    with odradek.Broker(transaction_version=1, features=levels) as broker:
+        features = ControlClient(broker.control_url).get("/v1/cluster")["features"]
+        assert features == {"metadata.version": features["metadata.version"], "transaction.version": 1}
+
+
 @pytest.mark.parametrize("version", [0, 1, 2])
 def test_the_version_of_transactions_is_chosen(version: int) -> None:
     with odradek.Broker(transaction_version=version) as broker:

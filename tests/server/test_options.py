@@ -267,9 +267,26 @@ def test_topics_to_create_are_read_and_checked():
             ["--preview", "KAFKA-15591", "--set", "odradek.preview="],
             "--set odradek.preview: --preview sets it, too",
         ),
-        (["--feature", "group.version=1"], "only these features can be chosen: transaction.version"),
-        (["--feature", "transaction.version=3"], "the level of transaction.version must be between 0 and 2"),
-        (["--feature", "transaction.version"], "the level of transaction.version must be between 0 and 2"),
+        (
+            ["--feature", "unknown.version=1"],
+            "--feature unknown.version=1: Unsupported feature: unknown.version. Supported features are: "
+            "eligible.leader.replicas.version, group.version, share.version, streams.version, transaction.version",
+        ),
+        (["--feature", "transaction.version=3"], "No feature:transaction.version with feature level 3"),
+        (["--feature", "group.version=-1"], "No feature:group.version with feature level -1"),
+        (["--feature", "share.version=1"], "No feature:share.version with feature level 1"),
+        (
+            ["--feature", "metadata.version=30"],
+            "odradek export --metadata-version lowers the level of a copy",
+        ),
+        (
+            ["--feature", "group.version"],
+            "Can't parse feature=level string group.version: equals sign not found.",
+        ),
+        (
+            ["--feature", "group.version=40000"],
+            "Can't parse feature=level string group.version=40000: unable to parse 40000 as a short.",
+        ),
         (["--nodes", "2", "--set", "odradek.node.3.broker.rack=a"], "there is no node 3, nodes are 1 to 2"),
         (["--control-port", "0", "--control-host", "0.0.0.0"], "set odradek.control.token or the variable"),
         (["--control-host", "::1"], "there is no control port without --control-port"),
@@ -318,8 +335,23 @@ def test_previews_are_chosen_by_name():
         assert parse(argv, {}).config.preview == ("KAFKA-15591",)
 
 
-def test_a_feature_level_can_be_chosen():
-    assert parse(["--feature", "transaction.version=1"], {}).features == {"transaction.version": 1}
+@pytest.mark.parametrize(
+    ("name", "level"),
+    [
+        ("eligible.leader.replicas.version", 0),
+        ("group.version", 0),
+        ("share.version", 0),
+        ("streams.version", 0),
+        ("transaction.version", 1),
+    ],
+)
+def test_a_feature_level_can_be_chosen(name: str, level: int):
+    assert parse(["--feature", f"{name}={level}"], {}).features == {name: level}
+
+
+def test_the_last_level_of_a_feature_counts():
+    argv = ["--feature", "group.version=0", "--feature", "group.version= +1"]
+    assert parse(argv, {}).features == {"group.version": 1}
 
 
 def test_warnings_wait_until_the_log_is_set_up():
