@@ -131,7 +131,7 @@ _DOCUMENTATION: Final = {
     "segment.jitter.ms": "Random time taken off segment.ms, so that not all partitions roll at once.",
     "segment.ms": "Age at which a new segment begins.",
     "unclean.leader.election.enable": (
-        "Whether a replica outside of the ISR may become leader, which loses the records that it lacks."
+        "Whether a replica that is neither in sync nor eligible may become leader, which loses the records that it lacks."
     ),
 }
 

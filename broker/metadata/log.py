@@ -267,7 +267,7 @@ def _refuse_invalid_settings(image: Image) -> None:
                 parse_topic_config(*setting)
             except ConfigError as error:
                 raise CorruptMetadata(
-                    f"topic {topic.name} has a setting that Kafka 4.3 does not accept: {error}. Change it with the "
+                    f"topic {topic.name} has a setting that Kafka 4.4 does not accept: {error}. Change it with the "
                     "Kafka that wrote the directory"
                 ) from None
             accepted.add(setting)

@@ -60,7 +60,7 @@ def test_every_field_stands_in_its_place():
     assert value.previous_producer_id == 5
     assert value.next_producer_id == 9
     assert value.producer_epoch == 1
-    assert value.next_producer_epoch == -1, "Kafka 4.3 never sets it"
+    assert value.next_producer_epoch == -1, "Kafka never sets it"
     assert value.transaction_timeout_ms == 60_000
     assert value.transaction_status == 1
     assert value.transaction_last_update_timestamp_ms == 200

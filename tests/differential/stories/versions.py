@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.differential.story import Story, assignment, story, subscription
 
-# Versions of Kafka 4.3 (Produce is announced from 0).
+# Versions of Kafka 4.4 (Produce is announced from 0).
 RANGES = {
     "produce": (3, 13),
     "fetch": (4, 18),
