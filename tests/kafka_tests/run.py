@@ -3,6 +3,7 @@
     python -m tests.kafka_tests.run                                  # all sets; a later run continues
     python -m tests.kafka_tests.run --set transactions --again
     python -m tests.kafka_tests.run --against kafka --set groups     # the same tests with Kafka's own brokers
+    python -m tests.kafka_tests.run --against both                   # tests that fail with Odradek run with Kafka, too
     python -m tests.kafka_tests.run kafka.server.HeartbeatRequestTest kafka.api.TransactionsTest.testBasicTransactions
 
 A run of sets appends each result to ``.cache/kafka-tests``, and starts again if the checkout has another commit.
@@ -39,8 +40,9 @@ SKIPS: Final = _EXPECTED["skipped"]
 """Why a test is not run with Odradek, by class and method."""
 DIFFERENCES: Final = _EXPECTED["failed"]
 """Why a test fails with Odradek, by class and method."""
-AGAINST: Final = ("odradek", "kafka")
-VERDICTS: Final = ("passed", "failed", "differs", "skipped")
+AGAINST: Final = ("odradek", "kafka", "both")
+FAILED_TOO: Final = "failed with Kafka too"
+VERDICTS: Final = ("passed", "failed", "differs", FAILED_TOO, "skipped")
 REASON_CHARACTERS_MAX: Final = 2000
 
 
@@ -54,27 +56,44 @@ class Result:
 
 
 def run(tests: Sequence[str], against: str = "odradek") -> Iterator[tuple[str, list[Result]]]:
-    """Run tests, each a class or ``class.method``, and yield each class with its results."""
+    """Run tests, each a class or ``class.method``, and yield each class with its results.
+
+    With ``both``, a class has a JVM of its own, which ends before tests that have failed in it run with Kafka's brokers.
+    """
     left = list(dict.fromkeys(each.rpartition(".")[0] if _is_method(each) else each for each in tests))
     while left:
-        for done, results in _one_jvm(left, tests, against):
+        for done, results in _one_jvm(left[:1] if against == "both" else left, tests, against):
             left.remove(done)
-            yield done, results if against == "kafka" else [*judged(results, whole=done in tests)]
+            if against != "kafka":
+                with_kafka = _with_kafka(done, results) if against == "both" else []
+                results = [*judged(results, with_kafka, whole=done in tests)]
+            yield done, results or [Result(done, "failed", "no test of this class has run")]
+
+
+def _with_kafka(name: str, results: Sequence[Result]) -> list[Result]:
+    """The results of a class's failed tests with Kafka's own brokers."""
+    failed = [each.test for each in results if each.verdict == "failed" and _is_method(each.test)]
+    return [each for _, found in _one_jvm([name], failed, "kafka") for each in found] if failed else []
 
 
 def _is_method(test: str) -> bool:
     return test.rpartition(".")[2][0].islower()
 
 
-def judged(results: Sequence[Result], *, whole: bool) -> Iterator[Result]:
+def judged(results: Sequence[Result], with_kafka: Sequence[Result] = (), *, whole: bool) -> Iterator[Result]:
     """Yield the results of a class: a known failure as ``differs``, and as ``failed`` if the test passes.
 
-    ``whole`` is False if only some methods of the class were run.
+    A failure that is in ``with_kafka``, too, is ``failed with Kafka too``, with both reasons. ``whole`` is False if only
+    some methods of the class were run.
     """
     failed = {each.test for each in results if each.verdict == "failed"}
+    too = {(each.test, each.display): each.reason for each in with_kafka if each.verdict == "failed"}
     for each in results:
         reason = DIFFERENCES.get(each.test)
-        if each.verdict == "failed" and reason is not None:
+        if each.verdict == "failed" and (with_kafkas := too.get((each.test, each.display))) is not None:
+            reasons = f"{reason or each.reason}\nwith Kafka: {with_kafkas}"
+            yield replace(each, verdict=FAILED_TOO, reason=reasons)
+        elif each.verdict == "failed" and reason is not None:
             yield replace(each, verdict="differs", reason=reason)
         elif whole and reason is not None and each.test not in failed:
             yield replace(each, verdict="failed", reason="passes now: remove it from expected.json")
@@ -91,7 +110,7 @@ def _one_jvm(
     command = [java(), "-Xmx1g", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     choice = [f"+{each}" for each in tests]
     with tempfile.TemporaryDirectory(prefix="kafka-tests-") as folder, ExitStack() as stack:
-        if against == "odradek":
+        if against != "kafka":
             port = stack.enter_context(serving())
             command += [f"-Dodradek.control.port={port}", "-Dprepare=odradek.Cluster"]
             classpath = compiled(FOLDER / "stand_ins", jars).replace(jars, classpath)
@@ -115,7 +134,7 @@ def _one_jvm(
                 name, results = left[0], [*results, Result(left[0], "failed", ended)]
             else:
                 return
-            yield name, [*results, *_left_out(name)] if against == "odradek" else results
+            yield name, [*results, *_left_out(name)] if against != "kafka" else results
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
@@ -203,7 +222,7 @@ def _print(name: str, results: Sequence[Result]) -> None:
 
 def _print_failures(results: Sequence[Result], *, skipped: bool) -> None:
     for each in results:
-        if each.verdict == "failed" or (skipped and each.verdict == "skipped"):
+        if each.verdict in ("failed", FAILED_TOO) or (skipped and each.verdict == "skipped"):
             print(
                 f"  {each.verdict}: {each.test} {each.display}\n    {each.reason.replace(chr(10), chr(10) + '    ')}"
             )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.kafka_tests import run
-from tests.kafka_tests.run import DIFFERENCES, SETS, SKIPS, Result, judged
+from tests.kafka_tests.run import AGAINST, DIFFERENCES, FAILED_TOO, SETS, SKIPS, Result, judged
 
 TRANSACTIONS = "kafka.api.TransactionsTest"
 CHOSEN = (
@@ -54,6 +54,45 @@ def test_a_known_failure_that_passes_is_a_failure(monkeypatch: pytest.MonkeyPatc
     assert [each.verdict for each in found] == ["differs", "failed", "passed"]
     assert found[0].reason == "order"
     assert [each.verdict for each in judged(results[1:2], whole=False)] == ["passed"]
+
+
+def test_a_test_that_fails_with_kafka_too_is_not_a_failure_of_ours(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(DIFFERENCES, "a.B.known", "order")
+    results = [
+        Result("a.B.known", "failed", "expected 1"),
+        Result("a.B.slow", "failed", "expected 2", display="[1]"),
+        Result("a.B.slow", "failed", "expected 2", display="[2]"),
+    ]
+    with_kafka = [
+        Result("a.B.known", "failed", "a timeout"),
+        Result("a.B.slow", "failed", "a timeout", display="[1]"),
+        Result("a.B.slow", "passed", display="[2]"),
+    ]
+    found = list(judged(results, with_kafka, whole=True))
+    assert [each.verdict for each in found] == [FAILED_TOO, FAILED_TOO, "failed"]
+    assert found[0].reason == "order\nwith Kafka: a timeout"
+    assert found[1].reason == "expected 2\nwith Kafka: a timeout"
+
+
+def test_only_the_tests_that_fail_run_with_kafka(monkeypatch: pytest.MonkeyPatch):
+    ran = []
+
+    def one_jvm(
+        classes: Sequence[str], tests: Sequence[str], against: str
+    ) -> Iterator[tuple[str, list[Result]]]:
+        ran.append((list(classes), list(tests), against))
+        yield classes[0], [Result(f"{classes[0]}.{each}", each) for each in ("failed", "passed")]
+
+    monkeypatch.setattr(run, "_one_jvm", one_jvm)
+    found = [each for _, results in run.run(["a.B"], "both") for each in results]
+    assert ran == [(["a.B"], ["a.B"], "both"), (["a.B"], ["a.B.failed"], "kafka")]
+    assert [each.verdict for each in found] == [FAILED_TOO, "passed"]
+
+
+@pytest.mark.parametrize("against", AGAINST)
+def test_a_class_without_tests_has_failed(monkeypatch: pytest.MonkeyPatch, against: str):
+    monkeypatch.setattr(run, "_one_jvm", lambda *_: iter([("a.B", [])]))
+    assert [result.verdict for _, results in run.run(["a.B"], against) for result in results] == ["failed"]
 
 
 def test_a_run_continues_after_the_last_class(
