@@ -24,7 +24,7 @@ import org.opentest4j.TestAbortedException;
  * Runs test classes with JUnit, and writes a line of JSON to standard output when a test begins and when it ends.
  *
  * <p>Arguments: the seconds after which a test is interrupted, then the test classes. A line of standard input is
- * {@code +class} or {@code +class.method} for a test to run, or {@code -class.method} for one to leave out.
+ * {@code +class} or {@code +class.method} for a test to run, or {@code -}, a key of {@link LeftOut}, a tab and the reason.
  * What the tests print goes to the standard error output.
  */
 public final class RunTests implements TestExecutionListener, PostDiscoveryFilter {
@@ -33,14 +33,18 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
 
     private final PrintStream lines;
     private final Set<String> chosen = new HashSet<>();
-    private final Set<String> left = new HashSet<>();
     private long began;
 
     private RunTests() throws IOException {
         lines = System.out;
         System.setOut(System.err);
         for (String line : new String(System.in.readAllBytes()).lines().toList()) {
-            (line.startsWith("+") ? chosen : left).add(line.substring(1));
+            if (line.startsWith("+")) {
+                chosen.add(line.substring(1));
+            } else {
+                String[] left = line.substring(1).split("\t");
+                LeftOut.REASONS.put(left[0], left[1]);
+            }
         }
     }
 
@@ -69,7 +73,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
 
     private boolean isChosen(String name) {
         String itsClass = name.substring(0, name.lastIndexOf('.')).replaceFirst("\\$.*", "");  // of a nested class, the outer one
-        return (chosen.contains(itsClass) || chosen.contains(name)) && !left.contains(name);
+        return chosen.contains(itsClass) || chosen.contains(name);
     }
 
     private static Optional<String> name(Optional<TestSource> source) {
