@@ -96,11 +96,13 @@ def eventually(look: Callable[[], T], what: str = "", *, within_s: float = DEADL
 def tidy() -> None:
     """Run the garbage collector, which closes sockets that the Python clients have left open.
 
-    Otherwise a later test would fail because of the ResourceWarning of such a socket.
+    Otherwise a later test would fail because of the ResourceWarning of such a socket. The next call traverses only the
+    objects that were created since.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         gc.collect()
+    gc.freeze()
 
 
 # ---- producers
