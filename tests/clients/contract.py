@@ -185,6 +185,8 @@ class Contract:
             for each in relay.answered():
                 spoken.setdefault(each.name, set()).add(each.version)
         assert {name: max(spoken[name]) if name in spoken else None for name in self.spoken} == self.spoken
+        # Without a fallback: each connection begins with one ApiVersions request, in a version that the broker has.
+        assert len(spoken["api_versions"]) == 1
 
     @pytest.mark.feature("exactly-once loop")
     def test_consume_process_produce_is_exactly_once(self, program: Program, start_broker: StartBroker):

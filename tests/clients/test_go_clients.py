@@ -26,6 +26,7 @@ class TestFranzGo(Contract, GroupContract):
         "abort": "PRODUCER_FENCED",
     }
     spoken: ClassVar = {
+        "api_versions": 5,
         "produce": 13,
         "fetch": 18,
         "init_producer_id": 5,
