@@ -5,11 +5,19 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING
 
-from broker.metadata.files import META_PROPERTIES, WrongDirectory, identify, new_id, partition_folders
+from broker.metadata.files import (
+    META_PROPERTIES,
+    WrongDirectory,
+    identify,
+    new_id,
+    partition_folders,
+    write_identity,
+)
 from storage.directory import DirectoryInUse
 from storage.files import StorageError
 
@@ -121,6 +129,9 @@ def introduce(
         new_id=lambda: new_id(random),
         now_ms=now_ms,
     )
+    if identity.cluster_id == metadata.identity.former_cluster_id:
+        identity = replace(identity, cluster_id=metadata.cluster_id)
+        write_identity(runtime.data_dir, identity, now_ms)
     if identity.cluster_id != metadata.cluster_id:
         raise WrongDirectory(
             f"{runtime.data_dir} belongs to cluster {identity.cluster_id}, "

@@ -175,9 +175,13 @@ class ClusterMetadata:
         return self.identity.cluster_id
 
     def take_new_cluster_id(self, directories: Mapping[int, Path]) -> None:
-        """Replace the cluster id by a new, random one, also in the data directories of all nodes (by node id)."""
+        """Replace the cluster id by a new, random one, also in the data directories of all nodes (by node id).
+
+        The first is the directory that `open` reads. If the process dies in between, the next start replaces the former
+        id in the other directories (`introduce`).
+        """
         now_ms = self._clock.now_ms()
-        cluster_id = uuid_text(new_id(self._random))
+        former, cluster_id = self.cluster_id, uuid_text(new_id(self._random))
         for node_id, directory in directories.items():
             identity = identify(
                 directory,
@@ -186,8 +190,10 @@ class ClusterMetadata:
                 new_id=lambda: new_id(self._random),
                 now_ms=now_ms,
             )
-            write_identity(directory, replace(identity, cluster_id=cluster_id), now_ms)
-        self.identity = replace(self.identity, cluster_id=cluster_id)
+            write_identity(
+                directory, replace(identity, cluster_id=cluster_id, former_cluster_id=former), now_ms
+            )
+        self.identity = replace(self.identity, cluster_id=cluster_id, former_cluster_id=former)
 
     @property
     def epoch(self) -> int:

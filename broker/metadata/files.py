@@ -22,6 +22,7 @@ from storage.checkpoints import write_partition_metadata as _write_partition_met
 from storage.files import make_directory, replace_file
 
 META_PROPERTIES: Final = "meta.properties"
+FORMER_CLUSTER_ID: Final = "odradek.former.cluster.id"
 LOG_DIRECTORY: Final = "__cluster_metadata-0"
 QUORUM_STATE: Final = "quorum-state"
 METADATA_TOPIC_ID: Final = uuid.UUID(int=1)
@@ -39,6 +40,8 @@ class DirectoryIdentity:
     cluster_id: str
     node_id: int
     directory_id: uuid.UUID
+    former_cluster_id: str = ""
+    """The cluster id before the last reset that replaced it. The broker may have died before it wrote all directories."""
 
 
 def new_id(random: Random) -> uuid.UUID:
@@ -115,7 +118,9 @@ def _read_identity(
     written = properties.get("directory.id")
     if written:
         try:
-            return DirectoryIdentity(properties["cluster.id"], node_id, parse_uuid(written))
+            return DirectoryIdentity(
+                properties["cluster.id"], node_id, parse_uuid(written), properties.get(FORMER_CLUSTER_ID, "")
+            )
         except ValueError as error:
             raise WrongDirectory(
                 f"{path} has an invalid directory.id: {written!r}; without this line, a new id is created"
@@ -156,6 +161,7 @@ def _properties_text(identity: DirectoryIdentity, now_ms: int) -> bytes:
         f"directory.id={uuid_text(identity.directory_id)}",
         "version=1",
         f"cluster.id={identity.cluster_id}",
+        *([f"{FORMER_CLUSTER_ID}={identity.former_cluster_id}"] if identity.former_cluster_id else ()),
     )
     return "".join(f"{line}\n" for line in lines).encode()
 

@@ -232,6 +232,23 @@ def test_a_reset_a_restore_and_a_restart_keep_the_cluster_id_unless_a_new_one_is
         assert [f"cluster.id={second}" in each for each in written] == [True] * 3
 
 
+def test_a_broker_that_died_while_it_wrote_a_new_cluster_id_has_the_new_id_after_its_restart(tmp_path: Path):
+    """The file of the first node, which the reset writes first, decides the id for the other nodes."""
+    with odradek.Broker(nodes=3, topics=["orders:2"], data_dir=tmp_path) as broker:
+        former = broker.cluster_id
+        broker.reset(new_cluster_id=True)
+        cluster_id = broker.cluster_id
+        broker.kill()
+        for node_id in (2, 3):
+            path = tmp_path / f"node-{node_id}" / "meta.properties"
+            path.write_text(path.read_text().replace(f"\ncluster.id={cluster_id}", f"\ncluster.id={former}"))
+        broker.restart()
+        assert cluster_ids(broker) == {cluster_id}
+        broker.restart()
+        assert cluster_ids(broker) == {cluster_id}
+        assert topics_of(broker) == {"orders": [0, 1]}
+
+
 def test_each_test_of_a_suite_gets_a_clean_broker(
     run_pytest: Callable[..., CompletedProcess[str]], tmp_path: Path
 ):
