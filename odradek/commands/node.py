@@ -176,12 +176,14 @@ def skew(remote: Remote, node_id: int, by: str, as_json: bool) -> None:
     type=int,
     required=True,
     metavar="ID",
-    help="The node that serves them; the same ID: none other.",
+    help="The node that clients reach at the address; ID itself ends the misroute.",
 )
 @as_json
 @speaking
 def misroute(remote: Remote, node_id: int, to_node: int, as_json: bool) -> None:
-    """Let another node serve the connections that clients open to a node from now on.
+    """Misroute new connections of clients from a node's address to another node, or end that.
+
+    Clients that connect to the address of node 2 reach node 1, as behind a wrong DNS entry, until the second command.
 
     \b
     odradek node misroute 2 --to 1
