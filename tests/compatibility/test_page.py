@@ -12,6 +12,7 @@ from tests.compatibility.verdicts import LEFT_OUT
 from tests.differential import runner
 from tests.differential.listed import Row
 from tests.differential.runner import ABSENT, Difference
+from tests.differential.stories import client_metrics
 
 KAFKA: list[dict[str, Any]] = [
     {"ask": "fetch v4 (first)", "answer": {"error_code": 0}},
@@ -98,8 +99,13 @@ def test_the_page_names_each_api_that_kafka_announces():
     announced = {int(key) for exchange in lists for key in exchange["answer"]["api_keys"]}
     in_the_table = {int(key) for key in re.findall(r"^\| (\d+) \|", page.PAGE.read_text(), re.MULTILINE)}
     left_out = {int(key) for key in re.findall(r"\((\d+)\)", page.not_announced())}
-    with_a_metrics_reporter = {71, 72}  # GetTelemetrySubscriptions, PushTelemetry
-    assert in_the_table | left_out == announced | with_a_metrics_reporter
+    metrics = runner.load("client-metrics")
+    without_a_reporter, with_one = (
+        {key for key, name in client_metrics.API_KEYS.items() if name in metrics[story][0]["answer"]}
+        for story in ("without_an_exporter", "a_client_pushes")
+    )
+    assert announced & {*client_metrics.API_KEYS} == without_a_reporter
+    assert in_the_table | left_out == announced | with_one
     assert not in_the_table & left_out
 
 
