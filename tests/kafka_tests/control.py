@@ -5,10 +5,11 @@ request failed.
 
 | request | response |
 | --- | --- |
-| `configure`: directory, cluster_id, features, login_config, nodes (each with id and settings) | {} |
+| `configure`: directory, cluster_id, features, login_config, users, principals, nodes (each with id and settings) | {} |
 | `start`: start all nodes | ports, by node id and listener name |
 | `stop`: stop all nodes | {} |
 | `start_node`, `stop_node`: id | {} |
+| `count_closed` | how many connections were closed by `failed` authentication or as `expired`, by the log |
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ from pathlib import Path
 from typing import Any, Final
 
 import odradek
+from broker.security.sasl.mechanism import AUTHENTICATION_FAILED
 from odradek.process import BrokerFailed, BrokerProcess
+from tests.support import principals
 from tests.support.deadlines import HANG_S
 from tests.support.kafka_oracle import ask
 from tests.support.raw import Wire, free_port
@@ -46,7 +49,13 @@ LEFT_OUT: Final = frozenset(
     }
 )
 """Settings that are not passed on: the stand-ins replace them, or they have no meaning here."""
+PRINCIPAL_BUILDER: Final = "principal.builder.class"
 QUORUM: Final = "controller.quorum."
+STAND_IN: Final = "STAND-IN"
+"""A listener on which the stand-in of an authorizer changes ACLs as a super user."""
+SUPER_USER: Final = "User:stand-in"
+AUTHORIZER: Final = "authorizer.class.name"
+PROTOCOLS: Final = "listener.security.protocol.map"
 LATEST: Final = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
 SAFE_DOWNGRADE: Final = 2
 REASON_LINES_MAX: Final = 12
@@ -77,6 +86,8 @@ class Cluster:
                 assert self._broker is not None
                 node = odradek.connect(self._broker.control_url).nodes[request["id"]]
                 node.start() if what == "start_node" else node.stop()
+            case "count_closed":
+                return self._count_closed()
         return {}
 
     def _configure(self, request: Mapping[str, Any]) -> None:
@@ -94,7 +105,8 @@ class Cluster:
         self._directory.mkdir(exist_ok=True)
         file = self._directory / "server.properties"
         file.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items())))
-        environment = {"CLUSTER_ID": request["cluster_id"]}
+        environment = {"CLUSTER_ID": request["cluster_id"], "ODRADEK_SASL": "\n".join(request["users"])}
+        environment |= principals.as_variable(request["principals"] | {STAND_IN: SUPER_USER})
         if login_config := request["login_config"]:
             environment["KAFKA_OPTS"] = f"-Djava.security.auth.login.config={login_config}"
         arguments = ["--config", str(file), "--nodes", str(len(nodes))]
@@ -115,7 +127,8 @@ class Cluster:
         lowered.pop("transaction.version", None)
         if not lowered:
             return
-        port = next(iter(next(iter(self._ports.values())).values()))
+        ports = next(iter(self._ports.values()))
+        port = ports.get(STAND_IN) or next(iter(ports.values()))
         updates = [
             {"feature": name, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE}
             for name, level in lowered.items()
@@ -133,6 +146,14 @@ class Cluster:
         if response["error_code"]:
             raise BrokerFailed(f"features were not downgraded: {response}")
 
+    def _count_closed(self) -> dict[str, int]:
+        assert self._broker is not None
+        closed = [each for each in self._broker.events if each["event"] == "connection closed"]
+        return {
+            "failed": sum(each["reason"] == AUTHENTICATION_FAILED for each in closed),
+            "expired": sum("session has expired" in each.get("error", "") for each in closed),
+        }
+
     def _listeners(self, node_id: int, settings: Mapping[str, str]) -> str:
         """The listeners of a node, with ports that stay the same when the node is started again."""
         controllers = settings.get("controller.listener.names", "CONTROLLER").split(",")
@@ -144,6 +165,9 @@ class Cluster:
                 host, _, port = address.rpartition(":")
                 ports.setdefault(name, int(port) or free_port())
                 listeners.append(f"{name}://{host or 'localhost'}:{ports[name]}")
+        if settings.get(AUTHORIZER):
+            ports.setdefault(STAND_IN, free_port())
+            listeners.append(f"{STAND_IN}://localhost:{ports[STAND_IN]}")
         return ",".join(listeners)
 
     def close(self) -> None:
@@ -154,11 +178,15 @@ class Cluster:
 
 
 def _of_broker(settings: Mapping[str, str]) -> dict[str, str]:
-    return {
+    kept = {
         name: value
         for name, value in settings.items()
-        if name not in LEFT_OUT and not name.startswith(QUORUM)
+        if name not in LEFT_OUT and not name.startswith(QUORUM) and not name.endswith(PRINCIPAL_BUILDER)
     }
+    if kept.get(AUTHORIZER):
+        kept["super.users"] = ";".join(filter(None, (kept.get("super.users"), SUPER_USER)))
+        kept[PROTOCOLS] = ",".join(filter(None, (kept.get(PROTOCOLS), f"{STAND_IN}:PLAINTEXT")))
+    return kept
 
 
 def _escaped(value: str) -> str:

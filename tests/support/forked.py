@@ -28,6 +28,7 @@ import odradek.process
 from odradek._server import FOLDER
 from odradek._server.__main__ import main
 from odradek.child import Child
+from tests.support import principals
 
 ROOT: Final = Path(__file__).parents[2]
 CONTEXT: Final = multiprocessing.get_context("forkserver")
@@ -103,6 +104,8 @@ def _serve(
     _never_closed.append(reader)  # another file gets its descriptor
     os.closerange(3, 1024)
     sys.argv = ["odradek", *arguments]
+    if given := os.environ.pop(principals.VARIABLE, ""):
+        principals.install(given)
     try:
         sys.exit(main())
     finally:

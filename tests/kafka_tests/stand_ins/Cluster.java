@@ -1,7 +1,9 @@
 package odradek;
 
 import com.fasterxml.jackson.databind.JsonNode;
+import com.yammer.metrics.core.Gauge;
 import java.io.File;
+import java.net.InetAddress;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Collection;
@@ -15,6 +17,8 @@ import java.util.TreeMap;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.function.Function;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import java.util.stream.Collectors;
 import kafka.cluster.Partition;
 import kafka.log.LogManager;
@@ -26,18 +30,33 @@ import kafka.server.KafkaApis;
 import kafka.server.KafkaConfig;
 import kafka.server.ReplicaManager;
 import kafka.server.SharedServer;
+import org.apache.kafka.clients.admin.Admin;
+import org.apache.kafka.clients.admin.Config;
+import org.apache.kafka.clients.admin.DeleteAclsResult;
 import org.apache.kafka.clients.admin.ScramMechanism;
 import org.apache.kafka.common.Endpoint;
+import org.apache.kafka.common.KafkaFuture;
+import org.apache.kafka.common.MetricName;
 import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.Uuid;
+import org.apache.kafka.common.acl.AclBinding;
+import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
 import org.apache.kafka.common.internals.Plugin;
+import org.apache.kafka.common.metrics.KafkaMetric;
+import org.apache.kafka.common.metrics.Measurable;
+import org.apache.kafka.common.metrics.MetricConfig;
+import org.apache.kafka.common.metrics.Metrics;
+import org.apache.kafka.common.network.ChannelBuilders;
 import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.protocol.Errors;
+import org.apache.kafka.common.security.auth.PlaintextAuthenticationContext;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
+import org.apache.kafka.common.security.authenticator.DefaultKafkaPrincipalBuilder;
 import org.apache.kafka.common.security.scram.ScramCredential;
 import org.apache.kafka.common.security.token.delegation.internals.DelegationTokenCache;
 import org.apache.kafka.common.security.token.delegation.TokenInformation;
+import org.apache.kafka.common.utils.Time;
 import org.apache.kafka.common.utils.Utils;
 import org.apache.kafka.controller.Controller;
 import org.apache.kafka.controller.ResultOrError;
@@ -55,8 +74,13 @@ import org.apache.kafka.raft.LogOffsetMetadata;
 import org.apache.kafka.raft.RaftLog;
 import org.apache.kafka.security.CredentialProvider;
 import org.apache.kafka.server.BrokerLifecycleManager;
+import org.apache.kafka.server.authorizer.AclCreateResult;
+import org.apache.kafka.server.authorizer.AclDeleteResult;
+import org.apache.kafka.server.authorizer.AclDeleteResult.AclBindingDeleteResult;
 import org.apache.kafka.server.authorizer.Authorizer;
 import org.apache.kafka.server.common.KRaftVersion;
+import org.apache.kafka.server.metrics.KafkaYammerMetrics;
+import org.apache.kafka.storage.internals.log.ProducerStateManagerConfig;
 import org.apache.kafka.storage.internals.log.UnifiedLog;
 import org.mockito.Mockito;
 import org.opentest4j.TestAbortedException;
@@ -65,12 +89,21 @@ import scala.jdk.javaapi.CollectionConverters;
 
 /** A cluster of Odradek for one test, with a stand-in for each broker and controller of Kafka's test kits. */
 public final class Cluster implements AutoCloseable {
+    /** The listener on which ACLs are changed. The runner adds it to brokers with an authorizer. */
+    private static final String STAND_IN = "STAND-IN";
+    private static final String AUTHORIZER = "authorizer.class.name";
+    private static final String PRINCIPAL_BUILDER = "principal.builder.class";
+    private static final com.yammer.metrics.core.MetricName EXPIRED_CONNECTIONS =
+        KafkaYammerMetrics.getMetricName("kafka.network", "SocketServer", "ExpiredConnectionsKilledCount");
+    private static final Pattern SCRAM_ARGUMENT =
+        Pattern.compile("(?<mechanism>SCRAM-SHA-\\d+)=\\[name=(?<name>[^,]+),password=(?<password>[^,]+)\\]");
     private static final Map<ControllerServer, BootstrapMetadata> FORMATTED = new java.util.WeakHashMap<>();
 
     private final Control control = new Control();
     private final File directory = org.apache.kafka.test.TestUtils.tempDirectory();
     private final BootstrapMetadata formatted;
     private final String clusterId;
+    private final List<String> scramUsers;
     private final Map<Integer, KafkaConfig> configs = new TreeMap<>();
     private final Set<Integer> running = ConcurrentHashMap.newKeySet();
     private final StandardAuthorizer authorizer = new StandardAuthorizer();
@@ -81,8 +114,14 @@ public final class Cluster implements AutoCloseable {
     private boolean isChanged;
 
     public Cluster(BootstrapMetadata formatted, String clusterId) {
+        this(formatted, clusterId, List.of());
+    }
+
+    private Cluster(BootstrapMetadata formatted, String clusterId, List<String> scramArguments) {
         this.formatted = formatted;
         this.clusterId = clusterId;
+        this.scramUsers = scramArguments.stream().map(SCRAM_ARGUMENT::matcher).filter(Matcher::matches)
+            .map(found -> String.join(":", found.group("name"), found.group("password"), found.group("mechanism"))).toList();
     }
 
     /** Replaces the controllers that QuorumTestHarness creates. The launcher calls this method before the first test. */
@@ -100,8 +139,8 @@ public final class Cluster implements AutoCloseable {
     private static final Map<Object, Cluster> OF_CONTROLLER = new java.util.WeakHashMap<>();
 
     /** Creates the cluster for a controller that QuorumTestHarness has created. */
-    public static Cluster of(ControllerServer controller, String clusterId) {
-        Cluster cluster = new Cluster(FORMATTED.get(controller), clusterId);
+    public static Cluster of(ControllerServer controller, String clusterId, List<String> scramArguments) {
+        Cluster cluster = new Cluster(FORMATTED.get(controller), clusterId, scramArguments);
         OF_CONTROLLER.put(controller, cluster);
         return cluster;
     }
@@ -110,6 +149,10 @@ public final class Cluster implements AutoCloseable {
 
     /** Declares a broker, which is started with the cluster. */
     public void configure(KafkaConfig config) {
+        Object authorizer = config.originals().getOrDefault(AUTHORIZER, "");
+        if (!authorizer.equals("") && !authorizer.equals(StandardAuthorizer.class.getName())) {
+            throw new TestAbortedException(AUTHORIZER + " names a Java class, which cannot be plugged in");
+        }
         if (running.isEmpty()) {
             isChanged |= !config.equals(configs.put(config.nodeId(), config));
         } else if (!configs.containsKey(config.nodeId())) {
@@ -144,6 +187,7 @@ public final class Cluster implements AutoCloseable {
         members.put("dataPlaneRequestProcessor", args -> apis);
         members.put("authorizerPlugin", args -> authorizerPlugin());
         members.put("credentialProvider", args -> credentialProvider());
+        members.put("metrics", args -> StandIn.of(Metrics.class, Map.of("metrics", none -> metrics())));
         members.put("tokenCache", args -> StandIn.of(DelegationTokenCache.class, Map.of("tokens", none -> tokens())));
         members.put("groupCoordinator", args -> groupCoordinator(config));
         members.put("replicaManager", args -> replicaManager(id));
@@ -159,12 +203,19 @@ public final class Cluster implements AutoCloseable {
             }
             control.ask(Map.of("do", "configure", "directory", directory.getPath(), "cluster_id", clusterId,
                 "features", features(), "nodes", configs.values().stream().map(Cluster::settings).toList(),
-                "login_config", System.getProperty("java.security.auth.login.config", "")));
+                "login_config", System.getProperty("java.security.auth.login.config", ""), "users", scramUsers,
+                "principals", principals(configs.values().iterator().next())));
             ports = control.ask(Map.of("do", "start")).get("ports");
             running.addAll(configs.keySet());
             isProcess = true;
             isChanged = false;
             closeMetadata();
+            KafkaYammerMetrics.defaultRegistry().newGauge(EXPIRED_CONNECTIONS, new Gauge<Double>() {
+                @Override
+                public Double value() {
+                    return control.ask(Map.of("do", "count_closed")).get("expired").asDouble();
+                }
+            });
             File first = new File(logDirectory(configs.keySet().iterator().next()));
             metadata = new MetadataLog(new File(first, "__cluster_metadata-0"));
         } else if (running.add(id)) {
@@ -199,6 +250,23 @@ public final class Cluster implements AutoCloseable {
             }
         });
         return Map.of("id", config.nodeId(), "settings", settings);
+    }
+
+    /** The principals that the test's principal builder returns for PLAINTEXT listeners, by listener name. */
+    private static Map<String, String> principals(KafkaConfig config) {
+        Map<String, String> principals = new TreeMap<>();
+        for (Endpoint listener : CollectionConverters.asJava(config.effectiveAdvertisedBrokerListeners())) {
+            Map<String, Object> settings = config.valuesWithPrefixOverride(new ListenerName(listener.listener()).configPrefix());
+            if (settings.get(PRINCIPAL_BUILDER) == DefaultKafkaPrincipalBuilder.class) {
+                continue;
+            }
+            if (listener.securityProtocol() != SecurityProtocol.PLAINTEXT) {
+                throw new TestAbortedException(PRINCIPAL_BUILDER + " names a Java class, which cannot be plugged in");
+            }
+            principals.put(listener.listener(), ChannelBuilders.createPrincipalBuilder(settings, null, null)
+                .build(new PlaintextAuthenticationContext(InetAddress.getLoopbackAddress(), listener.listener())).toString());
+        }
+        return principals;
     }
 
     private String logDirectory(int id) {
@@ -243,15 +311,48 @@ public final class Cluster implements AutoCloseable {
         }));
     }
 
+    @SuppressWarnings("unchecked")
     private Option<Plugin<Authorizer>> authorizerPlugin() {
-        if (!configs.values().iterator().next().originals().containsKey("authorizer.class.name")) {
+        if (!hasAuthorizer()) {
             return Option.empty();
         }
-        Authorizer current = StandIn.of(Authorizer.class, Map.of("acls", args -> {
-            authorizer.loadSnapshot(image().acls().acls());
-            return authorizer.acls((org.apache.kafka.common.acl.AclBindingFilter) args[0]);
-        }));
-        return Option.apply(Plugin.wrapInstance(current, null, "authorizer.class.name"));
+        Authorizer current = StandIn.of(Authorizer.class, Map.of(
+            "acls", args -> {
+                authorizer.loadSnapshot(image().acls().acls());
+                return authorizer.acls((AclBindingFilter) args[0]);
+            },
+            "createAcls", args -> createAcls((List<AclBinding>) args[1]),
+            "deleteAcls", args -> deleteAcls((List<AclBindingFilter>) args[1])
+        ));
+        return Option.apply(Plugin.wrapInstance(current, null, AUTHORIZER));
+    }
+
+    private boolean hasAuthorizer() {
+        return !configs.values().iterator().next().originals().getOrDefault(AUTHORIZER, "").equals("");
+    }
+
+    private List<CompletableFuture<AclCreateResult>> createAcls(List<AclBinding> bindings) {
+        try (Admin admin = admin(running.iterator().next())) {
+            admin.createAcls(bindings).all().get();
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+        return bindings.stream().map(each -> CompletableFuture.completedFuture(AclCreateResult.SUCCESS)).toList();
+    }
+
+    private List<CompletableFuture<AclDeleteResult>> deleteAcls(List<AclBindingFilter> filters) {
+        List<CompletableFuture<AclDeleteResult>> results = new ArrayList<>();
+        try (Admin admin = admin(running.iterator().next())) {
+            Map<AclBindingFilter, KafkaFuture<DeleteAclsResult.FilterResults>> deleted = admin.deleteAcls(filters).values();
+            for (AclBindingFilter filter : filters) {
+                List<AclBindingDeleteResult> bindings = deleted.get(filter).get().values().stream()
+                    .map(each -> new AclBindingDeleteResult(each.binding())).toList();
+                results.add(CompletableFuture.completedFuture(new AclDeleteResult(bindings)));
+            }
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
+        return results;
     }
 
     private CredentialProvider credentialProvider() {
@@ -300,8 +401,22 @@ public final class Cluster implements AutoCloseable {
     private LogManager logManager(int id) {
         return StandIn.of(LogManager.class, Map.of(
             "getLog", args -> log((TopicPartition) args[0], id),
-            "liveLogDirs", args -> CollectionConverters.asScala(List.of(new File(logDirectory(id)))).toSeq()
+            "liveLogDirs", args -> CollectionConverters.asScala(List.of(new File(logDirectory(id)))).toSeq(),
+            "producerStateManagerConfig", args -> producerStateManagerConfig(id)
         ));
+    }
+
+    private ProducerStateManagerConfig producerStateManagerConfig(int id) {
+        ConfigResource broker = new ConfigResource(ConfigResource.Type.BROKER, Integer.toString(id));
+        try (Admin admin = admin(id)) {
+            Config config = admin.describeConfigs(List.of(broker)).all().get().get(broker);
+            return new ProducerStateManagerConfig(
+                Integer.parseInt(config.get("producer.id.expiration.ms").value()),
+                Boolean.parseBoolean(config.get("transaction.partition.verification.enable").value())
+            );
+        } catch (Exception error) {
+            throw new IllegalStateException(error);
+        }
     }
 
     private Option<Partition> online(TopicPartition partition, int id) {
@@ -323,10 +438,20 @@ public final class Cluster implements AutoCloseable {
         if (found == null || !Arrays.stream(found.replicas).boxed().toList().contains(id)) {
             return Option.empty();
         }
-        String listener = CollectionConverters.asJava(configs.get(id).effectiveAdvertisedBrokerListeners()).stream()
-            .filter(each -> each.securityProtocol() == SecurityProtocol.PLAINTEXT).map(Endpoint::listener).findFirst()
-            .orElseThrow(() -> new TestAbortedException("looks into the log of a broker that has no PLAINTEXT listener"));
-        return Option.apply(new Logs("localhost:" + boundPort(id, new ListenerName(listener)), id, new File(logDirectory(id))).of(partition));
+        return Option.apply(new Logs(bootstrapServer(id), id, new File(logDirectory(id))).of(partition));
+    }
+
+    /** The address of a listener of a broker that needs no login: the stand-in's own, or one of the test. */
+    private String bootstrapServer(int id) {
+        String listener = hasAuthorizer() ? STAND_IN
+            : CollectionConverters.asJava(configs.get(id).effectiveAdvertisedBrokerListeners()).stream()
+                .filter(each -> each.securityProtocol() == SecurityProtocol.PLAINTEXT).map(Endpoint::listener).findFirst()
+                .orElseThrow(() -> new TestAbortedException("looks into a broker that has no PLAINTEXT listener"));
+        return "localhost:" + boundPort(id, new ListenerName(listener));
+    }
+
+    private Admin admin(int id) {
+        return Admin.create(Map.of("bootstrap.servers", bootstrapServer(id)));
     }
 
     private PartitionRegistration registration(TopicPartition partition) {
@@ -339,6 +464,21 @@ public final class Cluster implements AutoCloseable {
             "brokerEpoch", args -> image().cluster().broker(id).epoch(),
             "initialUnfenceFuture", args -> CompletableFuture.completedFuture(null)
         ));
+    }
+
+    /** Kafka's metrics of closed connections, as the log of all nodes has them. The log does not say which logins were repeated. */
+    private Map<MetricName, KafkaMetric> metrics() {
+        JsonNode closed = control.ask(Map.of("do", "count_closed"));
+        Map<MetricName, KafkaMetric> metrics = new HashMap<>();
+        Map.of(
+            "expired-connections-killed-count", "expired", "failed-authentication-total", "failed",
+            "failed-reauthentication-total", "failed"
+        ).forEach((name, reason) -> {
+            MetricName metric = new MetricName(name, "socket-server-metrics", "", Map.of());
+            Measurable value = (config, now) -> closed.get(reason).asDouble();
+            metrics.put(metric, new KafkaMetric(new Object(), metric, value, new MetricConfig(), Time.SYSTEM));
+        });
+        return metrics;
     }
 
     // ---- controllers
@@ -390,6 +530,7 @@ public final class Cluster implements AutoCloseable {
 
     @Override
     public void close() {
+        KafkaYammerMetrics.defaultRegistry().removeMetric(EXPIRED_CONNECTIONS);
         control.close();
         closeMetadata();
         try {

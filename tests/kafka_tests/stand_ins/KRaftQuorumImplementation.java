@@ -2,12 +2,15 @@ package kafka.server;
 
 import java.io.File;
 import java.net.InetSocketAddress;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.concurrent.CompletableFuture;
 import kafka.integration.KafkaServerTestHarness;
 import kafka.utils.Logging;
 import odradek.Cluster;
 import org.apache.kafka.common.utils.Time;
+import org.apache.kafka.metadata.storage.Formatter;
 import org.apache.kafka.server.fault.FaultHandler;
 import org.opentest4j.TestAbortedException;
 import scala.Option;
@@ -33,7 +36,22 @@ public class KRaftQuorumImplementation implements QuorumImplementation {
         this.faultHandlerFactory = faultHandlerFactory;
         this.clusterId = clusterId;
         this.harness = harness;
-        this.cluster = Cluster.of(controllerServer, clusterId);
+        this.cluster = Cluster.of(controllerServer, clusterId, scramArguments(harness));
+    }
+
+    /** The users that the harness gives to the formatter. The formatted metadata has only salted passwords. */
+    private static List<String> scramArguments(Logging harness) {
+        List<String> arguments = new ArrayList<>();
+        if (harness instanceof QuorumTestHarness test) {
+            test.addFormatterSettings(new Formatter() {
+                @Override
+                public Formatter setScramArguments(List<String> given) {
+                    arguments.addAll(given);
+                    return this;
+                }
+            });
+        }
+        return arguments;
     }
 
     public ControllerServer controllerServer() {
