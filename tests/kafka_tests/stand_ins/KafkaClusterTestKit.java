@@ -19,6 +19,7 @@ import org.apache.kafka.common.network.ListenerName;
 import org.apache.kafka.common.security.auth.SecurityProtocol;
 import org.apache.kafka.common.test.api.DetectThreadLeak;
 import org.apache.kafka.controller.Controller;
+import org.apache.kafka.metadata.authorizer.StandardAuthorizer;
 import org.apache.kafka.server.common.ApiMessageAndVersion;
 import org.opentest4j.TestAbortedException;
 
@@ -108,6 +109,9 @@ public class KafkaClusterTestKit implements AutoCloseable {
                 settings.putIfAbsent("sasl.enabled.mechanisms", "PLAIN");
                 settings.putIfAbsent("sasl.mechanism.inter.broker.protocol", "PLAIN");
                 settings.putIfAbsent("sasl.mechanism.controller.protocol", "PLAIN");
+                settings.putIfAbsent("authorizer.class.name", StandardAuthorizer.class.getName());
+                settings.putIfAbsent("allow.everyone.if.no.acl.found", "false");
+                settings.putIfAbsent("super.users", "User:" + JaasUtils.KAFKA_PLAIN_ADMIN);
             }
             settings.putAll(node.propertyOverrides());
             return new KafkaConfig(settings, false);
