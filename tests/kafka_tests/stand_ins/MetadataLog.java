@@ -47,17 +47,25 @@ final class MetadataLog implements AutoCloseable {
         replayedBytes = sizeBytes;
         Arrays.sort(segments);
         for (File segment : segments) {
-            try (FileRecords records = FileRecords.open(segment, false)) {
-                for (RecordBatch batch : records.batches()) {
-                    if (batch.lastOffset() >= next) {
-                        replay(batch);
-                    }
-                }
+            try {
+                replay(FileRecords.open(segment, false));
             } catch (IOException error) {
                 throw new UncheckedIOException(error);
             }
         }
         return image;
+    }
+
+    private void replay(FileRecords records) throws IOException {
+        try {
+            for (RecordBatch batch : records.batches()) {
+                if (batch.lastOffset() >= next) {
+                    replay(batch);
+                }
+            }
+        } finally {
+            records.closeHandlers();  // `close` fails if the broker has appended meanwhile: it truncates the file
+        }
     }
 
     private void replay(RecordBatch batch) {
