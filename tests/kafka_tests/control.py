@@ -10,6 +10,8 @@ request failed.
 | `stop`: stop all nodes | {} |
 | `start_node`, `stop_node`: id | {} |
 | `count_closed` | how many connections were closed by `failed` authentication or as `expired`, by the log |
+
+With `controlled.shutdown.enable=false`, `stop_node` kills the node: its connections are closed before its leaderships move.
 """
 
 from __future__ import annotations
@@ -68,6 +70,7 @@ class Cluster:
         self._directory = Path()
         self._features: dict[str, int] = {}
         self._ports: dict[str, dict[str, int]] = {}
+        self._is_controlled = True
         self._broker: BrokerProcess | None = None
 
     def do(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -85,7 +88,10 @@ class Cluster:
             case "start_node" | "stop_node" as what:
                 assert self._broker is not None
                 node = odradek.connect(self._broker.control_url).nodes[request["id"]]
-                node.start() if what == "start_node" else node.stop()
+                if what == "start_node":
+                    node.start()
+                else:
+                    node.stop() if self._is_controlled else node.kill()
             case "count_closed":
                 return self._count_closed()
         return {}
@@ -96,6 +102,7 @@ class Cluster:
         if ids != list(range(ids[0], ids[0] + len(ids))):
             raise BrokerFailed(f"the ids of the brokers are not consecutive: {ids}")
         first = _of_broker(nodes[0]["settings"])
+        self._is_controlled = first.get("controlled.shutdown.enable") != "false"
         settings = {"odradek.defaults": "kafka", "node.id": str(ids[0]), **first}
         for number, node in enumerate(nodes, 1):
             own = _of_broker(node["settings"]).items() - first.items()
