@@ -13,6 +13,14 @@ from storage.config_def import ConfigError
 KINDS_OF_GROUPS: Final = ("consumer", "share", "streams")
 _BOUNDED: Final = ("heartbeat.interval.ms", "session.timeout.ms", "assignment.interval.ms")
 CLEANER_THREAD_BYTES_MIN: Final = 1024 * 1024
+_ASSIGNOR_PACKAGE: Final = "org.apache.kafka.coordinator.group.assignor"
+CONSUMER_ASSIGNORS: Final = {
+    "uniform": "uniform",
+    "range": "range",
+    f"{_ASSIGNOR_PACKAGE}.UniformAssignor": "uniform",
+    f"{_ASSIGNOR_PACKAGE}.RangeAssignor": "range",
+}
+"""Names of the assignors, by name and by class, as ``group.consumer.assignors`` has them."""
 
 Values = Mapping[str, Any]
 
@@ -78,6 +86,8 @@ def _of_the_broker(values: Values) -> Iterator[tuple[bool, str]]:
 
 
 def _of_groups(values: Values) -> Iterator[tuple[bool, str]]:
+    for assignor in values["group.consumer.assignors"]:
+        yield assignor in CONSUMER_ASSIGNORS, f"Class {assignor} cannot be found"
     for kind in KINDS_OF_GROUPS:
         for what in _BOUNDED:
             name, lowest, highest = (f"group.{kind}.{bound}{what}" for bound in ("", "min.", "max."))

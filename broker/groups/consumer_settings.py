@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from broker.config.agreement import CONSUMER_ASSIGNORS
 from broker.config.group_configs import bounds, group_configs
 from broker.groups.consumer.context import ConsumerGroupSettings, MigrationPolicy
 from broker.metadata.values import GROUP_RESOURCE
@@ -47,4 +48,4 @@ def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) 
 
 
 def assignors(config: BrokerConfig) -> tuple[str, ...]:
-    return tuple(config.group_consumer_assignors)
+    return tuple(CONSUMER_ASSIGNORS[each] for each in config.group_consumer_assignors)

@@ -77,6 +77,10 @@ from broker.config import ConfigError, broker_config
             "group.streams.heartbeat.interval.ms must be less than group.streams.session.timeout.ms",
         ),
         (
+            {"group.consumer.assignors": "uniform,com.example.Mine"},
+            "Class com.example.Mine cannot be found",
+        ),
+        (
             {"group.streams.num.standby.replicas": "3"},
             "group.streams.num.standby.replicas must be less than or equal to"
             " group.streams.max.standby.replicas",
@@ -86,7 +90,7 @@ from broker.config import ConfigError, broker_config
 def test_settings_that_contradict_each_other_are_refused(settings: dict[str, str], message: str):
     with pytest.raises(ConfigError) as refused:
         broker_config(settings)
-    by_scala = "" if message.startswith("group.") else "requirement failed: "
+    by_scala = "" if message.startswith(("group.", "Class ")) else "requirement failed: "
     assert str(refused.value) == by_scala + message
 
 

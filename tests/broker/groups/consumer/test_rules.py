@@ -406,7 +406,10 @@ def test_the_assignor_that_most_members_prefer(world, votes, used):
 
 
 def test_the_default_assignor_is_the_first_of_the_setting(world):
-    world.config.group_consumer_assignors = ("range", "uniform")
+    world.config.group_consumer_assignors = (
+        "org.apache.kafka.coordinator.group.assignor.RangeAssignor",
+        "uniform",
+    )
     Client(world, "a").join()
     (group,) = world.ask("consumer_group_describe", 1, group_ids=["g"]).groups
     assert group.assignor_name == "range"
