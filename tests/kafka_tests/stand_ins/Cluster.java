@@ -169,7 +169,7 @@ public final class Cluster implements AutoCloseable {
         SharedServer shared = StandIn.of(SharedServer.class, Map.of("loader", args -> loader, "clusterId", args -> clusterId));
         KafkaApis apis = StandIn.of(
             KafkaApis.class,
-            Map.of("isConsumerGroupProtocolEnabled", args -> true, "metadataCache", args -> cache, "brokerId", args -> id)
+            Map.of("isConsumerGroupProtocolEnabled", args -> true, "metadataCache", args -> cache, "brokerId", args -> id, "clusterId", args -> clusterId)
         );
         Map<String, Function<Object[], Object>> members = new HashMap<>();
         // After a broker's shutdown the harness deletes the log directories of its configuration: not those of the node.
@@ -179,7 +179,8 @@ public final class Cluster implements AutoCloseable {
         members.put("shutdown", args -> stop(id));
         members.put("awaitShutdown", args -> null);
         members.put("isShutdown", args -> !running.contains(id));
-        members.put("brokerState", args -> running.contains(id) ? BrokerState.RUNNING : BrokerState.NOT_RUNNING);
+        members.put("brokerState", args -> running.contains(id) ? BrokerState.RUNNING
+            : ports == null ? BrokerState.NOT_RUNNING : BrokerState.SHUTTING_DOWN);  // as in Kafka, a stopped broker stays in this state
         members.put("boundPort", args -> boundPort(id, (ListenerName) args[0]));
         members.put("socketServer", args -> socketServer);
         members.put("metadataCache", args -> cache);
@@ -394,6 +395,7 @@ public final class Cluster implements AutoCloseable {
         return StandIn.of(ReplicaManager.class, Map.of(
             "onlinePartition", args -> online((TopicPartition) args[0], id),
             "localLog", args -> log((TopicPartition) args[0], id),
+            "metadataCache", args -> metadataCache(id),
             "logManager", args -> logManager(id)
         ));
     }
