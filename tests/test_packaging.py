@@ -23,7 +23,7 @@ import pytest
 from odradek.cli import main as odradek_command
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
 from tests.support.dockerfile import OF_THE_SYSTEM, ROOT, Copy, stages
-from tests.support.wheels import QUICK
+from tests.support.wheels import QUICK, compiling
 
 TREE = ROOT / "docker" / "image"
 DEPENDENCIES, BUILD, NATIVE, LAST = stages()
@@ -88,15 +88,17 @@ class Image:
         return [str(self.root / "usr/local/bin" / program), *map(self.here, arguments)]
 
     def run(self, line: str) -> None:
-        line = re.sub(r"--mount=\S+ ", "", line)  # a cache directory that builds of the image share
+        # A cache directory that builds of the image share: here it is the one of all tests.
+        line = re.sub(r"--mount=\S+ ", "", line)
         if OF_THE_SYSTEM.match(line):
             return
         program, *arguments = shlex.split(self.here(line))
         command = [sys.executable if program == "python" else program, *arguments]
         environ = {**os.environ, **QUICK}
-        result = subprocess.run(
-            command, env=environ, capture_output=True, text=True, timeout=TEST_S, check=False
-        )
+        with compiling():
+            result = subprocess.run(
+                command, env=environ, capture_output=True, text=True, timeout=TEST_S, check=False
+            )
         assert result.returncode == 0, f"RUN {line}\n{result.stdout}{result.stderr}"
 
     def copy(self, instruction: Copy) -> None:

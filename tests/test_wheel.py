@@ -25,6 +25,7 @@ from protocol.core import CORE, compiled
 from tests.support.clients import ConfluentProducer, values
 from tests.support.deadlines import HANG_S, TEST_S
 from tests.support.wheels import (
+    COMPILED,
     PACKAGES,
     ROOT,
     built,
@@ -71,6 +72,15 @@ def content(wheel: Path) -> dict[str, bytes]:
         return {name: archive.read(name) for name in archive.namelist()}
 
 
+def modules_of(wheel: Path) -> dict[str, bytes]:
+    """The compiled modules of a wheel."""
+    return {
+        name: data
+        for name, data in content(wheel).items()
+        if "/compiled/modules/" in name and name.endswith(".so")
+    }
+
+
 @pytest.fixture(scope="module")
 def sources(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copy_of_the_sources(tmp_path_factory.mktemp("sources"))
@@ -85,6 +95,16 @@ def wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def pure_wheel(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel without compiled modules, whose compilation would take half a minute."""
     return built(sources, tmp_path_factory.mktemp("pure"), ODRADEK_PURE="1")
+
+
+@pytest.fixture(scope="module")
+def sdist(sources: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution. Cython translates all modules for it, which takes ten seconds."""
+    out = tmp_path_factory.mktemp("sdist")
+    build = "import sys; from build_backend import build_sdist; build_sdist(sys.argv[1])"
+    run(sys.executable, "-c", build, out, cwd=sources)
+    [sdist] = out.glob("*.tar.gz")
+    return sdist
 
 
 @pytest.fixture(scope="module")
@@ -184,10 +204,9 @@ def test_without_a_compiler_the_wheel_is_pure_and_for_all(sources: Path, tmp_pat
     assert not any(is_of_the_core(name) for name in content(wheel))
 
 
-def test_the_source_distribution_builds_the_same_wheel(pure_wheel: Path, sources: Path, tmp_path: Path):
-    build = "import sys; from setuptools.build_meta import build_sdist; build_sdist(sys.argv[1])"
-    run(sys.executable, "-c", build, tmp_path / "sdist", cwd=sources)
-    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
+def test_the_source_distribution_builds_the_same_wheel(
+    pure_wheel: Path, sources: Path, sdist: Path, tmp_path: Path
+):
     made = built(sdist, tmp_path / "out", ODRADEK_PURE="1")
     assert content(made) == content(pure_wheel)
     # The source distribution contains the sources of the compiled modules.
@@ -197,7 +216,8 @@ def test_the_source_distribution_builds_the_same_wheel(pure_wheel: Path, sources
     assert {path.relative_to(sources).as_posix() for path in compiled_from} <= packed
 
 
-def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, tmp_path: Path):
+def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, wheel: Path, tmp_path: Path):
+    """The build compiles the smallest module from its packed C file, and takes the others from the cache."""
     build = "import sys; from build_backend import build_sdist; build_sdist(sys.argv[1])"
     run(sys.executable, "-c", build, tmp_path / "sdist", cwd=sources)
     [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
@@ -211,10 +231,20 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
     hidden = tmp_path / "hidden" / "Cython"
     hidden.mkdir(parents=True)
     (hidden / "__init__.py").write_text("raise ImportError('Cython was asked for')\n")
-    made = content(built(unpacked, tmp_path / "out", PYTHONPATH=str(hidden.parent)))
-    modules = [name for name in made if "/compiled/modules/" in name]
-    assert len(modules) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
-    assert not any("generated" in name for name in made)
+    expected = modules_of(wheel)
+    smallest = min(expected.values(), key=len, default=b"")
+    (kept := tmp_path / "kept").mkdir()
+    for path in COMPILED.glob("*"):
+        if path.read_bytes() != smallest:
+            shutil.copy(path, kept)
+    before = len([*kept.iterdir()])
+    made = built(unpacked, tmp_path / "out", PYTHONPATH=str(hidden.parent), ODRADEK_KEPT=str(kept))
+    assert len([*kept.iterdir()]) - before == (compiled is not None)
+    assert modules_of(made).keys() == expected.keys()
+    assert len(expected) == (
+        0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT))
+    )
+    assert not any("generated" in name for name in content(made))
     # A changed source needs Cython again.
     with (unpacked / "storage" / "room.py").open("a") as source:
         source.write("# changed\n")
@@ -223,17 +253,16 @@ def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, 
 
 def test_what_was_compiled_once_is_taken_by_the_next_build(sources: Path, wheel: Path, tmp_path: Path):
     """A second build from the sources from which the fixture `wheel` was built compiles nothing again."""
-    before = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
+    kept = tmp_path / "kept"
+    shutil.copytree(COMPILED, kept)
+    before = {path: path.stat().st_mtime_ns for path in kept.glob("*")}
     # The C sources, which are generated when a module is compiled.
     shutil.rmtree(sources / "build" / "modules", ignore_errors=True)
-    again = content(built(sources, tmp_path))
-    kept = {path: path.stat().st_mtime_ns for path in (sources / ".cache" / "compiled").glob("*")}
-    assert before == kept
-    assert len(kept) == (0 if compiled is None else sum(not is_of_python(path) for path in types_of(ROOT)))
+    again = built(sources, tmp_path, ODRADEK_KEPT=str(kept))
+    assert {path: path.stat().st_mtime_ns for path in kept.glob("*")} == before
+    assert {*modules_of(wheel).values()} <= {path.read_bytes() for path in kept.glob("*")}
     assert not (sources / "build" / "modules").exists()
-    assert {name: data for name, data in again.items() if "/compiled/modules/" in name} == {
-        name: data for name, data in content(wheel).items() if "/compiled/modules/" in name
-    }
+    assert modules_of(again) == modules_of(wheel)
 
 
 def test_what_an_earlier_build_has_left_is_not_packed(pure_wheel: Path, sources: Path, tmp_path: Path):

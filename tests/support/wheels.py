@@ -6,14 +6,18 @@ import os
 import shutil
 import subprocess
 import sys
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("broker", "compiled", "lab", "protocol", "proxy", "server", "storage", "tools", "odradek")
-QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc")}
+COMPILED = ROOT / ".cache" / "compiled"
+"""The cache of compiled modules that all builds of tests share. A build that compiles locks the file beside it."""
+QUICK = {"CC": str(ROOT / "tests" / "support" / "quick-cc"), "ODRADEK_KEPT": str(COMPILED)}
 """A compiler without optimisation: these tests only check that the compiled modules exist and work."""
 
 
@@ -44,19 +48,26 @@ def copy_of_the_sources(to: Path) -> Path:
     return to
 
 
+def compiling() -> AbstractContextManager[None]:
+    """Context manager: no other test process compiles modules, so that it then finds them in the cache."""
+    COMPILED.mkdir(parents=True, exist_ok=True)
+    return locked(COMPILED.with_name("compiled.lock"))
+
+
 def built(sources: Path, out: Path, **variables: str) -> Path:
-    """Build the wheel of a folder or of a source distribution."""
+    """Build the wheel of a folder or of a source distribution. ``variables`` are additional environment variables."""
     options = ("--no-deps", "--no-build-isolation", "--no-index", "--no-cache-dir")
-    run(
-        sys.executable,
-        "-m",
-        "pip",
-        "wheel",
-        *options,
-        "--wheel-dir",
-        out,
-        sources,
-        env={**os.environ, **QUICK, **variables},
-    )
+    with nullcontext() if "ODRADEK_PURE" in variables else compiling():
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "wheel",
+            *options,
+            "--wheel-dir",
+            out,
+            sources,
+            env={**os.environ, **QUICK, **variables},
+        )
     [wheel] = out.glob("*.whl")
     return wheel
