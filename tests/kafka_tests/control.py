@@ -29,9 +29,7 @@ import odradek
 from broker.security.sasl.mechanism import AUTHENTICATION_FAILED
 from odradek.process import BrokerFailed, BrokerProcess
 from tests.support import principals
-from tests.support.deadlines import HANG_S
-from tests.support.kafka_oracle import ask
-from tests.support.raw import Wire, free_port
+from tests.support.raw import free_port
 
 LEFT_OUT: Final = frozenset(
     {
@@ -59,7 +57,6 @@ SUPER_USER: Final = "User:stand-in"
 AUTHORIZER: Final = "authorizer.class.name"
 PROTOCOLS: Final = "listener.security.protocol.map"
 LATEST: Final = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
-SAFE_DOWNGRADE: Final = 2
 REASON_LINES_MAX: Final = 12
 
 
@@ -68,7 +65,6 @@ class Cluster:
 
     def __init__(self) -> None:
         self._directory = Path()
-        self._features: dict[str, int] = {}
         self._ports: dict[str, dict[str, int]] = {}
         self._is_controlled = True
         self._broker: BrokerProcess | None = None
@@ -80,7 +76,6 @@ class Cluster:
             case "start":
                 assert self._broker is not None
                 self._broker.start()
-                self._downgrade()
                 return {"ports": self._ports}
             case "stop":
                 assert self._broker is not None
@@ -117,9 +112,9 @@ class Cluster:
         if login_config := request["login_config"]:
             environment["KAFKA_OPTS"] = f"-Djava.security.auth.login.config={login_config}"
         arguments = ["--config", str(file), "--nodes", str(len(nodes))]
-        self._features = request["features"]
-        if (level := self._features["transaction.version"]) != LATEST["transaction.version"]:
-            arguments += ["--feature", f"transaction.version={level}"]
+        for name, level in request["features"].items():
+            if level < LATEST[name]:
+                arguments += ["--feature", f"{name}={level}"]
         self._broker = BrokerProcess(
             self._directory,
             *arguments,
@@ -127,31 +122,6 @@ class Cluster:
             environment=environment,
             control=len(nodes) > 1,
         )
-
-    def _downgrade(self) -> None:
-        """Lower the features to the levels of the test, which are not options of the start."""
-        lowered = {name: level for name, level in self._features.items() if level < LATEST[name]}
-        lowered.pop("transaction.version", None)
-        if not lowered:
-            return
-        ports = next(iter(self._ports.values()))
-        port = ports.get(STAND_IN) or next(iter(ports.values()))
-        updates = [
-            {"feature": name, "max_version_level": level, "upgrade_type": SAFE_DOWNGRADE}
-            for name, level in lowered.items()
-        ]
-        wire = Wire("localhost", port)
-        response = ask(
-            wire,
-            "update_features",
-            1,
-            timeout=int(HANG_S * 1000),
-            feature_updates=updates,
-            validate_only=False,
-        )
-        wire.close()
-        if response["error_code"]:
-            raise BrokerFailed(f"features were not downgraded: {response}")
 
     def _count_closed(self) -> dict[str, int]:
         assert self._broker is not None

@@ -20,14 +20,14 @@ SETTINGS = {
 
 
 def test_each_listener_has_the_principal_of_the_tests_principal_builder(tmp_path: Path):
-    """Super users may describe ACLs, and the client may not."""
+    """Super users may describe ACLs, and the client may not. Features have the levels of the test."""
     cluster = Cluster()
     cluster.do(
         {
             "do": "configure",
             "directory": str(tmp_path / "logs"),
             "cluster_id": "XcZZOzUqS4yHOjhMQB6JLQ",
-            "features": {"transaction.version": 2, "group.version": 1},
+            "features": {"transaction.version": 2, "group.version": 0, "eligible.leader.replicas.version": 0},
             "login_config": "",
             "users": [],
             "principals": {"BROKER": "User:broker", "CLIENT": "User:client"},
@@ -37,6 +37,7 @@ def test_each_listener_has_the_principal_of_the_tests_principal_builder(tmp_path
     try:
         ports = cluster.do({"do": "start"})["ports"]["0"]
         assert [_described_acls(ports[name]) for name in ("BROKER", "CLIENT", STAND_IN)] == [0, 31, 0]
+        assert _features(ports["CLIENT"]) == {"metadata.version", "transaction.version"}
     finally:
         cluster.close()
 
@@ -55,5 +56,15 @@ def _described_acls(port: int) -> int:
             host_filter=None,
         )
         return int(response["error_code"])
+    finally:
+        wire.close()
+
+
+def _features(port: int) -> set[str]:
+    """Features whose finalized level is above 0."""
+    wire = Wire("localhost", port)
+    try:
+        client = {"client_software_name": "test", "client_software_version": "1"}
+        return {row["name"] for row in ask(wire, "api_versions", 3, **client)["finalized_features"]}
     finally:
         wire.close()
