@@ -18,7 +18,6 @@ from tests.support.postgres import programs as postgres_programs
 
 pytest_plugins = [
     "tests.support.tiers",
-    "tests.support.importing",
     "tests.support.broker",
     "tests.support.forked",
     "tests.support.coroutines",
@@ -27,9 +26,6 @@ pytest_plugins = [
     "tests.compatibility.verdicts",
     "odradek.spark.testing.fixtures",
 ]
-
-# Here, because `tests.support.importing` imports test modules before pytest imports their conftest.
-pytest.register_assert_rewrite("tests.clients.contract", "tests.clients.security.contract")
 
 # Downloads for Spark go to the checkout, like all other downloads of the tests.
 os.environ["ODRADEK_CACHE"] = str(Path(__file__).resolve().parents[1] / ".cache")

@@ -10,6 +10,8 @@ from tests.clients.security.world import World, started_world
 if TYPE_CHECKING:
     from tests.clients.security.contract import Outcomes
 
+pytest.register_assert_rewrite("tests.clients.security.contract")
+
 
 @pytest.fixture(scope="class")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
