@@ -314,7 +314,10 @@ class Cluster:
             await asyncio.wait(tuple(self._background))
 
     async def stop_node(self, node_id: int) -> None:
-        """Stop a node by a controlled shutdown: other nodes take over its leaderships first, and its files are complete."""
+        """Stop a node by a controlled shutdown: other nodes take over its leaderships first, and its files are complete.
+
+        With ``controlled.shutdown.enable=false`` other nodes take over when its connections are closed.
+        """
         async with self.lifecycle.call():
             runtime = self._expect(node_id, NodeState.RUNNING)
             if runtime.is_paused:
@@ -325,8 +328,9 @@ class Cluster:
 
     async def _stop_node(self, runtime: NodeRuntime) -> None:
         node_id = runtime.node_id
-        await self.metadata.cluster_control.hand_over(node_id)
-        self._expect(node_id, NodeState.RUNNING)
+        if runtime.config.controlled_shutdown_enable:
+            await self.metadata.cluster_control.hand_over(node_id)
+            self._expect(node_id, NodeState.RUNNING)
         try:
             clean = await runtime.controlled_shutdown()
             await self._lose(node_id)

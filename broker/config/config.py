@@ -105,6 +105,7 @@ class BrokerConfig:
     # Topics and logs; settings that a topic may override are in log_defaults
     auto_create_topics_enable: bool
     auto_leader_rebalance_enable: bool
+    controlled_shutdown_enable: bool
     cordoned_log_dirs: tuple[str, ...]
     default_replication_factor: int
     delete_topic_enable: bool

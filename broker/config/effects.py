@@ -17,6 +17,7 @@ _OF_THE_BROKER = {
     "broker.rack",
     "connection.failed.authentication.delay.ms",
     "connections.max.idle.ms",
+    "controlled.shutdown.enable",
     "controller.listener.names",
     "controller.quota.window.num",
     "controller.quota.window.size.seconds",

@@ -212,6 +212,21 @@ async def test_a_node_that_stops_hands_over_and_leaves_complete_files(tmp_path: 
         assert 2 in leaders(cluster, "orders")
 
 
+@pytest.mark.parametrize("controlled", [True, False])
+async def test_a_node_without_controlled_shutdown_closes_its_connections_before_it_is_fenced(
+    tmp_path: Path, controlled: bool
+) -> None:
+    setting = ("--set", f"controlled.shutdown.enable={str(controlled).lower()}")
+    async with running(tmp_path, "--topic", "orders:3", *setting) as cluster:
+        stop = asyncio.ensure_future(cluster.stop_node(2))
+        await until(lambda: cluster.nodes[2].state is NodeState.STOPPING)
+        assert (2 in leaders(cluster, "orders")) is not controlled
+        await stop
+        assert 2 not in leaders(cluster, "orders")
+        assert cluster.metadata.brokers[2].fenced
+        assert (tmp_path / "node-2" / ".kafka_cleanshutdown").exists()
+
+
 async def test_clients_create_topics_while_a_node_is_away(tmp_path: Path) -> None:
     async with running(tmp_path) as cluster:
         cluster.kill_node(3)
