@@ -10,8 +10,6 @@ request failed.
 | `stop`: stop all nodes | {} |
 | `start_node`, `stop_node`: id | {} |
 | `count_closed` | how many connections were closed by `failed` authentication or as `expired`, by the log |
-
-With `controlled.shutdown.enable=false`, `stop_node` kills the node: its connections are closed before its leaderships move.
 """
 
 from __future__ import annotations
@@ -66,7 +64,6 @@ class Cluster:
     def __init__(self) -> None:
         self._directory = Path()
         self._ports: dict[str, dict[str, int]] = {}
-        self._is_controlled = True
         self._broker: BrokerProcess | None = None
 
     def do(self, request: Mapping[str, Any]) -> dict[str, Any]:
@@ -83,10 +80,7 @@ class Cluster:
             case "start_node" | "stop_node" as what:
                 assert self._broker is not None
                 node = odradek.connect(self._broker.control_url).nodes[request["id"]]
-                if what == "start_node":
-                    node.start()
-                else:
-                    node.stop() if self._is_controlled else node.kill()
+                node.start() if what == "start_node" else node.stop()
             case "count_closed":
                 return self._count_closed()
         return {}
@@ -97,7 +91,6 @@ class Cluster:
         if ids != list(range(ids[0], ids[0] + len(ids))):
             raise BrokerFailed(f"the ids of the brokers are not consecutive: {ids}")
         first = _of_broker(nodes[0]["settings"])
-        self._is_controlled = first.get("controlled.shutdown.enable") != "false"
         settings = {"odradek.defaults": "kafka", "node.id": str(ids[0]), **first}
         for number, node in enumerate(nodes, 1):
             own = _of_broker(node["settings"]).items() - first.items()
