@@ -42,6 +42,7 @@ import org.apache.kafka.common.Uuid;
 import org.apache.kafka.common.acl.AclBinding;
 import org.apache.kafka.common.acl.AclBindingFilter;
 import org.apache.kafka.common.config.ConfigResource;
+import org.apache.kafka.common.config.types.Password;
 import org.apache.kafka.common.internals.Plugin;
 import org.apache.kafka.common.metrics.KafkaMetric;
 import org.apache.kafka.common.metrics.Measurable;
@@ -169,7 +170,8 @@ public final class Cluster implements AutoCloseable {
         SharedServer shared = StandIn.of(SharedServer.class, Map.of("loader", args -> loader, "clusterId", args -> clusterId));
         KafkaApis apis = StandIn.of(
             KafkaApis.class,
-            Map.of("isConsumerGroupProtocolEnabled", args -> true, "metadataCache", args -> cache, "brokerId", args -> id, "clusterId", args -> clusterId)
+            Map.of("isConsumerGroupProtocolEnabled", args -> true, "metadataCache", args -> cache, "brokerId", args -> id, "clusterId", args -> clusterId,
+                "authorizerPlugin", args -> authorizerPlugin())
         );
         Map<String, Function<Object[], Object>> members = new HashMap<>();
         // After a broker's shutdown the harness deletes the log directories of its configuration: not those of the node.
@@ -247,10 +249,17 @@ public final class Cluster implements AutoCloseable {
         Map<String, String> settings = new TreeMap<>();
         config.originals().forEach((name, value) -> {
             if (value != null) {
-                settings.put(name, value instanceof List<?> list ? list.stream().map(Object::toString).collect(Collectors.joining(",")) : value.toString());
+                settings.put(name, text(value));
             }
         });
         return Map.of("id", config.nodeId(), "settings", settings);
+    }
+
+    private static String text(Object value) {
+        if (value instanceof Password password) {
+            return password.value();
+        }
+        return value instanceof List<?> list ? list.stream().map(Object::toString).collect(Collectors.joining(",")) : value.toString();
     }
 
     /** The principals that the test's principal builder returns for PLAINTEXT listeners, by listener name. */
