@@ -205,3 +205,46 @@ def features(s: ClusterStory) -> Iterator[None]:
     yield
     s.until(lambda: finalized(1) == finalized(2), "node 1 has the features")
     s.put("the same", all(finalized(at) == finalized(1) for at in (2, 3)))
+
+
+@story("administration")
+def a_cordoned_node(s: ClusterStory) -> None:
+    """A node whose log directory is cordoned gets no new replicas (KIP-1066), and keeps those that it has."""
+    t = s.topic([[1, 2, 3]])
+    row: Body = {"name": s.name("probe"), "num_partitions": 1, "replication_factor": 3}
+
+    def cordon(operation: int, value: str | None, code: int) -> None:
+        entry = {"name": "cordoned.log.dirs", "config_operation": operation, "value": value}
+        resource = {"resource_type": 4, "resource_name": "3", "configs": [entry]}
+        s.ask("incremental_alter_configs", 1, at=3, resources=[resource], validate_only=False)
+        # The controller of Kafka learns it by the broker's next heartbeat.
+        s.until(lambda: probe() == code, "the controller knows what is cordoned")
+
+    def probe() -> int:
+        body = s.look(1, "create_topics", 7, topics=[row], timeout=30_000, validate_only=True)
+        return int(body["topics"][0]["error_code"])
+
+    cordon(0, "*", 38)
+    try:
+        for at in (1, 3):
+            s.ask("describe_log_dirs", 5, at=at, topics=[{"topic": t.name, "partitions": [0]}])
+        for factor, partitions in ((3, 1), (2, 6)):
+            made = create(
+                s, f"f{factor}", f"factor {factor}", num_partitions=partitions, replication_factor=factor
+            )
+            if made is not None:
+                kinds(s, made, 3)
+        for number, replicas in enumerate(([[3]], [[1, 3]], [[9, 3]], [[3, 3]], [[1, 2]])):
+            create(s, f"m{number}", f"on {replicas}", assignments=assignments(replicas))
+        for assigned in (None, [{"broker_ids": [1, 2, 3]}]):
+            more = [{"name": t.name, "count": 2, "assignments": assigned}]
+            s.ask("create_partitions", 3, topics=more, timeout=30_000, validate_only=True)
+        for onto in ([3], [3, 2, 1], [1, 2]):
+            rows = [{"partition_index": 0, "replicas": onto}]
+            body: Body = {"topics": [{"name": t.name, "partitions": rows}], "timeout": 30_000}
+            s.ask("alter_partition_reassignments", 1, note=f"to {onto}", **body)
+        s.await_isr(t, {1, 2})
+        s.produce(t, s.batch(1), at=1)
+    finally:
+        cordon(1, None, 0)
+    create(s, "later", "factor 3", num_partitions=1, replication_factor=3)
