@@ -23,6 +23,7 @@ import google_crc32c
 import pytest
 
 import broker.metadata.log as log_module
+import odradek
 from broker.metadata.files import LOG_DIRECTORY
 from broker.metadata.image import Image
 from broker.metadata.replay import replay
@@ -340,6 +341,49 @@ def test_kafka_4_3_continues_after_our_broker(start_broker: StartBroker, tmp_pat
         assert_same(expected, seen, but=["features"])
         finish_and_go_on(kafka, filled)
     assert complaints(kafka) == []
+
+
+@pytest.mark.java
+@pytest.mark.more
+@pytest.mark.xdist_group("jvm")
+@pytest.mark.parametrize(
+    ("release", "level"),
+    [
+        (KAFKA_VERSION, ()),
+        pytest.param("4.3.1", ("--metadata-version", "4.3-IV0"), marks=pytest.mark.slow),
+    ],
+)
+def test_eligible_leader_replicas_are_read_by_kafka_and_again_by_our_broker(
+    release: str, level: tuple[str, ...], start_broker: StartBroker, tmp_path: Path
+):
+    """Of three nodes with ``min.insync.replicas=2`` the last one ends: nobody is in sync, and nodes 1 and 2 are eligible."""
+    settings = {"default.replication.factor": "3", "min.insync.replicas": "2"}
+    with odradek.Broker(nodes=3, topics=["orders:3"], data_dir=tmp_path / "ours", settings=settings) as ours:
+        host, port = ours.bootstrap_servers.partition(",")[0].split(":")
+        for node_id in (3, 2):
+            ours.nodes[node_id].kill()
+        eventually(lambda: leading(host, int(port)) == LED_BY_1, "node 2 is eligible")
+    source = tmp_path / "ours" / "node-1"
+    partitions = metadata_of(source).topics["orders"].partitions
+    assert {(each.isr, each.eligible_leader_replicas) for each in partitions} == {((), (1, 2))}
+    exported = tmp_path / "exported"
+    with kafka_on_export(source, exported, *level, release=release) as kafka:
+        eventually(lambda: leading(kafka.host, kafka.port) == LED_BY_1, f"Kafka {release} leads them")
+    assert complaints(kafka) == []
+    again = start_broker(data_dir=exported)
+    assert leading(again.host, again.port) == LED_BY_1
+
+
+LED_BY_1 = [(1, [1], [2])] * 3
+
+
+def leading(host: str, port: int) -> list[tuple[int, list[int], list[int]]]:
+    """Leader, ISR and eligible leader replicas of each partition of the topic `orders`."""
+    with Asked(host, port) as ask:
+        asked = {"topics": [{"name": "orders"}], "response_partition_limit": 100, "cursor": None}
+        [topic] = ask("describe_topic_partitions", 0, **asked)["topics"]
+    rows = sorted(topic["partitions"], key=lambda row: row["partition_index"])
+    return [(row["leader_id"], row["isr_nodes"], row["eligible_leader_replicas"]) for row in rows]
 
 
 def finish_and_go_on(kafka: Oracle | Broker, filled: Filled) -> None:
