@@ -1,5 +1,7 @@
 """A pytest plugin that runs Spark's tests in two workers of xdist, before all others because they take longest.
 
+Then follow the files in `LONG`.
+
 One worker has the tests that share a Spark session, so that they need one JVM. The other has the tests that start Spark in
 processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
 """
@@ -12,24 +14,27 @@ import pytest
 from xdist.scheduler import LoadFileScheduling
 
 MARKS = ("spark", "spark_apart")
-_LAST = len(MARKS)
+LONG = ("test_packaging.py", "test_wheel.py")
+"""Files that build packages. In the order of the tree they would begin last, and run alone for most of a minute."""
+_LONG = len(MARKS)
 
 
 @cache
 def rank(module: Path) -> int:
-    """Index in ``MARKS`` of the mark that a test module uses; `_LAST` if it uses none.
+    """Index in ``MARKS`` of the mark that a test module uses. Modules that use none follow, those in `LONG` first.
 
     The mark is searched in the module's text, because a scheduler of xdist gets only the names of tests.
     """
     text = module.read_text("utf-8")
-    return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), _LAST)
+    unmarked = _LONG if module.name in LONG else _LONG + 1
+    return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), unmarked)
 
 
 class OneWorkerForSpark(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         module = super()._split_scope(nodeid)
         at = rank(self.config.rootpath / module)
-        return module if at == _LAST else MARKS[at]
+        return MARKS[at] if at < _LONG else module
 
 
 @pytest.hookimpl(optionalhook=True)

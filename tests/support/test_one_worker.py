@@ -37,6 +37,13 @@ def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
     assert workers["c"] != workers["e"]
 
 
+def test_files_that_build_packages_follow(tmp_path: Path):
+    cases = {name: WHO.format(name, name) for name in ("a", "packaging", "spark", "wheel")}
+    cases["spark"] = MARKED.format("spark") + cases["spark"]
+    said = run(tmp_path, cases, "-n", "1", "--dist", "loadfile", "--no-loadscope-reorder")
+    assert re.findall(r"^(\w+) on gw0", said, re.MULTILINE) == ["spark", "packaging", "wheel", "a"]
+
+
 @pytest.mark.parametrize(
     ("marked", "said"),
     [
