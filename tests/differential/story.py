@@ -390,7 +390,7 @@ def fetch_body(rows: Sequence[tuple[Topic, int, int]], v: int, **partition: Any)
 
 
 def subscription(topics: Sequence[str] = (), version: int = 0, user_data: bytes | None = None) -> bytes:
-    """A valid ConsumerProtocolSubscription: Kafka cannot load a group again whose member sent other bytes."""
+    """A valid ConsumerProtocolSubscription."""
     out = struct.pack(">hi", version, len(topics))
     for topic in topics:
         out += struct.pack(">h", len(topic)) + topic.encode()

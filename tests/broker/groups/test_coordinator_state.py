@@ -156,8 +156,7 @@ def test_the_last_record_of_a_group_counts(log: Log):
 
 
 def test_a_member_s_bytes_keep_no_group_from_being_loaded(log: Log):
-    """A group is loaded although a member's subscription cannot be decoded. Kafka 4.3 writes such a subscription, and cannot
-    load the partition after a restart."""
+    """A group is loaded although a member's subscription cannot be decoded, as in Kafka 4.4.0."""
     log.add((GROUP, group(member(subscription=b"changed"))), (OFFSET, value()))
     assert log.state.groups["g"].subscribed_topics() is None
     assert log.offset() == 5
