@@ -142,7 +142,7 @@ class Stage:
 
     def remove(self, told: ClusterStory) -> None:
         """Delete the topics of the finished story ``told``."""
-        known = self._eye.quiet("metadata", 12, topics=None)["topics"]
+        known = self._eye.quiet("metadata", 12, retry=(), topics=None)["topics"]
         rows = [{"name": row["name"]} for row in known if (row["name"] or "").startswith(told.prefix)]
         if rows:
             self._eye.quiet("delete_topics", 6, retry=(), topics=rows, timeout=30_000)
@@ -161,7 +161,8 @@ class Stage:
         self.heal()
         for told in self._playing:
             told.close()
-            self.remove(told)
+            if not told.keeps_topics:
+                self.remove(told)
         transcripts = {told.entry.id: json.loads(json.dumps(told.transcript)) for told in self._playing}
         self._playing = []
         return transcripts
@@ -213,6 +214,14 @@ def stop(node: int) -> Act:
     return lambda stage: stage.stop(node)
 
 
+def pause(node: int) -> Act:
+    return lambda stage: stage.pause(node)
+
+
+def resume(node: int) -> Act:
+    return lambda stage: stage.resume(node)
+
+
 def isolate(node: int) -> Act:
     """Cut a node off from the other nodes, but not from clients and the controller."""
     return lambda stage: [stage.cut(each, node) for each in NODES if each != node]
@@ -224,6 +233,10 @@ def mend(stage: Stage) -> None:
 
 def mend_and_start(*nodes: int) -> Act:
     return lambda stage: (stage.mend(), stage.start(*nodes))
+
+
+def at_once(*acts: Act) -> Act:
+    return lambda stage: [act(stage) for act in acts]
 
 
 def nothing(stage: Stage) -> None:
@@ -249,6 +262,22 @@ SCENES = {
         Scene("alone", (kill(2, 3), start(2, 3))),
         # Node 2 is killed, then node 1, which has more records. Node 2 is restarted, then node 1.
         Scene("unclean", (kill(2), kill(1), start(2), start(1))),
+        # Nodes 3 and 2 are killed, then restarted in that order.
+        Scene("two-killed", (kill(3), kill(2), start(3), start(2))),
+        # Controlled shutdowns of nodes 3 and 2, which are restarted in that order, or in the other.
+        Scene("two-stopped", (stop(3), stop(2), start(3), start(2))),
+        Scene("last-stopped-first-back", (stop(3), stop(2), start(2), start(3))),
+        # A controlled shutdown of node 3. Then node 2 is killed. Node 2 is restarted, then node 3.
+        Scene("stopped-and-killed", (stop(3), kill(2), start(2), start(3))),
+        # Node 2 ends before its followers fetch again. The links are restored, and node 2 is restarted.
+        Scene("killed-at-once", (at_once(isolate(2), kill(2)), mend_and_start(2))),
+        Scene("stopped-at-once", (at_once(isolate(2), stop(2)), mend_and_start(2))),
+        # Node 3 is paused and leaves the ISR, then it is resumed.
+        Scene("paused", (pause(3), nothing, resume(3))),
+        # Nodes 3 and 2 are killed and restarted, with a story that changes feature levels.
+        Scene("disabled", (kill(3), kill(2), start(3), start(2))),
+        # Node 3 is killed and restarted, with a story that changes a setting of all brokers.
+        Scene("setting", (kill(3), start(3))),
     )
 }
 

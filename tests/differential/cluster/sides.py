@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from broker.metadata.altering import Resource
-from broker.metadata.values import BROKER_RESOURCE
 from broker.net.calls import Call
 from lab.faults import ActiveRule
 from tests.differential.cluster.story import NODES, Sent
@@ -34,8 +32,6 @@ SETTINGS = {
     "unclean.leader.election.interval.ms": "1000",
 }
 RACKS = {1: "a", 2: "b", 3: "c"}
-FEATURES = {"eligible.leader.replicas.version": 0}
-"""Feature levels of both sides: the stories were recorded without eligible leader replicas (KIP-966)."""
 BETWEEN_NODES = ("write_txn_markers", "add_partitions_to_txn")
 SPELLED = {"write_txn_markers": "WriteTxnMarkers", "add_partitions_to_txn": "AddPartitionsToTxn"}
 
@@ -203,7 +199,7 @@ def _sent(receiver: int, api: str, request: bytes, response: bytes | None) -> Se
 
 @contextmanager
 def kafka_side(directory: Path) -> Iterator[KafkaSide]:
-    with KafkaCluster(directory, SETTINGS, features=FEATURES, racks=RACKS) as cluster:
+    with KafkaCluster(directory, SETTINGS, racks=RACKS) as cluster:
         yield KafkaSide(cluster)
 
 
@@ -211,9 +207,4 @@ def kafka_side(directory: Path) -> Iterator[KafkaSide]:
 def our_side(directory: Path, settings: dict[str, Any] | None = None) -> Iterator[OurSide]:
     racks = {f"odradek.node.{node_id}.broker.rack": rack for node_id, rack in RACKS.items()}
     with InProcess(directory, "--nodes", "3", settings={**SETTINGS, **racks, **(settings or {})}) as broker:
-        metadata = broker.cluster.metadata
-        broker.run(metadata.update_features(FEATURES))
-        # The value for all brokers, which the first start of a cluster with the feature stores.
-        stored = Resource(BROKER_RESOURCE, "")
-        broker.run(metadata.config_control.alter([(stored, lambda image: {"min.insync.replicas": None})]))
         yield OurSide(broker)

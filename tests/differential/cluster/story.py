@@ -207,6 +207,9 @@ class ClusterStory(Story):
     """Node that gets preparing requests, and requests that any node may answer."""
     normal: ClusterNormal = field(init=False)
     is_over: bool = field(default=False, init=False)
+    keeps_topics: bool = field(default=False, init=False)
+    """Do not delete the story's topics at the end. Apache Kafka 4.4.0 cannot register a broker after an unclean shutdown if
+    the broker was an eligible leader replica of a topic that was deleted after a change of its min.insync.replicas."""
 
     def _normal(self) -> ClusterNormal:
         return ClusterNormal(

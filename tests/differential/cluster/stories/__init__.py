@@ -4,6 +4,7 @@ from tests.differential.cluster.stories import administration as administration
 from tests.differential.cluster.stories import below_min_isr as below_min_isr
 from tests.differential.cluster.stories import between_nodes as between_nodes
 from tests.differential.cluster.stories import elections as elections
+from tests.differential.cluster.stories import eligible_leaders as eligible_leaders
 from tests.differential.cluster.stories import followers as followers
 from tests.differential.cluster.stories import groups as groups
 from tests.differential.cluster.stories import high_watermark as high_watermark

@@ -32,6 +32,9 @@ def transactions(s: ClusterStory) -> Iterator[None]:
         )
         known.init(v)
     far.init(note="moved here")
+    s.ask(
+        "init_producer_id", 5, at=1, transactional_id=None, transaction_timeout=60_000, note="without an id"
+    )
     for v in (0, 3, 5):
         known.add(t, v=v)
     known.add_offsets(s.coordinated(FIRST, "g"))

@@ -108,6 +108,8 @@ def the_setting_counts(s: ClusterStory) -> Iterator[None]:
 
 
 def set_config(s: ClusterStory, t: Topic, name: str, value: str | None) -> None:
+    if name == "min.insync.replicas":
+        s.keeps_topics = True
     row = {"name": name, "config_operation": 0 if value is not None else 1, "value": value}
     resource = {"resource_type": 2, "resource_name": t.name, "configs": [row]}
     s.ask("incremental_alter_configs", 1, resources=[resource], validate_only=False)

@@ -207,9 +207,11 @@ def of_fenced_and_unregistered_nodes(s: NodesStory) -> None:
 def of_nodes_that_are_gone(s: NodesStory) -> None:
     orders = s.cluster.topic([[1, 2, 3], [2, 3, 1]])
     single = s.cluster.topic([[2]], min__insync__replicas="1")
+    pair = s.cluster.topic([[3, 2]])
     s.kill(2)
     s.cluster.await_leader(orders, 3, 1)
     s.cluster.await_isr(orders, {1, 3})
+    s.cluster.await_isr(pair, {3})
     every = ("--topic", s.name(".*"))
     s.run("--describe", *every, show=SORTED)
     for filter in ("under-replicated", "unavailable", "under-min-isr", "at-min-isr"):
