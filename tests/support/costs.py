@@ -16,7 +16,7 @@ import pytest
 MOST = 30
 TICKS = os.sysconf("SC_CLK_TCK")
 # Some tests replace these functions by failing ones.
-scan, read = os.scandir, Path.read_text
+scan, read, process_id = os.scandir, Path.read_text, os.getpid
 
 
 def _has_children() -> bool:
@@ -43,7 +43,7 @@ def _below_s() -> float:
     children = defaultdict[int, list[tuple[int, float]]](list)
     for pid, parent, used_s in _processes():
         children[parent].append((pid, used_s))
-    sum_s, parents = 0.0, [os.getpid()]
+    sum_s, parents = 0.0, [process_id()]
     while parents:
         for pid, used_s in children[parents.pop()]:
             sum_s += used_s
