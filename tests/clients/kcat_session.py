@@ -87,7 +87,10 @@ def _plain(line: str, bootstrap: str) -> str:
 
 
 if __name__ == "__main__":
+    from tests.differential.runner import warm_up
     from tests.support.kafka_oracle import kafka
 
     with kafka({"auto.create.topics.enable": "false"}) as oracle:
+        # Otherwise kcat may print that it retries while a coordinator is loaded.
+        warm_up(oracle.host, oracle.port)
         RECORDED.write_text(session(f"{oracle.host}:{oracle.port}"))
