@@ -115,7 +115,11 @@ class ConnectLoop(Loop):
         command = jvm_program(self.framework, "org.apache.kafka.connect.cli.ConnectDistributed").command
         worker = Worker([*command, str(file)], port)
         if number == 0:
-            self.create_connectors(worker)
+            try:
+                self.create_connectors(worker)
+            except BaseException:
+                worker.close()
+                raise
         return worker
 
     def create_connectors(self, worker: Worker) -> None:
