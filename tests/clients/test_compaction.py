@@ -123,6 +123,7 @@ def by_confluent(broker: Broker, isolation: str) -> list[tuple[int, str, str | N
             "group.id": isolation,
             "isolation.level": isolation,
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
             "fetch.message.max.bytes": 400,
             **PATIENCE,
         }

@@ -49,6 +49,7 @@ def read(bootstrap: str, transactional_id: str) -> list[str]:
             "group.id": f"reader-of-{transactional_id}",
             "auto.offset.reset": "earliest",
             "enable.partition.eof": True,
+            "fetch.wait.max.ms": 10,
         }
     )
     consumer.subscribe(["orders"])
