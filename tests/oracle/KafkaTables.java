@@ -58,18 +58,40 @@ public class KafkaTables {
     }
 
     static Map<String, Map<String, Object>> group() throws Exception {
-        Map<String, Map<String, Object>> rows = settings(GroupConfig.CONFIG_DEF);
-        rows.forEach((name, row) -> row.put("synonyms", GroupConfig.ALL_GROUP_CONFIG_SYNONYMS
-            .getOrDefault(name, Optional.empty()).stream().toList()));
+        Map<String, Map<String, Object>> rows = settings(groupConfigDef());
+        Map<String, Optional<String>> synonyms = groupSynonyms();
+        rows.forEach((name, row) -> row.put("synonyms", synonyms.getOrDefault(name, Optional.empty()).stream().toList()));
         return rows;
     }
 
-    /** The update mode of each dynamic setting. The class was written in Scala up to Kafka 4.3. */
+    /** The definition is a constant since Kafka 4.3. */
+    static ConfigDef groupConfigDef() throws Exception {
+        try {
+            return (ConfigDef) GroupConfig.class.getField("CONFIG_DEF").get(null);
+        } catch (NoSuchFieldException absent) {
+            return (ConfigDef) GroupConfig.class.getMethod("configDef").invoke(null);
+        }
+    }
+
+    /** Kafka 4.2 has no table of the synonyms of group settings: its describe has none to show. */
+    @SuppressWarnings("unchecked")
+    static Map<String, Optional<String>> groupSynonyms() throws Exception {
+        try {
+            return (Map<String, Optional<String>>) GroupConfig.class.getField("ALL_GROUP_CONFIG_SYNONYMS").get(null);
+        } catch (NoSuchFieldException absent) {
+            return Map.of();
+        }
+    }
+
+    /** The update mode of each dynamic setting. The class is of Java since Kafka 4.4, and in 4.2 the method is not static. */
     @SuppressWarnings("unchecked")
     static Map<String, String> updateModes() throws Exception {
-        for (String name : List.of("org.apache.kafka.server.config.DynamicBrokerConfig", "kafka.server.DynamicBrokerConfig")) {
+        String written = "kafka.server.DynamicBrokerConfig";
+        for (String name : List.of("org.apache.kafka.server.config.DynamicBrokerConfig", written, written + "$")) {
             try {
-                return (Map<String, String>) Class.forName(name).getMethod("dynamicConfigUpdateModes").invoke(null);
+                Class<?> found = Class.forName(name);
+                Object instance = name.endsWith("$") ? found.getField("MODULE$").get(null) : null;
+                return (Map<String, String>) found.getMethod("dynamicConfigUpdateModes").invoke(instance);
             } catch (ClassNotFoundException | NoSuchMethodException absent) {
                 continue;
             }
