@@ -32,6 +32,7 @@ SHORT_LIVED = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 """Options for a JVM that runs for less than a minute: without C2 compiler and GC threads the start costs half the CPU
 time."""
 _CACHE = Path(__file__).resolve().parents[2] / ".cache"
+_ALONE = "@jar"
 
 
 # The JVM prints warnings, and the variables it has taken options from. A client's logger in the same JVM writes there too.
@@ -77,7 +78,8 @@ def _or_skip(found: str | Unavailable) -> str:
 def jars_folder(name: str, *coordinates: str) -> Path:
     """Folder of Maven artifacts with all their dependencies, which are downloaded once for this checkout.
 
-    A coordinate is ``group:artifact:version`` or ``group:artifact:version:classifier``.
+    A coordinate is ``group:artifact:version`` or ``group:artifact:version:classifier``, with ``@jar`` behind it for the
+    jar without its dependencies, as in Gradle.
     """
     return Path(_or_skip(_found(name, coordinates)))
 
@@ -182,11 +184,7 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
     maven = shutil.which("mvn")
     if maven is None:
         raise Unavailable("there is no mvn on PATH")
-    dependencies = "".join(
-        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
-        f"{''.join(f'<classifier>{each}</classifier>' for each in classifier)}</dependency>"
-        for group, artifact, version, *classifier in (coordinate.split(":") for coordinate in coordinates)
-    )
+    dependencies = "".join(_dependency(each) for each in coordinates)
     with tempfile.TemporaryDirectory() as work:
         (Path(work) / "pom.xml").write_text(
             "<project><modelVersion>4.0.0</modelVersion><groupId>odradek</groupId><artifactId>tests</artifactId>"
@@ -200,6 +198,16 @@ def _fetch_by_maven(folder: Path, coordinates: tuple[str, ...]) -> None:
             raise Unavailable(f"mvn failed: {lines[0] if lines else error.returncode}") from error
         except (OSError, subprocess.TimeoutExpired) as error:
             raise Unavailable(f"mvn failed: {error}") from error
+
+
+def _dependency(coordinate: str) -> str:
+    group, artifact, version, *classifier = coordinate.removesuffix(_ALONE).split(":")
+    everything = "<exclusion><groupId>*</groupId><artifactId>*</artifactId></exclusion>"
+    return (
+        f"<dependency><groupId>{group}</groupId><artifactId>{artifact}</artifactId><version>{version}</version>"
+        f"{''.join(f'<classifier>{each}</classifier>' for each in classifier)}"
+        f"<exclusions>{everything if coordinate.endswith(_ALONE) else ''}</exclusions></dependency>"
+    )
 
 
 def _unpack(folder: Path, coordinate: str) -> None:
@@ -221,10 +229,19 @@ def _fetch_by_jgo(folder: Path, coordinates: tuple[str, ...]) -> None:
     """Download jars with jgo, which resolves Maven coordinates in Python, from its default repository."""
     try:
         import jgo
+        from jgo.maven import MavenContext
     except ImportError:
         raise Unavailable("there is no jgo: install Maven, or `pip install jgo`") from None
+    alone = [each.removesuffix(_ALONE).split(":") for each in coordinates if each.endswith(_ALONE)]
+    others = [each for each in coordinates if not each.endswith(_ALONE)]
     try:
-        artifacts = jgo.resolve("+".join(coordinates))
+        artifacts = [
+            *jgo.resolve("+".join(others)),
+            *(
+                MavenContext().project(group, name).at_version(version).artifact(*classifier)
+                for group, name, version, *classifier in alone
+            ),
+        ]
         with ThreadPoolExecutor(8) as pool:
             for artifact, path in zip(
                 artifacts, pool.map(lambda each: each.resolve(), artifacts), strict=True

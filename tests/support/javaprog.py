@@ -71,9 +71,12 @@ def programs_classpath(release: str = KAFKA_VERSION) -> str:
     return compiled(SOURCES, kafka_classpath(release))
 
 
-def compiled(folder: Path, jars: str) -> str:
-    """Class path of the programs in a folder, compiled once. ``jars`` is the class path of their libraries."""
-    sources = sorted(folder.glob("*.java"))
+def compiled(folder: Path, jars: str, *others: Path) -> str:
+    """Class path of the programs in a folder, compiled once. ``jars`` is the class path of their libraries.
+
+    ``others`` are source files of other folders.
+    """
+    sources = [*sorted(folder.glob("*.java")), *others]
     digest = hashlib.sha256(
         b"".join([jars.encode(), *(source.read_bytes() for source in sources)])
     ).hexdigest()
