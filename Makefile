@@ -91,7 +91,7 @@ CHAOS_MINUTES ?= 30
 CERTIFY_MINUTES ?= 60
 # The same for clients and frameworks, from the last seeds in tests/clients/soak.jsonl on.
 CLIENT_MINUTES ?= 40
-# Kafka's own integration tests; tests that fail with Odradek run with Kafka's own brokers, too.
+# Kafka's own integration tests, and those of Spark's connector; tests that fail with Odradek run with Kafka's own brokers, too.
 KAFKA_TESTS ?= --against both
 # Checks of the container, and of Testcontainers if there is a real engine. The first lines of the output say whether there is.
 soak: $(VENV)/.dev $(VENV)/.java

@@ -5,7 +5,7 @@ request failed.
 
 | request | response |
 | --- | --- |
-| `configure`: directory, cluster_id, features, login_config, users, principals, nodes (each with id and settings) | {} |
+| `configure`: directory, cluster_id, nodes (id, settings); may have features, login_config, users, principals | {} |
 | `start`: start all nodes | ports, by node id and listener name |
 | `stop`: stop all nodes | {} |
 | `start_node`, `stop_node`: id | {} |
@@ -100,12 +100,15 @@ class Cluster:
         self._directory.mkdir(exist_ok=True)
         file = self._directory / "server.properties"
         file.write_text("".join(f"{name}={_escaped(value)}\n" for name, value in sorted(settings.items())))
-        environment = {"CLUSTER_ID": request["cluster_id"], "ODRADEK_SASL": "\n".join(request["users"])}
-        environment |= principals.as_variable(request["principals"] | {STAND_IN: SUPER_USER})
-        if login_config := request["login_config"]:
+        environment = {
+            "CLUSTER_ID": request["cluster_id"],
+            "ODRADEK_SASL": "\n".join(request.get("users", ())),
+        }
+        environment |= principals.as_variable(request.get("principals", {}) | {STAND_IN: SUPER_USER})
+        if login_config := request.get("login_config"):
             environment["KAFKA_OPTS"] = f"-Djava.security.auth.login.config={login_config}"
         arguments = ["--config", str(file), "--nodes", str(len(nodes))]
-        for name, level in request["features"].items():
+        for name, level in request.get("features", {}).items():
             if level < LATEST[name]:
                 arguments += ["--feature", f"{name}={level}"]
         self._broker = BrokerProcess(

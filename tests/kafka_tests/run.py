@@ -1,4 +1,4 @@
-"""Runs Apache Kafka's own integration tests against Odradek, or against Kafka itself.
+"""Runs Apache Kafka's own integration tests, and those of Spark's connector, against Odradek or Kafka itself.
 
     python -m tests.kafka_tests.run                                  # all sets; a later run continues
     python -m tests.kafka_tests.run --set transactions --again
@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -27,6 +28,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.kafka_tests.control import serving
+from tests.kafka_tests.spark import jvm as spark
 from tests.support.deadlines import HANG_S, Stopwatch
 from tests.support.forked import fork_brokers
 from tests.support.java import SHORT_LIVED, java
@@ -61,9 +63,10 @@ def run(tests: Sequence[str], against: str = "odradek") -> Iterator[tuple[str, l
 
     With ``both``, a class has a JVM of its own, which ends before tests that have failed in it run with Kafka's brokers.
     """
-    left = list(dict.fromkeys(each.rpartition(".")[0] if _is_method(each) else each for each in tests))
+    left = sorted(dict.fromkeys(class_of(each) for each in tests), key=_is_of_spark)
     while left:
-        for done, results in _one_jvm(left[:1] if against == "both" else left, tests, against):
+        alike = [each for each in left if _is_of_spark(each) == _is_of_spark(left[0])]
+        for done, results in _one_jvm(alike[:1] if against == "both" else alike, tests, against):
             left.remove(done)
             if against != "kafka":
                 with_kafka = _with_kafka(done, results) if against == "both" else []
@@ -73,12 +76,19 @@ def run(tests: Sequence[str], against: str = "odradek") -> Iterator[tuple[str, l
 
 def _with_kafka(name: str, results: Sequence[Result]) -> list[Result]:
     """The results of a class's failed tests with Kafka's own brokers."""
-    failed = [each.test for each in results if each.verdict == "failed" and _is_method(each.test)]
+    failed = [each.test for each in results if each.verdict == "failed" and each.test != name]
     return [each for _, found in _one_jvm([name], failed, "kafka") for each in found] if failed else []
 
 
-def _is_method(test: str) -> bool:
-    return test.rpartition(".")[2][0].islower()
+def class_of(test: str) -> str:
+    """The class of a test, which is a class or ``class.method``. The names of Spark's tests are sentences."""
+    found = re.match(r"[^A-Z]*[\w$]*", test)
+    assert found is not None
+    return found[0]
+
+
+def _is_of_spark(test: str) -> bool:
+    return test.startswith("org.apache.spark.")
 
 
 def judged(results: Sequence[Result], with_kafka: Sequence[Result] = (), *, whole: bool) -> Iterator[Result]:
@@ -106,20 +116,18 @@ def _one_jvm(
     classes: Sequence[str], tests: Sequence[str], against: str
 ) -> Iterator[tuple[str, list[Result]]]:
     """Run the tests of these classes in one JVM. If a test hangs, it is killed, and the rest of the class does not run."""
-    jars = framework_jars("kafka-tests")
-    classpath = f"{compiled(FOLDER / 'launcher', jars)}{os.pathsep}{FOLDER / 'launcher'}"
-    command = [java(), "-Xmx1g", *SHORT_LIVED, "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
     choice = [f"+{each}" for each in tests]
     with tempfile.TemporaryDirectory(prefix="kafka-tests-") as folder, ExitStack() as stack:
+        command = [java(), *SHORT_LIVED, f"-Djava.io.tmpdir={folder}"]
         if against != "kafka":
-            port = stack.enter_context(serving())
-            command += [f"-Dodradek.control.port={port}", "-Dprepare=odradek.Cluster"]
-            classpath = compiled(FOLDER / "stand_ins", jars).replace(jars, classpath)
+            command.append(f"-Dodradek.control.port={stack.enter_context(serving())}")
             choice += [f"-{test}\t{reason}" for test, reason in SKIPS.items()]
-        command += [f"-Djava.io.tmpdir={folder}", "-cp", classpath, "RunTests", str(int(HANG_S)), *classes]
+        command += [*(spark.command(against) if _is_of_spark(classes[0]) else _kafkas(against)), *classes]
         log = stack.enter_context(tempfile.TemporaryFile("w+"))
         process = stack.enter_context(
-            subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True)
+            subprocess.Popen(
+                command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log, text=True
+            )
         )
         stack.callback(process.kill)
         assert process.stdin is not None
@@ -136,6 +144,17 @@ def _one_jvm(
             else:
                 return
             yield name, results
+
+
+def _kafkas(against: str) -> list[str]:
+    """Options, main class and first argument of a JVM that runs Kafka's tests."""
+    jars = framework_jars("kafka-tests")
+    classpath = f"{compiled(FOLDER / 'launcher', jars)}{os.pathsep}{FOLDER / 'launcher'}"
+    options = ["-Xmx1g", "-Dorg.slf4j.simpleLogger.defaultLogLevel=off"]
+    if against != "kafka":
+        options.append("-Dprepare=odradek.Cluster")
+        classpath = compiled(FOLDER / "stand_ins", jars).replace(jars, classpath)
+    return [*options, "-cp", classpath, "RunTests", str(int(HANG_S))]
 
 
 def _events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Some of Apache Kafka's own integration tests, and tests of the program that runs all of them."""
+"""Some of Apache Kafka's own integration tests and of Spark's, and tests of the program that runs all of them."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ CHOSEN = (
     f"{TRANSACTIONS}.testSendOffsetsWithGroupMetadata",
 )
 """Tests that run in about a minute."""
+RELATION = "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2"
 
 
 @pytest.mark.foreign
@@ -35,12 +36,34 @@ def test_kafkas_own_tests_of_transactions_and_groups_pass():
     assert all(any(test.startswith(each) for test in passed) for each in CHOSEN)
 
 
+@pytest.mark.foreign
+def test_sparks_own_tests_of_batch_queries_pass():
+    pytest.importorskip("pyspark")
+    results = [each for _, found in run.run([RELATION]) for each in found]
+    assert [each for each in results if each.verdict != "passed"] == []
+    assert f"{RELATION}.read Kafka transactional messages: read_committed" in {each.test for each in results}
+
+
 def test_each_expectation_is_of_a_class_that_runs():
     classes = [name for classes in SETS.values() for name in classes]
     assert len(classes) == len(set(classes))
-    assert {each.rpartition(".")[0] for each in (*SKIPS, *DIFFERENCES) if " " not in each} <= set(classes)
-    assert {each.partition(" ")[0] for each in SKIPS if " " in each} <= set(classes)
+    assert {run.class_of(each) for each in (*SKIPS, *DIFFERENCES)} <= set(classes)
     assert not set(SKIPS).intersection(DIFFERENCES)
+
+
+@pytest.mark.parametrize(
+    ("test", "its_class"),
+    [
+        ("kafka.api.TransactionsTest", "kafka.api.TransactionsTest"),
+        ("kafka.api.TransactionsTest.testFencingOnSend", "kafka.api.TransactionsTest"),
+        (
+            "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2.SPARK-1: a. B",
+            "org.apache.spark.sql.kafka010.KafkaRelationSuiteV2",
+        ),
+    ],
+)
+def test_the_name_of_a_test_begins_with_its_class(test: str, its_class: str):
+    assert run.class_of(test) == its_class
 
 
 def test_a_known_failure_that_passes_is_a_failure(monkeypatch: pytest.MonkeyPatch):

@@ -12,13 +12,13 @@ import java.nio.charset.StandardCharsets;
 import java.util.Map;
 
 /** A connection to the runner, which starts and stops the nodes of one cluster. The cluster ends with the connection. */
-final class Control implements AutoCloseable {
+public final class Control implements AutoCloseable {
     private static final ObjectMapper JSON = new ObjectMapper();
 
     private final Socket socket;
     private final BufferedReader responses;
 
-    Control() {
+    public Control() {
         try {
             socket = new Socket(InetAddress.getLoopbackAddress(), Integer.getInteger("odradek.control.port"));
             responses = new BufferedReader(new InputStreamReader(socket.getInputStream(), StandardCharsets.UTF_8));
@@ -28,7 +28,7 @@ final class Control implements AutoCloseable {
     }
 
     /** Sends a request and returns its response. An error of the runner becomes an IllegalStateException. */
-    JsonNode ask(Map<String, Object> request) {
+    public JsonNode ask(Map<String, Object> request) {
         try {
             socket.getOutputStream().write((JSON.writeValueAsString(request) + "\n").getBytes(StandardCharsets.UTF_8));
             String line = responses.readLine();

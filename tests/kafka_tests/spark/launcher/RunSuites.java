@@ -1,0 +1,159 @@
+import com.fasterxml.jackson.core.JsonProcessingException;
+import com.fasterxml.jackson.databind.ObjectMapper;
+import java.io.IOException;
+import java.io.PrintStream;
+import java.util.HashMap;
+import java.util.HashSet;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.Set;
+import org.scalatest.Args;
+import org.scalatest.DynaTags;
+import org.scalatest.Filter;
+import org.scalatest.Reporter;
+import org.scalatest.Suite;
+import org.scalatest.events.Event;
+import org.scalatest.events.SuiteAborted;
+import org.scalatest.events.TestCanceled;
+import org.scalatest.events.TestFailed;
+import org.scalatest.events.TestIgnored;
+import org.scalatest.events.TestPending;
+import org.scalatest.events.TestStarting;
+import org.scalatest.events.TestSucceeded;
+import scala.Option;
+import scala.jdk.javaapi.CollectionConverters;
+
+/**
+ * Runs suites with ScalaTest, and writes a line of JSON to standard output when a test begins and when it ends.
+ *
+ * <p>Arguments: the classes of the suites. A line of standard input is {@code +suite} or {@code +suite.test} for tests
+ * to run, or {@code -suite.test}, a tab and the reason for a test to leave out.
+ * What the tests print goes to the standard error output.
+ */
+public final class RunSuites implements Reporter {
+    private static final ObjectMapper JSON = new ObjectMapper();
+    private static final int REASON_CHARACTERS_MAX = 3000;
+    private static final scala.collection.immutable.Set<String> CHOSEN = set("chosen");
+    private static final scala.collection.immutable.Set<String> NONE = set();
+
+    private final PrintStream lines;
+    private final Set<String> chosen = new HashSet<>();
+    private final Map<String, String> left = new HashMap<>();
+    private String suite = "";
+    private long began;
+
+    private RunSuites() throws IOException {
+        lines = System.out;
+        System.setOut(System.err);
+        for (String line : new String(System.in.readAllBytes()).lines().toList()) {
+            if (line.startsWith("+")) {
+                chosen.add(line.substring(1));
+            } else {
+                String[] parts = line.substring(1).split("\t");
+                left.put(parts[0], parts[1]);
+            }
+        }
+    }
+
+    public static void main(String[] names) throws Exception {
+        RunSuites suites = new RunSuites();
+        for (String name : names) {
+            suites.run(name);
+        }
+        System.exit(0);  // a failed test may have left clients, whose threads keep running
+    }
+
+    private void run(String name) throws Exception {
+        suite = name;
+        began = System.nanoTime();
+        try {
+            Suite tests = (Suite) Class.forName(name).getDeclaredConstructor().newInstance();
+            Map<String, scala.collection.immutable.Set<String>> tags = new HashMap<>();
+            CollectionConverters.asJava(tests.testNames()).forEach(test -> tags.put(test, isChosen(test) ? CHOSEN : NONE));
+            DynaTags dynamic = new DynaTags(map(Map.of()), map(Map.of(name, map(tags))));
+            Filter filter = new Filter(Option.apply(CHOSEN), NONE, true, dynamic);
+            tests.run(Option.empty(), new Args(
+                this, Args.apply$default$2(), filter, Args.apply$default$4(), Args.apply$default$5(), Args.apply$default$6(),
+                Args.apply$default$7(), Args.apply$default$8(), Args.apply$default$9(), Args.apply$default$10()
+            ));
+        } catch (Throwable error) {  // of beforeAll or afterAll
+            ended("", "failed", described(error));
+        }
+        write(Map.of("event", "class", "class", name));
+    }
+
+    private boolean isChosen(String test) {
+        String name = suite + "." + test;
+        boolean isChosen = chosen.contains(suite) || chosen.contains(name);
+        if (isChosen && left.containsKey(name)) {
+            ended(test, "skipped", left.get(name));
+        }
+        return isChosen && !left.containsKey(name);
+    }
+
+    @SafeVarargs
+    private static <T> scala.collection.immutable.Set<T> set(T... elements) {
+        return CollectionConverters.asScala(Set.of(elements)).toSet();
+    }
+
+    private static <K, V> scala.collection.immutable.Map<K, V> map(Map<K, V> map) {
+        return scala.collection.immutable.Map.from(CollectionConverters.asScala(map));
+    }
+
+    @Override
+    public synchronized void apply(Event event) {
+        if (event instanceof TestStarting each) {
+            began = System.nanoTime();
+            write(line("began", each.testName()));
+        } else if (event instanceof TestSucceeded each) {
+            ended(each.testName(), "passed", "");
+        } else if (event instanceof TestFailed each) {
+            ended(each.testName(), "failed", each.throwable().isEmpty() ? each.message() : described(each.throwable().get()));
+        } else if (event instanceof TestCanceled each) {
+            ended(each.testName(), "skipped", each.message());
+        } else if (event instanceof TestIgnored each) {
+            ended(each.testName(), "skipped", "Spark ignores it");
+        } else if (event instanceof TestPending each) {
+            ended(each.testName(), "skipped", "Spark has not written it");
+        } else if (event instanceof SuiteAborted each) {
+            ended("", "failed", each.message());
+        }
+    }
+
+    private void ended(String test, String verdict, String reason) {
+        Map<String, Object> line = line("ended", test);
+        line.put("verdict", verdict);
+        line.put("ms", (System.nanoTime() - began) / 1_000_000);
+        line.put("reason", reason);
+        write(line);
+    }
+
+    private Map<String, Object> line(String event, String test) {
+        Map<String, Object> line = new LinkedHashMap<>();
+        line.put("event", event);
+        line.put("test", test.isEmpty() ? suite : suite + "." + test);
+        line.put("display", "");
+        return line;
+    }
+
+    private static String described(Throwable error) {
+        StringBuilder text = new StringBuilder();
+        for (Throwable each = error; each != null && text.length() < REASON_CHARACTERS_MAX; each = each.getCause()) {
+            text.append(text.isEmpty() ? "" : "caused by ").append(each).append("\n");
+            for (StackTraceElement frame : each.getStackTrace()) {
+                if (frame.getClassName().contains("Kafka") || frame.getClassName().contains("kafka")) {
+                    text.append("  ").append(frame).append("\n");
+                }
+            }
+        }
+        return text.substring(0, Math.min(text.length(), REASON_CHARACTERS_MAX)).strip();
+    }
+
+    private void write(Map<String, Object> line) {
+        try {
+            lines.println(JSON.writeValueAsString(line));
+        } catch (JsonProcessingException error) {
+            throw new java.io.UncheckedIOException(error);
+        }
+    }
+}
