@@ -611,7 +611,7 @@ def read_messages(
         deadline = Deadline()
         while open_partitions and (expected is None or len(messages) < expected):
             deadline.check(f"{topic}: {len(messages)} records, end of {open_partitions} not seen")
-            for message in consumer.consume(1000, 0.01):  # which waits for 1000 messages
+            for message in consumer.consume(1000, 0.05):
                 if message.error() is None:
                     messages.append(message)
                 else:

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 TIMEOUT_S: Final = stretched(30.0)
 _POLL_S: Final = 0.1
-_BATCH_S: Final = 0.01
-"""``Consumer.consume`` waits so long for a full batch, also if it has messages already."""
 # Errors are raised as exceptions. The clients' own log would mostly report brokers that a test has killed.
 _QUIET: Final = {"log_level": 2}
 _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
@@ -161,15 +159,14 @@ class Kafka:
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
         # The end depends on the isolation level: with read_committed it is the last stable offset.
         settings |= {"bootstrap.servers": self.bootstrap_servers, "enable.partition.eof": True}
-        # The end of a partition comes with an empty response, for which the broker waits this long.
-        settings |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 10, **_QUIET}
+        settings |= {"auto.offset.reset": "earliest", **_QUIET}
         consumer, found = Consumer(settings), []
         try:
             left = set(self.partitions(topic))
             consumer.assign([TopicPartition(topic, each, 0) for each in left])
             deadline = time.monotonic() + TIMEOUT_S
             while left:
-                for message in consumer.consume(10_000, _BATCH_S):
+                for message in consumer.consume(10_000, _POLL_S):
                     error = message.error()
                     if error is None:
                         found.append(_record(message))
