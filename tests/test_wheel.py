@@ -216,11 +216,10 @@ def test_the_source_distribution_builds_the_same_wheel(
     assert {path.relative_to(sources).as_posix() for path in compiled_from} <= packed
 
 
-def test_who_builds_from_the_source_distribution_needs_no_cython(sources: Path, wheel: Path, tmp_path: Path):
+def test_who_builds_from_the_source_distribution_needs_no_cython(
+    sources: Path, sdist: Path, wheel: Path, tmp_path: Path
+):
     """The build compiles the smallest module from its packed C file, and takes the others from the cache."""
-    build = "import sys; from build_backend import build_sdist; build_sdist(sys.argv[1])"
-    run(sys.executable, "-c", build, tmp_path / "sdist", cwd=sources)
-    [sdist] = (tmp_path / "sdist").glob("*.tar.gz")
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path, filter="data")
     unpacked = tmp_path / sdist.name.removesuffix(".tar.gz")
