@@ -6,12 +6,13 @@ One worker has the tests that share a Spark session, so that they need one JVM. 
 processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
 """
 
-import re
 from functools import cache
 from pathlib import Path
 
 import pytest
 from xdist.scheduler import LoadFileScheduling
+
+from tests.support.tiers import names_mark
 
 MARKS = ("spark", "spark_apart")
 LONG = ("test_packaging.py", "test_wheel.py")
@@ -27,7 +28,7 @@ def rank(module: Path) -> int:
     """
     text = module.read_text("utf-8")
     unmarked = _LONG if module.name in LONG else _LONG + 1
-    return next((at for at, mark in enumerate(MARKS) if re.search(rf"\bmark\.{mark}\b", text)), unmarked)
+    return next((at for at, mark in enumerate(MARKS) if names_mark(text, [mark])), unmarked)
 
 
 class OneWorkerForSpark(LoadFileScheduling):
