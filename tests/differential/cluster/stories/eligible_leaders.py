@@ -44,6 +44,13 @@ def await_eligible(s: ClusterStory, t: Topic, eligible: set[int]) -> None:
     s.until(lambda: all(of(at) == eligible for at in s.side.reachable()), f"{t.name} has {eligible} eligible")
 
 
+def both_in_sync(s: ClusterStory, t: Topic, end: int) -> None:
+    """Wait until nodes 2 and 3 are in sync, and both know that all records before ``end`` are committed."""
+    s.await_isr(t, {2, 3})
+    s.await_replicated(t, end, [2, 3])
+    describe(s, t, HOME)
+
+
 def no_leader(s: ClusterStory, t: Topic) -> None:
     s.await_leader(t, -1)
     metadata(s, t, HOME)
@@ -76,9 +83,7 @@ def the_last_leader(s: ClusterStory) -> Iterator[None]:
     yield
     for each, end in ((t, 2), (one, 3)):
         s.await_leader(each, 2, readable=False)
-        s.await_isr(each, {2, 3})
-        s.await_replicated(each, end, [2, 3])
-        describe(s, each, HOME)
+        both_in_sync(s, each, end)
         list_offsets(s, each, 2)
         s.fetch(each, 0, at=2)
 
@@ -188,9 +193,7 @@ def another_returns_first(s: ClusterStory) -> Iterator[None]:
     yield
     s.await_leader(own, 2)
     describe(s, own, HOME)
-    s.await_isr(t, {2, 3})
-    s.await_replicated(t, 3, [2, 3])
-    describe(s, t, HOME)
+    both_in_sync(s, t, 3)
     for at in (2, 3):
         s.fetch(t, 0, v=11, at=at)
 
@@ -207,9 +210,7 @@ def the_last_leader_returns_first(s: ClusterStory) -> Iterator[None]:
         list_offsets(s, t, 2, v)
     s.fetch(t, 0, at=2)
     yield
-    s.await_isr(t, {2, 3})
-    s.await_replicated(t, 2, [2, 3])
-    describe(s, t, HOME)
+    both_in_sync(s, t, 2)
     list_offsets(s, t, 2)
 
 
@@ -230,9 +231,9 @@ def the_last_leader_waits(s: ClusterStory) -> Iterator[None]:
     s.fetch(t, 0, at=3)
 
 
-def acknowledged(s: ClusterStory, *placed: tuple[Topic, list[int]]) -> None:
+def acknowledged(s: ClusterStory, *written: Topic) -> None:
     """Produce a record, so that only the leader knows that it is committed."""
-    s.produce([(t, 0, s.batch(1)) for t, _ in placed], at=2)
+    s.produce([(t, 0, s.batch(1)) for t in written], at=2)
 
 
 @story("eligible-leaders", "killed-at-once")
@@ -240,7 +241,7 @@ def acknowledged_and_killed(s: ClusterStory) -> Iterator[None]:
     """Only the killed leader knows that the last record is committed. A new leader below min.insync.replicas does not
     learn it before the old one is back."""
     narrow, wide = topics(s, [2, 3], [2, 1, 3])
-    acknowledged(s, (narrow, [2, 3]), (wide, [2, 1, 3]))
+    acknowledged(s, narrow, wide)
     yield
     s.await_leader(wide, 1)
     s.await_replicated(wide, 2, [1, 3])
@@ -272,15 +273,13 @@ def hidden_record(s: ClusterStory, t: Topic) -> None:
 def acknowledged_and_stopped(s: ClusterStory) -> Iterator[None]:
     """The same after a controlled shutdown. The old leader's high watermark is lowered to that of the new leader."""
     (t,) = topics(s, [2, 3])
-    acknowledged(s, (t, [2, 3]))
+    acknowledged(s, t)
     yield
     hidden_record(s, t)
     s.produce(t, s.batch(1), at=3, note="all")
     s.produce(t, s.batch(1), at=3, acks=1, note="leader only")
     yield
-    s.await_isr(t, {2, 3})
-    s.await_replicated(t, 3, [2, 3])
-    describe(s, t, HOME)
+    both_in_sync(s, t, 3)
     for at in (2, 3):
         s.fetch(t, 0, v=11, at=at)
 
@@ -307,9 +306,7 @@ def in_flight(s: ClusterStory) -> Iterator[None]:
     await_log_end(s, t, 2, 2)
     yield
     for each in (t, one):
-        s.await_isr(each, {2, 3})
-        s.await_replicated(each, 2, [2, 3])
-        describe(s, each, HOME)
+        both_in_sync(s, each, 2)
     s.fetch(t, 0, at=2)
 
 
