@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import odradek
+from broker.metadata.features import SUPPORTED_FEATURES
 from broker.security.sasl.mechanism import AUTHENTICATION_FAILED
 from odradek.process import BrokerFailed, BrokerProcess
 from tests.support import principals
@@ -54,7 +55,6 @@ STAND_IN: Final = "STAND-IN"
 SUPER_USER: Final = "User:stand-in"
 AUTHORIZER: Final = "authorizer.class.name"
 PROTOCOLS: Final = "listener.security.protocol.map"
-LATEST: Final = {"eligible.leader.replicas.version": 1, "group.version": 1, "transaction.version": 2}
 REASON_LINES_MAX: Final = 12
 
 
@@ -109,7 +109,7 @@ class Cluster:
             environment["KAFKA_OPTS"] = f"-Djava.security.auth.login.config={login_config}"
         arguments = ["--config", str(file), "--nodes", str(len(nodes))]
         for name, level in request.get("features", {}).items():
-            if level < LATEST[name]:
+            if level < SUPPORTED_FEATURES[name][1]:
                 arguments += ["--feature", f"{name}={level}"]
         self._broker = BrokerProcess(
             self._directory,
