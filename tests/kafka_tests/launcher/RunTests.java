@@ -1,12 +1,8 @@
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.io.PrintStream;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
 import java.util.Optional;
-import java.util.Set;
 import org.junit.platform.engine.FilterResult;
 import org.junit.platform.engine.TestExecutionResult;
 import org.junit.platform.engine.TestSource;
@@ -28,24 +24,11 @@ import org.opentest4j.TestAbortedException;
  * What the tests print goes to the standard error output.
  */
 public final class RunTests implements TestExecutionListener, PostDiscoveryFilter {
-    private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int REASON_CHARACTERS_MAX = 3000;
-
-    private final PrintStream lines;
-    private final Set<String> chosen = new HashSet<>();
+    private final Lines lines = new Lines();
     private long began;
 
     private RunTests() throws IOException {
-        lines = System.out;
-        System.setOut(System.err);
-        for (String line : new String(System.in.readAllBytes()).lines().toList()) {
-            if (line.startsWith("+")) {
-                chosen.add(line.substring(1));
-            } else {
-                String[] left = line.substring(1).split("\t");
-                LeftOut.REASONS.put(left[0], left[1]);
-            }
-        }
+        LeftOut.REASONS.putAll(lines.left);
     }
 
     public static void main(String[] arguments) throws Exception {
@@ -61,7 +44,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
                 .configurationParameter("junit.jupiter.execution.timeout.testable.method.default", arguments[0] + " s")
                 .build();
             LauncherFactory.create().execute(request, tests);
-            tests.write(Map.of("event", "class", "class", name));
+            tests.lines.write(Map.of("event", "class", "class", name));
         }
         System.exit(0);  // a failed test may have left clients, whose threads keep running
     }
@@ -73,7 +56,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
 
     private boolean isChosen(String name) {
         String itsClass = name.substring(0, name.lastIndexOf('.')).replaceFirst("\\$.*", "");  // of a nested class, the outer one
-        return chosen.contains(itsClass) || chosen.contains(name);
+        return lines.chosen.contains(itsClass) || lines.chosen.contains(name);
     }
 
     private static Optional<String> name(Optional<TestSource> source) {
@@ -87,7 +70,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
     public void executionStarted(TestIdentifier test) {
         began = System.nanoTime();
         if (test.isTest()) {
-            write(line("began", test));
+            lines.write(line("began", test));
         }
     }
 
@@ -96,7 +79,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
         Map<String, Object> line = line("ended", test);
         line.put("verdict", "skipped");
         line.put("reason", reason);
-        write(line);
+        lines.write(line);
     }
 
     @Override
@@ -112,7 +95,7 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
         });
         line.put("ms", (System.nanoTime() - began) / 1_000_000);
         result.getThrowable().ifPresent(error -> line.put("reason", described(error)));
-        write(line);
+        lines.write(line);
     }
 
     /** Whether a test was aborted inside of an assertion, which then has failed. */
@@ -129,26 +112,6 @@ public final class RunTests implements TestExecutionListener, PostDiscoveryFilte
     }
 
     private static String described(Throwable error) {
-        StringBuilder text = new StringBuilder();
-        for (Throwable each = error; each != null; each = each.getCause()) {
-            text.append(text.isEmpty() ? "" : "caused by ").append(each).append("\n");
-            for (StackTraceElement frame : each.getStackTrace()) {
-                if (!frame.getClassName().startsWith("org.junit.") && !frame.getClassName().startsWith("java.")) {
-                    text.append("  ").append(frame).append("\n");
-                }
-                if (text.length() > REASON_CHARACTERS_MAX) {
-                    return text.substring(0, REASON_CHARACTERS_MAX);
-                }
-            }
-        }
-        return text.toString().strip();
-    }
-
-    private void write(Map<String, Object> line) {
-        try {
-            lines.println(JSON.writeValueAsString(line));
-        } catch (IOException error) {
-            throw new java.io.UncheckedIOException(error);
-        }
+        return Lines.described(error, name -> !name.startsWith("org.junit.") && !name.startsWith("java."));
     }
 }

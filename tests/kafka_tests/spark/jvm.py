@@ -16,6 +16,7 @@ from tests.support.jvm import framework_jars
 FOLDER: Final = Path(__file__).parent
 CACHE: Final = FOLDER.parents[2] / ".cache" / "jars"
 CONTROL: Final = FOLDER.parent / "stand_ins" / "Control.java"
+LINES: Final = FOLDER.parent / "launcher" / "Lines.java"
 OPENED: Final = (
     "java.io java.lang java.lang.invoke java.lang.reflect java.net java.nio java.util java.util.concurrent "
     "java.util.concurrent.atomic jdk.internal.ref sun.nio.ch sun.nio.cs sun.security.action sun.util.calendar"
@@ -36,7 +37,7 @@ def command(against: str) -> list[str]:
     if against == "kafka":
         own.append(framework_jars("spark-tests-kafka"))
     jars = os.pathsep.join(own)
-    classpath = compiled(FOLDER / "launcher", jars)
+    classpath = compiled(FOLDER / "launcher", jars, LINES)
     if against != "kafka":
         classpath = compiled(FOLDER / "stand_ins", jars, CONTROL).replace(jars, classpath)
     return [

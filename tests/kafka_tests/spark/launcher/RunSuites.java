@@ -1,9 +1,5 @@
-import com.fasterxml.jackson.core.JsonProcessingException;
-import com.fasterxml.jackson.databind.ObjectMapper;
 import java.io.IOException;
-import java.io.PrintStream;
 import java.util.HashMap;
-import java.util.HashSet;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
@@ -31,28 +27,14 @@ import scala.jdk.javaapi.CollectionConverters;
  * What the tests print goes to the standard error output.
  */
 public final class RunSuites implements Reporter {
-    private static final ObjectMapper JSON = new ObjectMapper();
-    private static final int REASON_CHARACTERS_MAX = 3000;
     private static final scala.collection.immutable.Set<String> CHOSEN = set("chosen");
     private static final scala.collection.immutable.Set<String> NONE = set();
 
-    private final PrintStream lines;
-    private final Set<String> chosen = new HashSet<>();
-    private final Map<String, String> left = new HashMap<>();
+    private final Lines lines = new Lines();
     private String suite = "";
     private long began;
 
     private RunSuites() throws IOException {
-        lines = System.out;
-        System.setOut(System.err);
-        for (String line : new String(System.in.readAllBytes()).lines().toList()) {
-            if (line.startsWith("+")) {
-                chosen.add(line.substring(1));
-            } else {
-                String[] parts = line.substring(1).split("\t");
-                left.put(parts[0], parts[1]);
-            }
-        }
     }
 
     public static void main(String[] names) throws Exception {
@@ -79,16 +61,16 @@ public final class RunSuites implements Reporter {
         } catch (Throwable error) {  // of beforeAll or afterAll
             ended("", "failed", described(error));
         }
-        write(Map.of("event", "class", "class", name));
+        lines.write(Map.of("event", "class", "class", name));
     }
 
     private boolean isChosen(String test) {
         String name = suite + "." + test;
-        boolean isChosen = chosen.contains(suite) || chosen.contains(name);
-        if (isChosen && left.containsKey(name)) {
-            ended(test, "skipped", left.get(name));
+        boolean isChosen = lines.chosen.contains(suite) || lines.chosen.contains(name);
+        if (isChosen && lines.left.containsKey(name)) {
+            ended(test, "skipped", lines.left.get(name));
         }
-        return isChosen && !left.containsKey(name);
+        return isChosen && !lines.left.containsKey(name);
     }
 
     @SafeVarargs
@@ -104,7 +86,7 @@ public final class RunSuites implements Reporter {
     public synchronized void apply(Event event) {
         if (event instanceof TestStarting each) {
             began = System.nanoTime();
-            write(line("began", each.testName()));
+            lines.write(line("began", each.testName()));
         } else if (event instanceof TestSucceeded each) {
             ended(each.testName(), "passed", "");
         } else if (event instanceof TestFailed each) {
@@ -125,7 +107,7 @@ public final class RunSuites implements Reporter {
         line.put("verdict", verdict);
         line.put("ms", (System.nanoTime() - began) / 1_000_000);
         line.put("reason", reason);
-        write(line);
+        lines.write(line);
     }
 
     private Map<String, Object> line(String event, String test) {
@@ -137,23 +119,6 @@ public final class RunSuites implements Reporter {
     }
 
     private static String described(Throwable error) {
-        StringBuilder text = new StringBuilder();
-        for (Throwable each = error; each != null && text.length() < REASON_CHARACTERS_MAX; each = each.getCause()) {
-            text.append(text.isEmpty() ? "" : "caused by ").append(each).append("\n");
-            for (StackTraceElement frame : each.getStackTrace()) {
-                if (frame.getClassName().contains("Kafka") || frame.getClassName().contains("kafka")) {
-                    text.append("  ").append(frame).append("\n");
-                }
-            }
-        }
-        return text.substring(0, Math.min(text.length(), REASON_CHARACTERS_MAX)).strip();
-    }
-
-    private void write(Map<String, Object> line) {
-        try {
-            lines.println(JSON.writeValueAsString(line));
-        } catch (JsonProcessingException error) {
-            throw new java.io.UncheckedIOException(error);
-        }
+        return Lines.described(error, name -> name.contains("Kafka") || name.contains("kafka"));
     }
 }
