@@ -8,9 +8,10 @@ from typing import Any
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from odradek.demo.clients import TIMEOUT_S, read_all
+from odradek.demo.clients import TIMEOUT_S
 from odradek.demo.worker import PATIENCE
 from odradek.errors import OdradekError
+from odradek.spark.testing.kafka import Kafka
 
 BROKERS_DEFAULT = -1
 
@@ -46,6 +47,6 @@ def delete_topics(bootstrap: str, names: list[str]) -> None:
 def read_delays(bootstrap: str, topic: str, isolation_level: str) -> list[tuple[str, str]]:
     """The key and value of every record that a consumer with this isolation level reads."""
     return [
-        ((message.key() or b"").decode(), (message.value() or b"").decode())
-        for message in read_all(bootstrap, topic, isolation_level)
+        ((record.key or b"").decode(), (record.value or b"").decode())
+        for record in Kafka(bootstrap).read(topic, isolation_level)
     ]

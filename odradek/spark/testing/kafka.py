@@ -7,21 +7,25 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 from odradek.deadlines import stretched
 from odradek.errors import OdradekError
+from odradek.transactions import PREPARED
 
 if TYPE_CHECKING:
     from confluent_kafka import Producer
     from confluent_kafka.admin import AdminClient
 
     from odradek.broker import Broker
+    from odradek.spark.wire import Cluster
 
 TIMEOUT_S: Final = stretched(30.0)
 _POLL_S: Final = 0.1
+_BATCH_S: Final = 0.01
+"""``Consumer.consume`` waits so long for a full batch, also if it has messages already."""
 # Errors are raised as exceptions. The clients' own log would mostly report brokers that a test has killed.
 _QUIET: Final = {"log_level": 2}
 _TOPIC_NAME_MAX: Final = 200  # Kafka allows 249 characters
@@ -152,21 +156,25 @@ class Kafka:
     def read(self, topic: str, isolation: str = "read_committed") -> list[Record]:
         """Read all records that are in the topic now, partition by partition, in the order of their offsets.
 
-        Raises ``NotInTime`` if they cannot be read within ``TIMEOUT_S``.
+        With read_committed, first waits until each transaction that was committed or aborted has its markers in the topic.
+        Raises ``NotInTime`` if the markers are not written within ``TIMEOUT_S``, or the records cannot be read.
         """
         from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 
+        if isolation == "read_committed":
+            self._await_markers(topic)
         settings = {"group.id": self.name(), "isolation.level": isolation, "enable.auto.commit": False}
         # The end depends on the isolation level: with read_committed it is the last stable offset.
         settings |= {"bootstrap.servers": self.bootstrap_servers, "enable.partition.eof": True}
-        settings |= {"auto.offset.reset": "earliest", **_QUIET}
+        # The end of a partition comes with an empty response, for which the broker waits this long.
+        settings |= {"auto.offset.reset": "earliest", "fetch.wait.max.ms": 10, **_QUIET}
         consumer, found = Consumer(settings), []
         try:
             left = set(self.partitions(topic))
             consumer.assign([TopicPartition(topic, each, 0) for each in left])
             deadline = time.monotonic() + TIMEOUT_S
             while left:
-                for message in consumer.consume(10_000, _POLL_S):
+                for message in consumer.consume(10_000, _BATCH_S):
                     error = message.error()
                     if error is None:
                         found.append(_record(message))
@@ -179,6 +187,15 @@ class Kafka:
         finally:
             consumer.close()
         return sorted(found, key=lambda each: (each.partition, each.offset))
+
+    def _await_markers(self, topic: str) -> None:
+        """Apache Kafka responds to EndTxn before the markers are written, and until then read_committed ends below them."""
+        from odradek.spark.wire import ClientSettings, Cluster, UnsupportedVersion
+
+        settings = ClientSettings(self.bootstrap_servers, delivery_timeout_ms=int(TIMEOUT_S * 1000))
+        # Before Kafka 3.0 there is no ListTransactions (KIP-664).
+        with Cluster(settings) as cluster, suppress(UnsupportedVersion):
+            self.eventually(lambda: _has_markers(cluster, topic), f"markers of all transactions in {topic}")
 
     def wait_for(self, topic: str, records: int, timeout_s: float = TIMEOUT_S) -> list[Record]:
         """Read until the topic has ``records`` or more committed records. Return all, or raise ``NotInTime``."""
@@ -206,6 +223,19 @@ class Kafka:
     def partitions(self, topic: str) -> list[int]:
         """The numbers of a topic's partitions, from the metadata."""
         return sorted(self.admin.list_topics(topic, TIMEOUT_S).topics[topic].partitions)
+
+
+def _has_markers(cluster: Cluster, topic: str) -> bool:
+    """Whether no coordinator still has to write a marker to the topic; False while a coordinator loads."""
+    from odradek.spark.wire import Retriable
+
+    try:
+        prepared = cluster.describe_transactions(cluster.list_transactions("", PREPARED))
+    except Retriable:
+        return False
+    return not any(
+        each.state in PREPARED and topic in dict(each.partitions) for each in prepared.values() if each
+    )
 
 
 def _send(producer: Producer, topic: str, rows: Iterable[Row]) -> None:

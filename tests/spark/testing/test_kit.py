@@ -2,6 +2,7 @@
 
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -65,6 +66,14 @@ def test_transactions_commit_abort_and_stay_open(kafka):
     assert texts(kafka.wait_for(topic, 3)) == ["a", "c", "d"]
     with pytest.raises(OdradekError, match="has ended"):
         opened.produce(topic, ["e"])
+
+
+def test_a_read_waits_for_the_markers_of_a_commit(kafka, monkeypatch):
+    topic = kafka.topic()
+    held = kafka.broker.faults.add("txn.marker", topic=topic, do="hold")
+    kafka.produce(topic, ["a"], transaction="commit")
+    monkeypatch.setattr(time, "sleep", lambda _: held.remove())
+    assert texts(kafka.read(topic)) == ["a"]
 
 
 def test_topics_are_each_test_s_own_and_have_the_settings_that_were_asked_for(kafka):

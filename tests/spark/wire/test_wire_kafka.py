@@ -80,7 +80,7 @@ def test_an_authenticated_client_may_write(secured_kafka, listener, options, req
     topic = f"may-{zlib.crc32(request.node.name.encode())}"
     create_topic(secured_kafka, topic)
     write(settings_of(secured_kafka, listener, **options), topic, "hello " * 20)
-    assert set(values(secured_kafka.bootstrap, topic)) == {"hello " * 20}
+    assert set(values(secured_kafka.bootstrap, topic, expected=5_000)) == {"hello " * 20}
 
 
 @pytest.mark.parametrize(
