@@ -14,6 +14,8 @@ from odradek.certify.runs.staging import Staging
 from odradek.deadlines import stretched
 
 LOOK_PAUSE_S: Final = 0.03
+LOOK_PAUSE_MAX_S: Final = 0.2
+"""The pause is a tenth of the wait so far, between these two: each look is several calls of the control port."""
 SETTLES_S: Final = stretched(0.5)
 """Minimum time for which outputs that are not correct must be unchanged, in seconds."""
 REFERENCE_S: Final = stretched(1.0)
@@ -70,7 +72,7 @@ class Settling:
         ``settle_s`` is None in a run without faults.
         """
         while not self._is_over(settle_s):
-            time.sleep(LOOK_PAUSE_S)
+            time.sleep(min(max(LOOK_PAUSE_S, (self._now_s() - self._began) / 10), LOOK_PAUSE_MAX_S))
             self._job.supervise()
             self._staging.time.keep()
         if settle_s == 0.0:
