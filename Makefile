@@ -77,6 +77,8 @@ coverage: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier test --cov --cov-config=pyproject.toml --cov-report=json:.cache/coverage/report.json
 	$(BIN)/python .ci/coverage.py $(ARGS)
 
+# Three of the workers run Spark.
+more: WORKERS = 6
 more: $(VENV)/.dev $(VENV)/.java
 	$(PYTEST) --tier more
 	TESTED=compiled $(PYTEST) --tier test $(TESTED_COMPILED)

@@ -1,9 +1,10 @@
-"""A pytest plugin that runs Spark's tests in two workers of xdist, before all others because they take longest.
+"""A pytest plugin that runs Spark's tests in three workers of xdist, before all others because they take longest.
 
 Then follow the files in `LONG`.
 
-One worker has the tests that share a Spark session, so that they need one JVM. The other has the tests that start Spark in
-processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
+One worker has the tests that share a Spark session, so that they need one JVM. The tests of the audit, which take as long
+as all other tests with a session, share another session in another worker. The third worker has the tests that start Spark
+in processes of their own, one after the other. All other tests are distributed by file, as `--dist loadfile` does.
 """
 
 from functools import cache
@@ -15,6 +16,7 @@ from xdist.scheduler import LoadFileScheduling
 from tests.support.tiers import names_mark
 
 MARKS = ("spark", "spark_apart")
+AUDIT = "test_audit_"
 LONG = ("test_packaging.py", "test_wheel.py")
 """Files that build packages. In the order of the tree they would begin last, and run alone for most of a minute."""
 _LONG = len(MARKS)
@@ -35,7 +37,9 @@ class OneWorkerForSpark(LoadFileScheduling):
     def _split_scope(self, nodeid: str) -> str:
         module = super()._split_scope(nodeid)
         at = rank(self.config.rootpath / module)
-        return MARKS[at] if at < _LONG else module
+        if at >= _LONG:
+            return module
+        return MARKS[at] + (AUDIT if AUDIT in module else "")
 
 
 @pytest.hookimpl(optionalhook=True)

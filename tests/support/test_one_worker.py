@@ -1,4 +1,7 @@
-"""Tests that share a Spark session run in one worker, tests that start Spark themselves in another. Both kinds run first."""
+"""Tests that share a Spark session run in one worker, those of the audit in another, and tests that start Spark in a third.
+
+All these kinds run first.
+"""
 
 import re
 from collections.abc import Mapping
@@ -21,20 +24,21 @@ def run(folder: Path, cases: Mapping[str, str], *arguments: str) -> str:
 
 
 def test_each_kind_has_one_worker_which_begins_with_it(tmp_path: Path):
-    marks = {"c": "spark", "e": "spark_apart", "f": "spark", "h": "spark_apart"}
+    marks = {"c": "spark", "e": "spark_apart", "f": "spark", "g": "spark", "h": "spark_apart", "i": "spark"}
     cases = {}
-    for name in "abcdefgh":
+    for name in "abcdefghi":
         marked = MARKED.format(marks[name]) if name in marks else ""
-        cases[name] = marked + "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(4))
-    said = run(tmp_path, cases, "-n", "3", "--dist", "loadfile", "--no-loadscope-reorder")
+        module = f"audit_{name}" if name in "gi" else name
+        cases[module] = marked + "".join(WHO.format(f"{name}{n}", f"{name}{n}") for n in range(4))
+    said = run(tmp_path, cases, "-n", "4", "--dist", "loadfile", "--no-loadscope-reorder")
     ran = re.findall(r"(\w)\d on (gw\d)", said)
-    assert len(ran) == 32, said
-    workers = {name: {worker for each, worker in ran if each == name} for name in "abcdefgh"}
+    assert len(ran) == 36, said
+    workers = {name: {worker for each, worker in ran if each == name} for name in "abcdefghi"}
     assert all(len(each) == 1 for each in workers.values())
-    for first, second in ("cf", "eh"):
+    for first, second in ("cf", "gi", "eh"):
         [worker] = workers[first] | workers[second]
         assert [name for name, its in ran if its == worker][:8] == [first] * 4 + [second] * 4
-    assert workers["c"] != workers["e"]
+    assert len(workers["c"] | workers["g"] | workers["e"]) == 3
 
 
 def test_files_that_build_packages_follow(tmp_path: Path):
