@@ -50,17 +50,24 @@ def transaction(producer: Producer, *values: str, commit: bool | None = True) ->
         (producer.commit_transaction if commit else producer.abort_transaction)(HANG_S)
 
 
+@pytest.fixture(scope="module")
+def broker() -> Iterator[odradek.Broker]:
+    with odradek.Broker(nodes=3, topics={"orders": 2}) as found:
+        yield found
+
+
 @pytest.fixture
-def staged() -> Iterator[Staged]:
-    with odradek.Broker(nodes=3, topics={"orders": 2}) as broker:
-        broker.trace.start()
-        billing = transactional(broker, "billing")
-        for commit in (True, False, True):
-            transaction(billing, "a", "b", commit=commit)
-        forgetful = transactional(broker, "forgetful")
-        transaction(forgetful, "c", commit=None)
-        transaction(billing, "d")
-        yield Staged(broker, billing, forgetful)
+def staged(broker: odradek.Broker) -> Iterator[Staged]:
+    broker.reset()
+    broker.trace.start()
+    found = Staged(broker, transactional(broker, "billing"), transactional(broker, "forgetful"))
+    for commit in (True, False, True):
+        transaction(found.billing, "a", "b", commit=commit)
+    transaction(found.forgetful, "c", commit=None)
+    transaction(found.billing, "d")
+    yield found
+    # Playwright keeps the frames of a test until a garbage collection. The producers would reconnect in the next test.
+    del found.billing, found.forgetful
 
 
 @pytest.fixture(scope="module")
