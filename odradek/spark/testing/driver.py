@@ -32,7 +32,8 @@ class DriverFailed(OdradekError):
 class Driver:
     """The processes of a driver: the command that starts it, its JVM, and Spark's Python workers.
 
-    ``environment`` overrides variables of this process. The end of the ``with`` block kills all remaining processes.
+    ``environment`` overrides variables of this process, and both override ``SHORT_LIVED``. The end of the ``with`` block
+    kills all remaining processes.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Driver:
         # The driver's TMPDIR: there the sink counts how often a step was reached, for this driver alone.
         self._directory = tempfile.TemporaryDirectory(prefix="odradek-driver-", ignore_cleanup_errors=True)
         self._log = Path(self._directory.name) / "log"
-        inherited = {**os.environ, **SHORT_LIVED, "TMPDIR": self._directory.name}
+        inherited = {**SHORT_LIVED, **os.environ, "TMPDIR": self._directory.name}
         self.process = Child(command, self._log, environment={**inherited, **environment})
 
     @property

@@ -112,6 +112,14 @@ def test_the_output_of_a_failed_driver_is_in_the_error():
         run_driver([sys.executable, "-c", "print('why'); exit(3)"])
 
 
+def test_a_driver_has_the_java_options_of_its_parent(monkeypatch):
+    show = [sys.executable, "-c", "import os; print(os.environ['JDK_JAVA_OPTIONS'])"]
+    monkeypatch.delenv("JDK_JAVA_OPTIONS", raising=False)
+    assert run_driver(show) == "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC\n"
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", "-Xmx2g")
+    assert run_driver(show) == "-Xmx2g\n"
+
+
 def test_children_of_a_driver_die_with_it():
     with Driver([sys.executable, "-c", WITH_A_CHILD]) as driver:
         while not driver.output.endswith("\n"):
