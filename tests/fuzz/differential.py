@@ -1,10 +1,11 @@
 """Sends the same random requests to Odradek and to Apache Kafka: responses and both internal topics must be the same.
 
-    python -m tests.fuzz.differential --seeds 50          # resumable: seeds in the results file are not run again
+    python -m tests.fuzz.differential --seeds 50          # resumable: not the seeds in the results file
 
 A seed is a story (`tests.differential`). Its requests depend only on the seed; producer ids, epochs and topic ids in them
 are those that each side has assigned. Responses are normalised and compared field by field. The records of each
-transactional id and group in ``__transaction_state`` and ``__consumer_offsets`` are compared too.
+transactional id and group in ``__transaction_state`` and ``__consumer_offsets`` are compared too. Another release of Kafka
+runs all seeds again.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from tests.differential import runner
 from tests.differential.listed import rows
 from tests.differential.ours import ours
 from tests.differential.story import Entry, Story, Topic, java_hash
+from tests.support.java import KAFKA_VERSION
 from tests.support.kafka_oracle import kafka
 
 RESULTS: Final = Path(__file__).with_name("differential.jsonl")
@@ -359,7 +361,7 @@ def _rest(difference: runner.Difference) -> tuple[int, str, str, Any, Any]:
 
 def load(path: Path) -> dict[int, dict[str, Any]]:
     lines = path.read_text().splitlines() if path.exists() else []
-    return {found["seed"]: found for found in map(json.loads, lines)}
+    return {found["seed"]: found for found in map(json.loads, lines) if found["release"] == KAFKA_VERSION}
 
 
 def fuzz(seeds: list[int], note: Callable[[int, list[str], int], object]) -> None:
@@ -392,7 +394,8 @@ def main(arguments: list[str]) -> int:
 
     def note(seed: int, differences: list[str], exchanges: int) -> None:
         with options.results.open("a") as file:
-            found = {"seed": seed, "exchanges": exchanges, "differences": differences[:20]}
+            found = {"release": KAFKA_VERSION, "seed": seed, "exchanges": exchanges}
+            found["differences"] = differences[:20]
             print(json.dumps(found), file=file)
         print(f"seed {seed}: {exchanges} exchanges, {len(differences)} differences", flush=True)
         print(*differences[:20], sep="\n")
