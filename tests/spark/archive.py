@@ -6,9 +6,7 @@ tests' cache. A JVM that cannot use the archive starts without it.
 
 from __future__ import annotations
 
-import fcntl
 import os
-import re
 import subprocess
 import sys
 import tempfile
@@ -17,26 +15,20 @@ from pathlib import Path
 
 import pyspark
 
-from odradek.spark.environment import cache_directory, java, session
+from odradek.spark.environment import session
+from odradek.spark.jars import locked
 from tests.support.deadlines import TEST_S
-from tests.support.java import SHORT_LIVED
-
-OPTIONS = " ".join([*SHORT_LIVED, "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"])
+from tests.support.java import SHORT_LIVED, class_archive, with_archive
 
 
 @cache
 def java_options() -> str:
     """JVM options for a driver that lives for a minute: a fast start matters more than peak performance."""
-    folder = cache_directory() / "spark"
-    folder.mkdir(parents=True, exist_ok=True)
-    told = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
-    [version] = re.findall(r'^\w+ version "([^"]+)"', told, re.MULTILINE)
-    archive = folder / f"spark-{pyspark.__version__}-java-{version}.jsa"
-    with (folder / "archive.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    archive = class_archive(f"spark-{pyspark.__version__}")
+    with locked(archive.with_suffix(".lock")):
         if not archive.exists():
             _make(archive)
-    return f"{OPTIONS} -XX:SharedArchiveFile={archive}"
+    return " ".join([*SHORT_LIVED, *with_archive(archive)])
 
 
 def _make(archive: Path) -> None:
@@ -54,7 +46,7 @@ def _make(archive: Path) -> None:
 def main() -> None:
     conf = {
         "spark.driver.memory": "1g",
-        "spark.driver.extraJavaOptions": f"{OPTIONS} -XX:ArchiveClassesAtExit={sys.argv[1]}",
+        "spark.driver.extraJavaOptions": " ".join([*SHORT_LIVED, f"-XX:ArchiveClassesAtExit={sys.argv[1]}"]),
     }
     spark = session("archive", "local[2, 4]", conf)
     with tempfile.TemporaryDirectory() as checkpoint:

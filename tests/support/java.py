@@ -56,6 +56,22 @@ def java() -> str:
     return _or_skip(_found_java())
 
 
+@cache
+def class_archive(name: str) -> Path:
+    """The archive of the classes that a program loads (JEP 350), for this version of Java. A JVM that has it starts in half
+    the CPU time. The caller lets a JVM write it, with ``-XX:ArchiveClassesAtExit``."""
+    said = subprocess.run([java(), "-version"], capture_output=True, text=True, check=True).stderr
+    [version] = re.findall(r'^\w+ version "([^"]+)"', said, re.MULTILINE)
+    folder = _CACHE / "class-archives"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{name}-java-{version}.jsa"
+
+
+def with_archive(archive: Path) -> tuple[str, ...]:
+    """Options for a JVM with an archive. It starts without the archive if there is none, or if the class path differs."""
+    return "-Xshare:auto", "-Xlog:cds=off", "-Xlog:cds+dynamic=off", f"-XX:SharedArchiveFile={archive}"
+
+
 def kafka_classpath(version: str = KAFKA_VERSION) -> str:
     """Class path with the jars of a Kafka release, which are downloaded once for this checkout."""
     return str(jars_folder(f"kafka-{version}", *_coordinates(version)) / "*")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -15,7 +16,14 @@ from typing import Any
 
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
-from tests.support.java import KAFKA_VERSION, SHORT_LIVED, java, kafka_classpath
+from tests.support.java import (
+    KAFKA_VERSION,
+    SHORT_LIVED,
+    class_archive,
+    java,
+    kafka_classpath,
+    with_archive,
+)
 from tests.support.javaprog import programs_classpath
 from tests.support.relay import Relay
 
@@ -47,8 +55,9 @@ def ask(wire: raw.Wire, api: str, version: int, **body: Any) -> dict[str, Any]:
     return raw.decode_response(api, version, wire.receive_frame())[1]
 
 
-def _command(*arguments: str, classpath: str) -> list[str]:
-    return [java(), "-Xmx1g", *SHORT_LIVED, "-cp", classpath, *arguments]
+def archive_of(release: str) -> Path:
+    """The archive of the classes of Kafka's broker, which the first broker of the usual release writes at its exit."""
+    return class_archive(f"kafka-{release}")
 
 
 def _ready(port: int) -> bool:
@@ -114,7 +123,8 @@ def format_directory(
     tool += arguments
     if standalone:
         tool.append("--standalone")
-    command = _command(*tool, classpath=kafka_classpath(release))
+    options = ["-Xmx1g", *SHORT_LIVED, *with_archive(archive_of(release))]
+    command = [java(), *options, "-cp", kafka_classpath(release), *tool]
     subprocess.run(command, check=True, capture_output=True, cwd=home)
     return settings
 
@@ -128,7 +138,12 @@ def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]
     # A plug-in for the broker (metric.reporters) is one of our Java programs.
     has_plugin = "metric.reporters=" in settings.read_text()
     classpath = programs_classpath() if has_plugin else kafka_classpath(release)
-    command = _command("kafka.Kafka", str(settings), classpath=classpath)
+    archive = archive_of(release)
+    written = archive.with_suffix(f".{os.getpid()}")
+    options = ["-Xmx1g", *SHORT_LIVED, *with_archive(archive)]
+    if release == KAFKA_VERSION and not has_plugin and not archive.exists():
+        options = ["-Xmx1g", *SHORT_LIVED, f"-XX:ArchiveClassesAtExit={written}"]
+    command = [java(), *options, "-cp", classpath, "kafka.Kafka", str(settings)]
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdout=output, stderr=subprocess.STDOUT, cwd=home)
     oracle = Oracle("127.0.0.1", int(listeners), process, log)
@@ -137,6 +152,8 @@ def started(settings: Path, *, release: str = KAFKA_VERSION) -> Iterator[Oracle]
         yield oracle
     finally:
         _stop(process)
+        if written.exists():
+            written.replace(archive)
 
 
 @contextmanager

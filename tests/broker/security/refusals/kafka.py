@@ -14,8 +14,8 @@ from tests.broker.security.refusals.settings import COMMON, JAAS
 from tests.broker.security.refusals.sides import SILENCE_S, Side
 from tests.support import raw
 from tests.support.deadlines import HANG_S, TEST_S, Deadline
-from tests.support.java import SHORT_LIVED, java, kafka_classpath
-from tests.support.kafka_oracle import format_directory
+from tests.support.java import KAFKA_VERSION, SHORT_LIVED, java, kafka_classpath, with_archive
+from tests.support.kafka_oracle import archive_of, format_directory
 
 
 def _properties(plain_port: int, sasl_port: int, controller_port: int) -> dict[str, str]:
@@ -38,7 +38,8 @@ def kafka() -> Iterator[Side]:
     with tempfile.TemporaryDirectory(prefix="kafka-refusals-") as folder:
         home = Path(folder)
         settings = format_directory(home, _properties(plain_port, sasl_port, controller_port))
-        command = [java(), "-Xmx1g", *SHORT_LIVED, "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
+        options = ["-Xmx1g", *SHORT_LIVED, *with_archive(archive_of(KAFKA_VERSION))]
+        command = [java(), *options, "-cp", kafka_classpath(), "kafka.Kafka", str(settings)]
         with (home / "kafka.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, cwd=home)
         side = Side(sasl_port, plain_port)
