@@ -102,6 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.fixture(scope="session")
+def spark_conf() -> dict[str, str]:
+    """Settings of the session in ``spark``: its JVM starts with an archive of Spark's classes."""
+    from tests.spark.archive import java_options
+
+    return {"spark.driver.extraJavaOptions": java_options()}
+
+
 def pytest_report_header() -> str:
     return ", ".join(
         f"{name}: {found or 'not here, its tests are left out'}" for name, found in PROGRAMS.items()

@@ -1,11 +1,13 @@
 """The suite to copy, examples/spark, run by its own pytest as a user runs it."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.spark.archive import java_options
 from tests.support.deadlines import TEST_S
 
 EXAMPLE = Path(__file__).resolve().parents[3] / "examples" / "spark"
@@ -17,6 +19,9 @@ def test_the_suite_passes_by_itself(tmp_path: Path):
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE)]
     # Run only one of the steps at which the driver is killed: each starts Spark twice.
     command += ["--basetemp", str(tmp_path / "temporary"), "-k", "not task.flushed"]
-    ended = subprocess.run(command, cwd=EXAMPLE, capture_output=True, text=True, timeout=TEST_S, check=False)
+    environment = {**os.environ, "JDK_JAVA_OPTIONS": java_options()}
+    ended = subprocess.run(
+        command, cwd=EXAMPLE, env=environment, capture_output=True, text=True, timeout=TEST_S, check=False
+    )
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "3 passed, 1 deselected" in ended.stdout
