@@ -1,8 +1,8 @@
 import java.io.IOException;
-import java.util.HashMap;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Set;
+import java.util.stream.Collectors;
 import org.scalatest.Args;
 import org.scalatest.DynaTags;
 import org.scalatest.Filter;
@@ -50,8 +50,8 @@ public final class RunSuites implements Reporter {
         began = System.nanoTime();
         try {
             Suite tests = (Suite) Class.forName(name).getDeclaredConstructor().newInstance();
-            Map<String, scala.collection.immutable.Set<String>> tags = new HashMap<>();
-            CollectionConverters.asJava(tests.testNames()).forEach(test -> tags.put(test, isChosen(test) ? CHOSEN : NONE));
+            var tags = CollectionConverters.asJava(tests.testNames()).stream()
+                .filter(this::isChosen).collect(Collectors.toMap(test -> test, test -> CHOSEN));
             DynaTags dynamic = new DynaTags(map(Map.of()), map(Map.of(name, map(tags))));
             Filter filter = new Filter(Option.apply(CHOSEN), NONE, true, dynamic);
             tests.run(Option.empty(), new Args(
