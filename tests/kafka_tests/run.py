@@ -122,7 +122,8 @@ def _one_jvm(
         if against != "kafka":
             command.append(f"-Dodradek.control.port={stack.enter_context(serving())}")
             choice += [f"-{test}\t{reason}" for test, reason in SKIPS.items()]
-        command += [*(spark.command(against) if _is_of_spark(classes[0]) else _kafkas(against)), *classes]
+        options = spark.command(against, Path(folder)) if _is_of_spark(classes[0]) else _kafkas(against)
+        command += [*options, *classes]
         log = stack.enter_context(tempfile.TemporaryFile("w+"))
         process = stack.enter_context(
             subprocess.Popen(
