@@ -92,6 +92,8 @@ public class KafkaTestUtils {
         Properties properties = new Properties();
         properties.putAll(java.util.Map.of(
             "listeners", "PLAINTEXT://127.0.0.1:0",
+            // The default of Kafka 3 (KIP-1030).
+            "log.message.timestamp.after.max.ms", Long.toString(Long.MAX_VALUE),
             "group.initial.rebalance.delay.ms", "10",
             "offsets.topic.num.partitions", "1",
             "offsets.topic.replication.factor", "1",
