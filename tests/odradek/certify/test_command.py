@@ -41,14 +41,14 @@ def test_an_invalid_command_line_is_refused_with_a_reason(words: list[str], mess
 
 def options(job: Path) -> list[str]:
     command = f"{sys.executable} {job} {{bootstrap}} {{instance}} {{data}}"
-    topics = ["--topic", "in:1", "--topic", "out:1", "--topic", "journal:1", "--seed-records", "in=in.ndjson"]
-    return ["--job", command, *topics, "--output", "out", "--output", "journal"]
+    topics = ["--topic", "in:1", "--topic", "out:1", "--seed-records", "in=in.ndjson"]
+    return ["--job", command, *topics, "--output", "out"]
 
 
 @pytest.mark.more
 @pytest.mark.timeout(LONG_TEST_S)
 def test_a_failure_is_reported_and_reproduced_by_its_id(directory: Path) -> None:
-    said = options(ZOO / "wrong" / "weak_producer.py")
+    said = options(ZOO / "wrong" / "offsets_outside.py")
     result = CliRunner().invoke(certify, [*said, "--failures", "1", "--json"])
     assert result.exit_code == 1, result.output
     found = json.loads((directory / "certificate" / "certificate.json").read_text())
