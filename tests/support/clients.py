@@ -540,7 +540,10 @@ class Record:
 def read(
     bootstrap: str, topic: str, isolation_level: str = "read_committed", *, expected: int | None = None
 ) -> list[Record]:
-    """All records of a topic, partition by partition, up to each partition's end or until ``expected`` were read."""
+    """All records of a topic, partition by partition, up to each partition's end or until ``expected`` were read.
+
+    After a commit on Apache Kafka pass ``expected``: it responds to EndTxn before the markers are written.
+    """
     records = [
         Record(m.partition(), m.offset(), _text(m.key()), _text(m.value()))
         for m in read_messages(bootstrap, topic, isolation_level, expected=expected)
