@@ -10,7 +10,7 @@ from zipfile import ZipFile
 
 from odradek.spark.jars import connector_jars
 from tests.support.deadlines import HANG_S
-from tests.support.java import java
+from tests.support.java import SHORT_LIVED, java
 from tests.support.javaprog import compiled
 from tests.support.jvm import framework_jars
 
@@ -54,9 +54,10 @@ def command(against: str, folder: Path) -> list[str]:
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in OPENED.split()),
         f"-Dlog4j2.configurationFile={FOLDER / 'log4j2.properties'}",
         "-Dspark.testing=true",
-        # For the suite that starts executors as processes.
+        # For the suite that starts executors as processes, and waits 10 seconds for them.
         f"-Dspark.test.home={spark_home}",
         "-Dspark.executorEnv.SPARK_SCALA_VERSION=2.13",
+        f"-Dspark.executor.defaultJavaOptions={' '.join(SHORT_LIVED)}",
         # Minutes after which a test fails. The runner waits longer for it.
         f"-Dspark.test.timeout={int(HANG_S * 1.5 / 60)}",
         "-cp",
