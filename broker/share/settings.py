@@ -1,0 +1,68 @@
+"""The settings of share groups: the broker's ``group.share.*`` and the dynamic settings of a group."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker.config.group_configs import bounds, group_configs
+from broker.metadata.values import GROUP_RESOURCE
+from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from broker.config import BrokerConfig
+    from broker.metadata.cluster import ClusterMetadata
+
+ISOLATION_LEVEL: Final = "share.isolation.level"
+
+
+@slotted(frozen=True)
+class ShareGroupSettings:
+    """The settings of one share group."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    record_lock_duration_ms: int = 30_000
+    delivery_count_limit: int = 5
+    partition_max_record_locks: int = 2_000
+    auto_offset_reset: str = "latest"
+    """``latest``, ``earliest`` or ``by_duration:`` with a duration in ISO 8601."""
+    read_committed: bool = False
+    renew_acknowledge: bool = True
+    dead_letter_topic: str = ""
+    """Topic of the dead-letter queue (KIP-1191); empty: the group has none."""
+    dead_letter_copies_record: bool = False
+
+
+def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) -> ShareGroupSettings:
+    """Return the settings of one group: the group's own value of each setting, otherwise the broker's."""
+    own = metadata.image.configs.get((GROUP_RESOURCE, group_id)) or {}
+
+    def value(name: str) -> Any:
+        return _value(config, own, name)
+
+    return ShareGroupSettings(
+        session_timeout_ms=value("share.session.timeout.ms"),
+        heartbeat_interval_ms=value("share.heartbeat.interval.ms"),
+        assignment_interval_ms=value("share.assignment.interval.ms"),
+        record_lock_duration_ms=value("share.record.lock.duration.ms"),
+        delivery_count_limit=value("share.delivery.count.limit"),
+        partition_max_record_locks=value("share.partition.max.record.locks"),
+        auto_offset_reset=value("share.auto.offset.reset"),
+        read_committed=value(ISOLATION_LEVEL) == "read_committed",
+        renew_acknowledge=value("share.renew.acknowledge.enable"),
+        dead_letter_topic=value("errors.deadletterqueue.topic.name"),
+        dead_letter_copies_record=value("errors.deadletterqueue.copy.record.enable"),
+    )
+
+
+def _value(config: BrokerConfig, own: Mapping[str, str], name: str) -> Any:
+    key = group_configs()[name]
+    if name not in own:
+        return key.default if key.synonym is None else config.get(key.synonym)
+    found = key.parse(own[name])
+    # The broker's bounds may have changed since the group's value was checked (``GroupConfig.evaluate``).
+    lowest, highest = bounds(name, config)
+    return found if lowest is None or highest is None else min(max(found, lowest), highest)

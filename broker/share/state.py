@@ -1,0 +1,59 @@
+"""States of records in a share group, and the state of a share partition as the share coordinator stores it (KIP-932). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import IntEnum
+from typing import Final
+from uuid import UUID
+
+from protocol.named_tuple import NamedTuple
+
+NO_START_OFFSET: Final = -1
+"""Start offset of a share partition from which no record was acknowledged yet: ``share.auto.offset.reset`` applies."""
+UNKNOWN_COUNT: Final = -1
+"""Delivery complete count of a share partition without a start offset, or from a version that lacks the field."""
+
+
+class SharePartitionKey(NamedTuple):
+    """A partition of a topic, as one group consumes it."""
+
+    group_id: str
+    topic_id: UUID
+    partition: int
+
+
+class RecordState(IntEnum):
+    """Delivery state of a record, with its id on the wire and in the log. ACQUIRED is only in memory."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVING = 3
+    """Rejected, or delivered too often: the record is being written to the dead-letter queue (KIP-1191)."""
+    ARCHIVED = 4
+
+
+TERMINAL: Final = frozenset({RecordState.ACKNOWLEDGED, RecordState.ARCHIVED})
+"""States that never change: records that the start offset passes."""
+
+
+class StateBatch(NamedTuple):
+    """The state of the records from ``first_offset`` to ``last_offset``."""
+
+    first_offset: int
+    last_offset: int
+    state: int
+    delivery_count: int
+
+
+class StoredState(NamedTuple):
+    """The state of a share partition in ``__share_group_state``."""
+
+    state_epoch: int = 0
+    """Changes with each initialization: a leader with an older epoch may not write."""
+    leader_epoch: int = 0
+    start_offset: int = NO_START_OFFSET
+    delivery_complete_count: int = UNKNOWN_COUNT
+    """Number of records from the start offset on that are acknowledged or archived. The lag is without them."""
+    batches: Sequence[StateBatch] = ()
