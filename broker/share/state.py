@@ -7,6 +7,7 @@ from enum import IntEnum
 from typing import Final
 from uuid import UUID
 
+from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 
 NO_START_OFFSET: Final = -1
@@ -57,3 +58,20 @@ class StoredState(NamedTuple):
     delivery_complete_count: int = UNKNOWN_COUNT
     """Number of records from the start offset on that are acknowledged or archived. The lag is without them."""
     batches: Sequence[StateBatch] = ()
+
+
+class Initialization(NamedTuple):
+    """A share partition for the share coordinator to initialize."""
+
+    topic_id: UUID
+    partition: int
+    state_epoch: int
+    """Epoch of the group that initializes the partition."""
+    start_offset: int
+
+
+class Outcome(NamedTuple):
+    """What the share coordinator has answered for one share partition."""
+
+    error: ErrorCode
+    message: str | None = None
