@@ -1,4 +1,4 @@
-"""States of records in a share group, and the state of a share partition as the share coordinator stores it (KIP-932). Pure."""
+"""States of records in a share group, and the stored state of a share partition (KIP-932). Pure."""
 
 from __future__ import annotations
 
