@@ -15,6 +15,7 @@ from protocol.records import (
     kraft,
     producer_snapshot,
     share_group_log,
+    share_state_log,
     streams_group_log,
     transaction_log,
 )
@@ -30,6 +31,7 @@ MODULES = (
     consumer_protocol,
     share_group_log,
     streams_group_log,
+    share_state_log,
 )
 SCHEMAS: dict[str, type[VersionedRecord]] = {
     name: cls

@@ -25,6 +25,7 @@ from protocol.records import (
     group_log,
     kraft,
     share_group_log,
+    share_state_log,
     streams_group_log,
     transaction_log,
 )
@@ -40,6 +41,7 @@ PACKAGES = {
     consumer_protocol: "org.apache.kafka.common.message",
     share_group_log: "org.apache.kafka.coordinator.group.generated",
     streams_group_log: "org.apache.kafka.coordinator.group.generated",
+    share_state_log: "org.apache.kafka.coordinator.share.generated",
 }
 BOUNDS = {INT8: 2**7, INT16: 2**15, INT32: 2**31, INT64: 2**63}
 CASES_PER_VERSION = 4
