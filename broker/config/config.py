@@ -184,11 +184,16 @@ class BrokerConfig:
     transactional_id_expiration_ms: int
     unstable_api_versions_enable: bool
 
-    # Share groups, of which only the topic is supported
+    # Share coordinator
+    share_coordinator_cold_partition_snapshot_interval_ms: int
+    share_coordinator_snapshot_update_records_per_snapshot: int
+    share_coordinator_state_topic_compression_codec: int
     share_coordinator_state_topic_min_isr: int
     share_coordinator_state_topic_num_partitions: int
+    share_coordinator_state_topic_prune_interval_ms: int
     share_coordinator_state_topic_replication_factor: int
     share_coordinator_state_topic_segment_bytes: int
+    share_coordinator_write_timeout_ms: int
 
     # Delegation tokens
     delegation_token_expiry_check_interval_ms: int

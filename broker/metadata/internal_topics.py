@@ -60,9 +60,7 @@ def coordinator_partitions(name: str, find: Callable[[str], Topic | None], confi
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)
-    if name == CONSUMER_OFFSETS:
-        return config.offsets_topic_num_partitions
-    return config.transaction_state_log_num_partitions
+    return internal_topic(name, config).partitions
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:

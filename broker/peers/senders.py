@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 from typing import Final
 
-_OF_NODES: Final = re.compile(r"(?:broker-(\d+)-txn-marker-sender|AddPartitionsManager-client-(\d+))$")
+_OF_NODES: Final = re.compile(
+    r"(?:broker-(\d+)-txn-marker-sender|(?:AddPartitionsManager|Persister)-client-(\d+))$"
+)
 
 
 def marker_sender(node_id: int) -> str:
@@ -20,6 +22,11 @@ def marker_sender(node_id: int) -> str:
 def partition_verifier(node_id: int) -> str:
     """Client id with which a node sends AddPartitionsToTxn to a coordinator (KIP-890)."""
     return f"AddPartitionsManager-client-{node_id}"
+
+
+def persister(node_id: int) -> str:
+    """Client id with which a node sends the states of share partitions to share coordinators (KIP-932)."""
+    return f"Persister-client-{node_id}"
 
 
 def comes_from(sender: str, client_id: str | None) -> bool:
