@@ -1,6 +1,6 @@
 """FindCoordinator: the broker that coordinates a group or a transactional id.
 
-v1 adds transactional ids, v4 several keys in one request (KIP-699), v6 share partitions (KIP-932, not served).
+v1 adds transactional ids, v4 several keys in one request (KIP-699), v6 share partitions (KIP-932).
 The request creates the internal topic if it is missing and waits for it, so COORDINATOR_NOT_AVAILABLE means that the
 coordinator's broker is not available, or that the topic cannot be created.
 """
@@ -13,16 +13,18 @@ from typing import TYPE_CHECKING, Final
 from broker.logging import get_logger
 from broker.loop.slices import each
 from broker.metadata import ApiError, Topic
-from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
+from broker.metadata.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from broker.requests.api import api
 from broker.requests.authorization import CLUSTER_REFUSED, may_on_cluster
 from broker.requests.metadata_views import NOWHERE, Address, address_of
+from broker.share.state import share_partition_key
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 from protocol.named_tuple import NamedTuple
 from storage.steps import Steps
 
 if TYPE_CHECKING:
+    from broker.node import Node
     from broker.node.context import RequestContext
 
 
@@ -39,13 +41,14 @@ class _Kind(NamedTuple):
     unauthorized: ErrorCode
 
 
+_SHARE_KIND: Final = _Kind(SHARE_GROUP_STATE, "CLUSTER", ErrorCode.cluster_authorization_failed)
 _KINDS: Final = {
     0: _Kind(CONSUMER_OFFSETS, "GROUP", ErrorCode.group_authorization_failed),
     1: _Kind(TRANSACTION_STATE, "TRANSACTIONAL_ID", ErrorCode.transactional_id_authorization_failed),
 }
 
 SHARE: Final = 2
-"""Key type of share partitions, which Kafka serves and this broker does not."""
+"""Key type of share partitions, which only brokers use."""
 SHARE_SINCE: Final = 6
 MANY_KEYS_SINCE: Final = 4
 
@@ -57,8 +60,10 @@ async def find_coordinator(
     request: FindCoordinatorRequest, context: RequestContext
 ) -> FindCoordinatorResponse:
     kind = _KINDS.get(request.key_type)
-    if kind is None:
-        return _refused_kind(request, context)
+    if request.key_type == SHARE and context.api_version >= SHARE_SINCE:
+        kind = _SHARE_KIND
+    if kind is None or (kind is _SHARE_KIND and not may_on_cluster(context, "CLUSTER_ACTION")):
+        return _refused_kind(request, context, kind)
     if context.node.metadata.topic(kind.topic) is None and _finds_any(request, context, kind):
         # With fewer brokers than the replication factor the topic cannot be created: COORDINATOR_NOT_AVAILABLE, as on Kafka.
         with contextlib.suppress(ApiError):
@@ -66,20 +71,16 @@ async def find_coordinator(
     return await context.node.slices.run(_answer(request, context, kind))
 
 
-def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> FindCoordinatorResponse:
-    """The response to a key type that is not served.
-
-    For share keys, which only brokers send, authorization is checked first, as in Kafka.
-    """
-    error = ErrorCode.invalid_request
-    is_share = request.key_type == SHARE and context.api_version >= SHARE_SINCE
-    if is_share and request.coordinator_keys and not may_on_cluster(context, "CLUSTER_ACTION"):
-        error = ErrorCode.cluster_authorization_failed
+def _refused_kind(
+    request: FindCoordinatorRequest, context: RequestContext, kind: _Kind | None
+) -> FindCoordinatorResponse:
+    """The response to a key type that the version lacks, or that the client may not use (``kind`` is then not None)."""
+    error = ErrorCode.invalid_request if kind is None else kind.unauthorized
     message = _MESSAGES[error]
     if context.api_version < MANY_KEYS_SINCE:
         return FindCoordinatorResponse(error_code=error, error_message=message, node_id=-1, port=-1)
-    # Kafka sends a message with an exception only. It rejects the format of a share key without an exception.
-    words = "" if request.key_type == SHARE and error is ErrorCode.invalid_request else message
+    # Kafka sends a message with an exception only. It rejects a share key in an old version without an exception.
+    words = "" if request.key_type == SHARE and kind is None else message
     return FindCoordinatorResponse(
         coordinators=[
             Coordinator(key=key, error_code=error, error_message=words, node_id=-1, port=-1)
@@ -90,6 +91,8 @@ def _refused_kind(request: FindCoordinatorRequest, context: RequestContext) -> F
 
 def _finds_any(request: FindCoordinatorRequest, context: RequestContext, kind: _Kind) -> bool:
     """Whether the client may describe at least one of the keys. If not, the internal topic is not created."""
+    if kind is _SHARE_KIND:
+        return any(_is_share_partition(key) for key in request.coordinator_keys)
     keys = request.coordinator_keys if context.api_version >= MANY_KEYS_SINCE else (request.key,)
     return any(context.authorize("DESCRIBE", kind.resource_type, key) for key in keys)
 
@@ -123,7 +126,10 @@ def _answer(
 
 
 def _find(context: RequestContext, kind: _Kind, key: str) -> _Found:
-    if not context.authorize("DESCRIBE", kind.resource_type, key):
+    if kind is _SHARE_KIND:
+        if not _is_share_partition(key):
+            return ErrorCode.invalid_request, NOWHERE
+    elif not context.authorize("DESCRIBE", kind.resource_type, key):
         return kind.unauthorized, NOWHERE
     topic = context.node.metadata.topic(kind.topic)
     address = _leader(context, topic, kind, key) if topic is not None else None
@@ -134,13 +140,25 @@ def _find(context: RequestContext, kind: _Kind, key: str) -> _Found:
 
 def _leader(context: RequestContext, topic: Topic, kind: _Kind, key: str) -> Address | None:
     node = context.node
-    coordinator = node.groups if kind.topic == CONSUMER_OFFSETS else node.transactions
-    partition = topic.partition(coordinator.partition_for(key))
+    partition = topic.partition(_partition_for(node, kind, key))
     if partition is None:
         return None  # the topic was recreated with fewer partitions than the coordinator has counted
     if partition.leader == node.node_id and node.replicas.is_offline(topic.name, partition.index):
         return None  # checked for this node only; for other nodes the metadata decides
     return address_of(context, partition.leader)
+
+
+def _partition_for(node: Node, kind: _Kind, key: str) -> int:
+    if kind is _SHARE_KIND:
+        found = share_partition_key(key)
+        assert found is not None
+        return node.share_coordinator.partition_for(found.coordinator_key)
+    coordinator = node.groups if kind.topic == CONSUMER_OFFSETS else node.transactions
+    return coordinator.partition_for(key)
+
+
+def _is_share_partition(key: str) -> bool:
+    return share_partition_key(key) is not None
 
 
 # Messages of Kafka's ``Errors``.

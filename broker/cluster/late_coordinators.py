@@ -1,4 +1,4 @@
-"""Coordinators that are created when they are first needed.
+"""Coordinators and other parts of a node that are created when they are first needed.
 
 A broker without groups and transactions has no partitions of the coordinators' topics. The forty modules of a coordinator
 are imported when its topic exists, or when a request needs the coordinator. The late import saves 12 ms of a start, and two
@@ -10,11 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.listeners import MetadataListener
+from broker.metadata.topics import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 
 if TYPE_CHECKING:
+    from random import Random
+
+    from broker.clock import Clock
+    from broker.config import BrokerConfig
+    from broker.groups.coordinator import GroupCoordinator
+    from broker.injection.points import FaultInjection
+    from broker.loop.life import NodeLife
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.values import PartitionState, Topic
+    from broker.peers import Peers
+    from broker.replicas.manager import ReplicaManager
+    from broker.share.coordinator.coordinator import ShareCoordinator
+    from broker.share.persister import Persister
+    from broker.transactions.coordinator import TransactionCoordinator
 
 
 class Coordinator(Protocol):
@@ -38,6 +52,7 @@ class Coordinator(Protocol):
 
 
 C = TypeVar("C", bound=Coordinator)
+T = TypeVar("T")
 
 
 def late_coordinator(topic: str, partitions: int, metadata: ClusterMetadata, make: Callable[[], C]) -> C:
@@ -46,6 +61,25 @@ def late_coordinator(topic: str, partitions: int, metadata: ClusterMetadata, mak
     The stand-in has all attributes of the coordinator. Type checkers see the coordinator's class, `isinstance` does not.
     """
     return cast("C", LateCoordinator(topic, partitions, metadata, make))
+
+
+def late(make: Callable[[], T]) -> T:
+    """Return a stand-in for a part of a node that has nothing to do at a start. The first access to an attribute creates it.
+
+    Type checkers see the part's class, `isinstance` does not.
+    """
+    return cast("T", _Late(make))
+
+
+class _Late:
+    def __init__(self, make: Callable[[], Any]) -> None:
+        self._make: Callable[[], Any] | None = make
+        self._made: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._make is not None:
+            self._made, self._make = self._make(), None
+        return getattr(self._made, name)
 
 
 class LateCoordinator(MetadataListener):
@@ -120,3 +154,72 @@ class LateCoordinator(MetadataListener):
     def on_topic_deleted(self, topic: Topic) -> None:
         if self._made is not None:
             self._made.on_topic_deleted(topic)
+
+
+def coordinators(
+    config: BrokerConfig,
+    clock: Clock,
+    metadata: ClusterMetadata,
+    replicas: ReplicaManager,
+    peers: Peers,
+    *,
+    random: Random,
+    injection: FaultInjection,
+    life: NodeLife,
+) -> tuple[GroupCoordinator, TransactionCoordinator, ShareCoordinator, Persister]:
+    """Return stand-ins for the coordinators of one life of a node, and for its persister."""
+    # Read the partition counts now, so that coordinators created later or after a change of the topic use the same.
+    offsets_partitions, state_partitions, share_partitions = (
+        coordinator_partitions(topic, metadata.topic, config)
+        for topic in (CONSUMER_OFFSETS, TRANSACTION_STATE, SHARE_GROUP_STATE)
+    )
+
+    def make_groups() -> GroupCoordinator:
+        from broker.groups.coordinator import GroupCoordinator
+
+        return GroupCoordinator(
+            config,
+            clock,
+            metadata,
+            replicas,
+            random=random,
+            injection=injection,
+            life=life,
+            partitions=offsets_partitions,
+        )
+
+    def make_transactions() -> TransactionCoordinator:
+        from broker.transactions.coordinator import TransactionCoordinator
+
+        return TransactionCoordinator(
+            config,
+            clock,
+            metadata,
+            replicas,
+            groups,
+            injection=injection,
+            peers=peers,
+            partitions=state_partitions,
+            life=life,
+        )
+
+    def make_share_coordinator() -> ShareCoordinator:
+        from broker.share.coordinator.coordinator import ShareCoordinator
+
+        return ShareCoordinator(
+            config, clock, metadata, replicas, injection=injection, life=life, partitions=share_partitions
+        )
+
+    def make_persister() -> Persister:
+        from broker.share.persister import Persister
+
+        return Persister(
+            config.node_id, clock, metadata, share_coordinator, peers=peers, random=random, life=life
+        )
+
+    groups = late_coordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
+    transactions = late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
+    share_coordinator = late_coordinator(
+        SHARE_GROUP_STATE, share_partitions, metadata, make_share_coordinator
+    )
+    return groups, transactions, share_coordinator, late(make_persister)

@@ -24,7 +24,7 @@ from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
-from broker.cluster.late_coordinators import late_coordinator
+from broker.cluster.late_coordinators import coordinators
 from broker.config.dynamic import follow
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -32,8 +32,6 @@ from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata import ClusterMetadata, Endpoint
 from broker.metadata.configs import Settings
-from broker.metadata.internal_topics import coordinator_partitions
-from broker.metadata.topics import CONSUMER_OFFSETS, TRANSACTION_STATE
 from broker.metadata.values import NO_LEADER
 from broker.net.calls import CallInterceptors
 from broker.net.connections import ConnectionQuotas, Connections
@@ -59,11 +57,9 @@ from storage.power_loss import forget_unsynced, note_synced, synced_lengths
 if TYPE_CHECKING:
     from broker.cluster.secured_listeners import SecuredListeners
     from broker.config import BrokerConfig
-    from broker.groups.coordinator import GroupCoordinator
     from broker.net.acceptor import Acceptor
     from broker.replicas.partition import Partition
     from broker.security.authorizer.standard_authorizer import StandardAuthorizer
-    from broker.transactions.coordinator import TransactionCoordinator
 
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
@@ -223,6 +219,8 @@ class NodeRuntime:
         self.life.check()
         self.node.transactions.start()
         self.life.check()
+        self.node.share_coordinator.start()
+        self.life.check()
 
     async def enable_request_processing(self) -> None:
         """Start serving clients."""
@@ -265,7 +263,9 @@ class NodeRuntime:
         injection = self._injection
         connect = self._secured.connect() if self._secured is not None and self._has_peers else None
         peers = Peers(config.node_id, config, clock, metadata, injection, connect)
-        groups, transactions = self._coordinators(metadata, replicas, peers)
+        groups, transactions, share_coordinator, persister = coordinators(
+            config, clock, metadata, replicas, peers, random=random, injection=injection, life=self.life
+        )
         client_metrics = ClientMetricsManager(
             metadata.image,
             clock,
@@ -284,6 +284,8 @@ class NodeRuntime:
             replicas=replicas,
             transactions=transactions,
             groups=groups,
+            share_coordinator=share_coordinator,
+            persister=persister,
             fetch_sessions=FetchSessionCache(
                 config.max_incremental_fetch_session_cache_slots, lambda: random.randint(1, SESSION_ID_MAX)
             ),
@@ -311,46 +313,6 @@ class NodeRuntime:
         authorizer = StandardAuthorizer(metadata.image.acls.values(), *settings)
         metadata.subscribe(authorizer)
         return authorizer
-
-    def _coordinators(
-        self, metadata: ClusterMetadata, replicas: ReplicaManager, peers: Peers
-    ) -> tuple[GroupCoordinator, TransactionCoordinator]:
-        config, clock, injection = self.config, self._clock, self._injection
-        # Read the partition counts now, so that coordinators created later or after a change of the topic use the same.
-        offsets_partitions = coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
-        state_partitions = coordinator_partitions(TRANSACTION_STATE, metadata.topic, config)
-
-        def make_groups() -> GroupCoordinator:
-            from broker.groups.coordinator import GroupCoordinator
-
-            return GroupCoordinator(
-                config,
-                clock,
-                metadata,
-                replicas,
-                random=self._random,
-                injection=injection,
-                life=self.life,
-                partitions=offsets_partitions,
-            )
-
-        def make_transactions() -> TransactionCoordinator:
-            from broker.transactions.coordinator import TransactionCoordinator
-
-            return TransactionCoordinator(
-                config,
-                clock,
-                metadata,
-                replicas,
-                groups,
-                injection=injection,
-                peers=peers,
-                partitions=state_partitions,
-                life=self.life,
-            )
-
-        groups = late_coordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
-        return groups, late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
 
     def _on_configured(self) -> None:
         """Pass settings that were changed at run time to the parts of the node that keep copies of settings."""
@@ -401,6 +363,7 @@ class NodeRuntime:
         await self.connections.close()
         self.life.check()
         self._forget_metadata()
+        self.node.share_coordinator.close()
         self.node.transactions.close()
         self.node.groups.close()
         if self.node.peers is not None:
@@ -412,7 +375,14 @@ class NodeRuntime:
     def _forget_metadata(self) -> None:
         """Unsubscribe all parts of the node from metadata changes."""
         node = self.node
-        for listener in (self._publisher, node.replicas, node.groups, node.transactions, node.client_metrics):
+        for listener in (
+            self._publisher,
+            node.replicas,
+            node.groups,
+            node.transactions,
+            node.share_coordinator,
+            node.client_metrics,
+        ):
             node.metadata.unsubscribe(listener)
         if self._authorizer is not None:
             node.metadata.unsubscribe(self._authorizer)
@@ -458,6 +428,7 @@ class NodeRuntime:
             self.connections.reset()
         if hasattr(self, "node"):
             self._forget_metadata()
+            self.node.share_coordinator.abandon()
             self.node.transactions.abandon()
             self.node.groups.abandon()
             if self.node.peers is not None:

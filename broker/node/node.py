@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from broker.quotas.client_quotas import ClientQuotas
     from broker.replicas.manager import ReplicaManager
     from broker.security.authorizer.authorizer import Authorizer
+    from broker.share.coordinator.coordinator import ShareCoordinator
+    from broker.share.persister import Persister
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import Verifier
 
@@ -56,6 +58,9 @@ class Node:
     replicas: ReplicaManager
     transactions: TransactionCoordinator
     groups: GroupCoordinator
+    share_coordinator: ShareCoordinator
+    persister: Persister
+    """Stores the states of share partitions, at the share coordinators of this node and of others."""
     fetch_sessions: FetchSessionCache
     verifier: Verifier
     quotas: ClientQuotas

@@ -69,5 +69,10 @@ SERVED: Final[dict[int, tuple[str, range, range, bool]]] = {
     75: ("describe_topic_partitions", range(1), range(1), False),
     80: ("add_raft_voter", range(2), range(2), False),
     81: ("remove_raft_voter", range(1), range(1), False),
+    83: ("initialize_share_group_state", range(1), range(1), False),
+    84: ("read_share_group_state", range(1), range(1), False),
+    85: ("write_share_group_state", range(2), range(2), False),
+    86: ("delete_share_group_state", range(1), range(1), False),
+    87: ("read_share_group_state_summary", range(2), range(2), False),
     94: ("unregister_controller", range(1), range(1), False),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from base64 import b64decode, urlsafe_b64encode
 from collections.abc import Sequence
 from enum import IntEnum
 from typing import Final
@@ -10,6 +12,8 @@ from uuid import UUID
 from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 
+INT32: Final = range(-(2**31), 2**31)
+_INTEGER: Final = re.compile(r"[+-]?\d+")
 NO_START_OFFSET: Final = -1
 """Start offset of a share partition from which no record was acknowledged yet: ``share.auto.offset.reset`` applies."""
 UNKNOWN_COUNT: Final = -1
@@ -22,6 +26,28 @@ class SharePartitionKey(NamedTuple):
     group_id: str
     topic_id: UUID
     partition: int
+
+    @property
+    def coordinator_key(self) -> str:
+        """The key by which the share coordinator is found: ``group:topicId:partition``, the id as Kafka's ``Uuid``."""
+        topic_id = urlsafe_b64encode(self.topic_id.bytes).rstrip(b"=").decode()
+        return f"{self.group_id}:{topic_id}:{self.partition}"
+
+
+def share_partition_key(coordinator_key: str) -> SharePartitionKey | None:
+    """Parse a key for the share coordinator. The group id may contain colons. None for text that is no such key."""
+    # As for Java's `split`, colons at the end do not count.
+    *group, topic_id, partition = ["", "", *coordinator_key.rstrip(":").split(":")]
+    group_id = ":".join(group[2:])
+    if not group_id.strip() or not _INTEGER.fullmatch(partition):
+        return None
+    try:
+        key = SharePartitionKey(
+            group_id, UUID(bytes=b64decode(topic_id + "==", b"-_", validate=True)), int(partition)
+        )
+    except ValueError:
+        return None
+    return key if INT32.start <= key.partition < INT32.stop else None
 
 
 class RecordState(IntEnum):

@@ -47,6 +47,8 @@ from broker.node.fetch_sessions import FetchSessionCache
 from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
+from broker.share.coordinator.coordinator import ShareCoordinator
+from broker.share.persister import Persister
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.transaction import TopicPartition, Transaction
 from broker.transactions.verification import Check, Verifier
@@ -207,6 +209,9 @@ class World:
         transactions = TransactionCoordinator(
             self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers, life=life
         )
+        share_coordinator = ShareCoordinator(
+            self.config, self.clock, metadata, replicas, injection=injection, life=life
+        )
         self.node = Node(
             node_id=NODE_ID,
             config=self.config,
@@ -216,6 +221,16 @@ class World:
             replicas=replicas,
             transactions=transactions,
             groups=groups,
+            share_coordinator=share_coordinator,
+            persister=Persister(
+                NODE_ID,
+                self.clock,
+                metadata,
+                share_coordinator,
+                peers=peers,
+                random=self.random,
+                life=life,
+            ),
             fetch_sessions=FetchSessionCache(10, lambda: 1),
             verifier=Verifier(self.config, self.clock, transactions, life, peers),
             quotas=ClientQuotas(self.config, self.clock, dict),

@@ -23,6 +23,7 @@ MALFORMED = (
 )
 HERE = (1, "broker.example", 19092)
 NOWHERE = (-1, "", -1)
+SHARE_KEY = "g:AAAAAAAAAAAAAAAAAAAAAQ:0"
 
 
 async def ask(cluster, version, *keys, key_type=0, **options):
@@ -84,6 +85,34 @@ async def test_clients_without_describe_permission(cluster, key_type, resource, 
         (error, "", NOWHERE),
         (0, "", HERE),
     ]
+
+
+async def test_share_partitions(cluster):
+    """Kafka checks the format of the key, but not whether the topic has the partition."""
+    refused = [(ErrorCode.invalid_request, "", NOWHERE)]
+    malformed = ("g", "g:0", "", ":AAAAAAAAAAAAAAAAAAAAAQ:0", " :AAAAAAAAAAAAAAAAAAAAAQ:0")
+    for key in (
+        *malformed,
+        SHARE_KEY[:-1] + "x",
+        SHARE_KEY + "9" * 10,
+        "g:AAAA:0",
+        "g:!AAAAAAAAAAAAAAAAAAAAA:0",
+    ):
+        assert await ask(cluster, 6, key, key_type=2) == refused
+    assert not cluster.topics
+    found = await ask(cluster, 6, SHARE_KEY, "a:b:AAAAAAAAAAAAAAAAAAAAAQ:-1", "g", key_type=2)
+    assert found == [(0, "", HERE), (0, "", HERE), *refused]
+    assert list(cluster.topics) == ["__share_group_state"]
+    assert await ask(cluster, 5, SHARE_KEY, key_type=2) == refused
+
+
+async def test_only_brokers_find_share_coordinators(cluster):
+    denied = {("CLUSTER_ACTION", "CLUSTER", "kafka-cluster")}
+    message = "Cluster authorization failed."
+    assert await ask(cluster, 6, SHARE_KEY, key_type=2, denied=denied) == [
+        (ErrorCode.cluster_authorization_failed, message, NOWHERE)
+    ]
+    assert not cluster.topics
 
 
 async def test_a_coordinator_is_the_leader_of_the_keys_partition(cluster):

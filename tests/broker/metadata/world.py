@@ -124,6 +124,7 @@ def context_of(
         node_id=cluster.identity.node_id,
         groups=coordinator,
         transactions=coordinator,
+        share_coordinator=coordinator,
         metadata=cluster,
         settings=settings_of_node,
         config=config,

@@ -1,0 +1,174 @@
+"""One partition of ``__share_group_state`` that this node leads: its share partitions in memory, and its log.
+
+A record changes the state as soon as it is appended, so that the next request sees the change. The response is sent once the
+record is committed. If the record is never committed, the node no longer leads the partition, and the state is dropped with
+the shard.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker.clock import Clock, Domain
+from broker.coordinator_runtime.damaged_records import DamagedRecords
+from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.injection.points import FaultInjection
+from broker.logging import get_logger
+from broker.loop.coroutines import Waiter
+from broker.replicas.partition import Partition
+from broker.share.coordinator.state import ShareCoordinatorState, ShareRecord
+from protocol.batch import HEADER_BYTES, CorruptBatch, RecordBatch, build_batch
+from protocol.errors import NONE, ErrorCode
+from protocol.records.share_state_log import decode_record
+from protocol.schema import MalformedRecord
+from storage.salvage import Damaged, unreadable
+
+if TYPE_CHECKING:
+    from broker.config import BrokerConfig
+
+LOAD_TURN_RECORDS: Final = 500
+"""Number of records after which a load yields to the event loop."""
+RECORD_OVERHEAD_BYTES: Final = 32
+"""Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
+
+log_events = get_logger()
+
+_Encoded = tuple[int, bytes, bytes | None]
+"""(timestamp in milliseconds, key, value)."""
+
+
+class ShareCoordinatorShard(CoordinatorShard):
+    """The share partitions of one partition of ``__share_group_state``, while this node leads it."""
+
+    def __init__(
+        self,
+        partition: Partition,
+        config: BrokerConfig,
+        clock: Clock,
+        injection: FaultInjection | None = None,
+    ) -> None:
+        super().__init__(partition, injection)
+        self._config = config
+        self._clock = clock
+        self.state = ShareCoordinatorState(config.share_coordinator_snapshot_update_records_per_snapshot)
+
+    # -- loading ------------------------------------------------------------------------------------------------
+
+    def load(self) -> Iterator[None]:
+        log = self.partition.log
+        topic, index = self.partition.topic, self.partition.index
+        damaged = DamagedRecords(topic, index, "groups", _group_of, self._groups)
+        offset = log.log_start_offset
+        while offset < log.log_end_offset:
+            before, replayed = offset, 0
+            for found in log.sound_batches(offset):
+                if isinstance(found, Damaged):
+                    damaged.note(found)
+                    replayed += 1
+                elif not found.is_control:
+                    self._replay(found, damaged)
+                    replayed += found.record_count
+                offset = max(offset, found.next_offset)
+                if replayed >= LOAD_TURN_RECORDS:
+                    break
+            if offset == before:
+                break
+            if offset < log.log_end_offset:
+                yield
+        damaged.report()
+
+    def _replay(self, batch: RecordBatch, damaged: DamagedRecords) -> None:
+        """Replay the records of a batch up to the first that cannot be decoded."""
+        try:
+            for offset, (key, value) in enumerate(batch.keys_and_values(), batch.base_offset):
+                if damaged:
+                    damaged.note_read(key)
+                found = None if key is None else decode_record(key, value)
+                if found is not None:
+                    self.state.replay(offset, *found)
+        except (CorruptBatch, MalformedRecord) as error:
+            damaged.note(unreadable(batch, str(self.partition.log.directory), str(error)))
+
+    def _groups(self) -> set[str]:
+        return {key.group_id for key in self.state.offsets}
+
+    def loaded(self) -> None:
+        log_events.debug(
+            "share partitions loaded",
+            partition=self.partition.index,
+            share_partitions=len(self.state.offsets),
+        )
+
+    # -- writing ------------------------------------------------------------------------------------------------
+
+    async def write(self, records: Sequence[ShareRecord]) -> ErrorCode:
+        """Append records and apply them. Return NONE once they and all earlier records are committed, or the client's error.
+
+        Records that do not fit into one batch are appended in several.
+        """
+        now_ms = self._clock.now_ms()
+        for piece in self._pieces(records):
+            batch = build_batch(
+                [(now_ms, key.encode(), None if value is None else value.encode(0)) for key, value in piece],
+                compression=self._config.share_coordinator_state_topic_compression_codec,
+            )
+            if len(batch) > self.partition.log.config.max_message_bytes:
+                return self.client_error(ErrorCode.message_too_large)
+            # As in Kafka, without min.insync.replicas: a small ISR only delays the commit, until the request times out.
+            result = self.append(batch, required_acks=1)
+            if result.error is not NONE:
+                return self.client_error(result.error)
+            for offset, (key, value) in enumerate(piece, result.base_offset):
+                self.state.replay(offset, key, value)
+        return await self.committed(self.partition.log_end_offset)
+
+    def _pieces(self, records: Sequence[ShareRecord]) -> Iterator[list[ShareRecord]]:
+        room = self.partition.log.config.max_message_bytes - HEADER_BYTES
+        piece: list[ShareRecord] = []
+        left = room
+        for record in records:
+            size = len(record.key.encode()) + RECORD_OVERHEAD_BYTES
+            size += 0 if record.value is None else len(record.value.encode(0))
+            if piece and size > left:
+                yield piece
+                piece, left = [], room
+            piece.append(record)
+            left -= size
+        if piece:
+            yield piece
+
+    async def committed(self, end_offset: int) -> ErrorCode:
+        """Wait for a commit as the base class does, for at most ``share.coordinator.write.timeout.ms``."""
+        if self.partition.high_watermark >= end_offset and not self.is_closed:
+            return NONE
+        verdict: Waiter[ErrorCode] = Waiter()
+        self.partition.on_committed(end_offset, verdict.wake)
+        timer = self._clock.call_later_ms(
+            self._config.share_coordinator_write_timeout_ms,
+            partial(verdict.wake, ErrorCode.request_timed_out),
+            Domain.GROUPS,
+        )
+        try:
+            error = await verdict
+        finally:
+            timer.cancel()
+        if error is NONE and not self.is_current():
+            return ErrorCode.not_coordinator
+        return self.client_error(error)
+
+    def prune(self) -> None:
+        """Delete the records that no share partition needs (``lastRedundantOffset``)."""
+        before_offset = self.state.deletable_offset()
+        if self.partition.log_start_offset < before_offset <= self.partition.high_watermark:
+            self.partition.delete_records(before_offset)
+
+
+def _group_of(key: bytes) -> str | None:
+    try:
+        found = decode_record(key, None)
+    except MalformedRecord:
+        return None
+    group_id: str | None = None if found is None else getattr(found[0], "group_id", None)
+    return group_id
