@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import field
 from typing import TYPE_CHECKING, Protocol
 
 from broker.share.state import RecordState, StateBatch, StoredState
@@ -88,18 +89,18 @@ class DeadLetters(NamedTuple):
 class Change:
     """New states of records, from the request to the end of the write.
 
-    Until `SharePartition.commit` or `SharePartition.roll_back` the records can be neither acquired nor acknowledged. A change
-    by `SharePartition.expire` is the exception: its states hold at once, and also if the write fails.
+    Until `SharePartition.commit` or `SharePartition.roll_back` the records can be neither acquired nor acknowledged. A
+    change by `SharePartition.expire` or `SharePartition.archive` takes effect at once, and stays if the write fails.
     """
 
-    batches: list[StateBatch]
+    batches: list[StateBatch] = field(default_factory=list)
     """The states to write. Empty if nothing must be written: then the change needs no commit."""
-    stored: StoredState
+    stored: StoredState = StoredState()
     """Start offset, state epoch and delivery complete count to write, without batches."""
-    dead_letters: list[DeadLetters]
+    dead_letters: list[DeadLetters] = field(default_factory=list)
     """To be written to the dead-letter queue once the states are written. Then call `SharePartition.archive`."""
-    transitions: list[tuple[InFlightState, int, int]]
-    """The records in transition: state, first offset, last offset."""
+    transitions: list[InFlightState] = field(default_factory=list)
+    """The states that were changed, one for each of ``batches``. Empty if the change has taken effect."""
 
 
 class InFlight(NamedTuple):
