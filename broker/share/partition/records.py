@@ -98,6 +98,8 @@ class InFlightRecords:
         self.archive_range(fetch_offset, base_offset - 1, RecordState.AVAILABLE)
         if self.gap is not None:
             self.move_gap(max(self.gap, base_offset))
+            if self.first_gap() is None:
+                self._gap_offset = None
         # Kafka moves the start offset only with the next acknowledgement. If all room was used, there will be none.
         self.move_start()
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from broker.share.partition import Acknowledged, Change, Fetched, Limits, Refused, SharePartition
+from broker.share.partition import Acknowledged, Acquired, Change, Fetched, Limits, Refused, SharePartition
 from broker.share.settings import ShareGroupSettings
 from broker.share.state import StateBatch, StoredState
 
 ACCEPT, RELEASE, REJECT, RENEW, GAP = [1], [2], [3], [4], [0]
-Range = tuple[int, int, int]
 
 
 def batches(count: int, size: int, base: int = 0) -> list[tuple[int, int]]:
@@ -41,7 +40,7 @@ class Share:
         record_limit: bool = False,
         read: int | None = None,
         aborted: Sequence[tuple[int, int]] = (),
-    ) -> list[Range]:
+    ) -> list[Acquired]:
         """Read the log (only ``read`` record batches of it) and acquire records."""
         partition = self.partition
         if not partition.can_acquire(self.settings.partition_max_record_locks):
@@ -50,9 +49,7 @@ class Share:
         found = [batch for batch in self.log if batch[1] >= offset][:read]
         fetched = Fetched(offset, found, [batch for batch in found if batch in aborted])
         limits = Limits(records_max, batch_size, record_limit)
-        return [
-            tuple(each) for each in partition.acquire(member, fetched, limits, self.settings, self.now_ms)
-        ]
+        return partition.acquire(member, fetched, limits, self.settings, self.now_ms)
 
     def acknowledge(self, member: str, *acknowledged: tuple[int, int, list[int]]) -> Change:
         return self.partition.acknowledge(

@@ -353,15 +353,10 @@ class History:
             record = model.records.get(offset)
             if record is not None and record.state is AVAILABLE:
                 record.archive()
-        # As in Kafka, the other records of such a batch are available before their release is written.
+        # As in Kafka, a batch of which a part is archived is split, and then the write of its release is not awaited.
         for offset, record in model.records.items():
             seen = self.partition.describe(offset)
-            if (
-                record.state is AVAILABLE
-                and record.transition
-                and seen is not None
-                and not seen.in_transition
-            ):
+            if seen is not None and not seen.in_transition and (record.state is AVAILABLE or record.is_final):
                 record.transition = record.expires_ms = None
 
     @property
