@@ -163,6 +163,17 @@ class ReadableLog:
         between = self._list.bytes_from(first, last) if first < last else 0
         return between + self._end_position(self.segments[last], end_offset) - place.position
 
+    def bytes_through(self, offset: int, last_offset: int) -> int:
+        """Number of bytes from the batch that contains ``offset``, or the next one, to the end of the batch that contains
+        ``last_offset``; to the end of the segment if that batch is in a later one.
+        """
+        first, last = self.locate(offset), self.locate(last_offset)
+        if first is None:
+            return 0
+        if last is None or last.segment is not first.segment:
+            return first.segment.size - first.position
+        return last.position + last.size - first.position
+
     def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
         """All batches from the one that contains ``offset`` (default: the log start) to the end."""
         start = self.log_start_offset if offset is None else offset

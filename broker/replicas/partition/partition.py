@@ -619,6 +619,15 @@ class Partition:
         older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
         return available, older
 
+    def bytes_through(self, offset: int, last_offset: int) -> int:
+        """Number of bytes of the batches from ``offset`` to ``last_offset``, at most to the end of the first one's segment.
+        If the files cannot be read, the result is 0.
+        """
+        try:
+            return self.log.bytes_through(offset, last_offset)
+        except StorageError:
+            return 0  # the read reports the error
+
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Error code for the leader epoch that a client sent (KIP-320), by comparison with the epoch of this replica.
         NONE if the client sent no epoch (-1).
