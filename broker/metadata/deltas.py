@@ -177,6 +177,7 @@ def _set(values: dict[str, str], record: schema.ConfigRecord) -> None:
 def _feature(image: Image, record: schema.FeatureLevelRecord, changes: MetadataDelta) -> None:
     if record.name == KRAFT_VERSION:
         return
+    changes.features = True
     if record.feature_level == 0:
         image.features.pop(record.name, None)
     else:

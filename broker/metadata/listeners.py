@@ -38,6 +38,9 @@ class MetadataListener:
     def on_quotas_changed(self) -> None:
         """Called after client quotas have changed."""
 
+    def on_features_changed(self) -> None:
+        """Called after feature levels have changed."""
+
     def on_acls_changed(self, removed: Collection[Acl], added: Collection[Acl]) -> None:
         """Called after ACLs were removed, and then others added. An ACL may be in both collections."""
 
@@ -64,5 +67,7 @@ def notify(listener: MetadataListener, image: Image, changes: MetadataDelta) -> 
             listener.on_config_changed(resource_type, resource_name)
     if changes.quotas:
         listener.on_quotas_changed()
+    if changes.features:
+        listener.on_features_changed()
     if changes.acls_removed or changes.acls_added:
         listener.on_acls_changed(changes.acls_removed.values(), changes.acls_added.values())

@@ -121,5 +121,7 @@ class MetadataDelta:
     """(resource type, resource name) of each resource whose settings have changed."""
     quotas: bool = False
     """Whether client quotas have changed."""
+    features: bool = False
+    """Whether feature levels have changed."""
     acls_removed: dict[uuid.UUID, Acl] = field(default_factory=dict)
     acls_added: dict[uuid.UUID, Acl] = field(default_factory=dict)

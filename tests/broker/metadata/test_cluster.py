@@ -394,6 +394,7 @@ async def test_listeners_are_called_for_each_commit_after_the_image(tmp_path):
     await cluster.replication_control.create_partitions([MorePartitions("a", 4)])
     await cluster.change_config(2, "a", {"flush.ms": None, "retention.ms": "3"})
     await cluster.change_config(4, "", {"log.retention.ms": "9"})
+    await cluster.update_features({"transaction.version": 1})
     await cluster.replication_control.delete_topics([topic_of(cluster, "a").topic_id])
     assert recorder.events == [
         ("created", "a", 2, {"flush.ms": "1"}),
@@ -401,6 +402,7 @@ async def test_listeners_are_called_for_each_commit_after_the_image(tmp_path):
         ("grown", "a", 2, 4),
         ("configured", 2, "a"),
         ("configured", 4, ""),
+        ("features",),
         ("deleted", "a"),
     ]
     await cluster.close()

@@ -88,6 +88,9 @@ class Recorder(MetadataListener):
     def on_config_changed(self, resource_type: int, resource_name: str) -> None:
         self.events.append(("configured", resource_type, resource_name))
 
+    def on_features_changed(self) -> None:
+        self.events.append(("features",))
+
     def on_leader_changed(self, topic: Topic, partition: PartitionState) -> None:
         self.events.append(("led", topic.name, partition.index, partition.leader, partition.leader_epoch))
 
