@@ -39,7 +39,7 @@ async def fetch(request: FetchRequest, context: RequestContext) -> FetchResponse
     opened = _open(request, context, is_follower=follower >= 0)
     if isinstance(opened, ErrorCode):
         return FetchResponse(error_code=opened)
-    quota = FetchQuota(request, context)
+    quota = FetchQuota(context, is_follower=follower >= 0)
     reading = FetchReading(request, context, opened.wanted, follower, quota.bytes_max)
     outcome = reading.read()
     enough = request.max_wait_ms <= 0 or outcome.must_answer or outcome.bytes_read >= reading.min_bytes

@@ -1,4 +1,4 @@
-"""The consumer byte rate quota (KIP-13) of the client of a Fetch."""
+"""The consumer byte rate quota (KIP-13) of the client of a Fetch or ShareFetch."""
 
 from __future__ import annotations
 
@@ -6,28 +6,30 @@ from math import inf
 from typing import TYPE_CHECKING, Final
 
 from broker.metadata.client_quotas import CONSUMER_BYTE_RATE
-from broker.requests.fetch_reading import replica_id
 from protocol.codec import request_codec
 
 if TYPE_CHECKING:
     from broker.node.context import RequestContext
-    from protocol.messages.fetch import FetchRequest, FetchResponse
+    from protocol.messages.fetch import FetchResponse
+    from protocol.messages.share_fetch import ShareFetchResponse
 
 FETCH: Final = 1
+SHARE_FETCH: Final = 78
 SIZE_BYTES: Final = 4
 
 
 class FetchQuota:
-    """The quota of the client that sent this Fetch.
+    """The quota of the client that sent this Fetch or ShareFetch.
 
     Followers have no quota. Nothing is counted while no quota is configured.
     """
 
-    __slots__ = ("_client", "_quotas")
+    __slots__ = ("_api_key", "_client", "_quotas")
 
-    def __init__(self, request: FetchRequest, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext, api_key: int = FETCH, *, is_follower: bool = False) -> None:
         quotas = context.node.quotas
-        self._quotas = quotas if quotas.are_set and replica_id(request) < 0 else None
+        self._api_key = api_key
+        self._quotas = quotas if quotas.are_set and not is_follower else None
         self._client = context.principal.partition(":")[2], context.client_id or ""
 
     @property
@@ -40,10 +42,10 @@ class FetchQuota:
         """Whether a quota is configured, so that the response must be counted."""
         return self._quotas is not None
 
-    def charge(self, response: FetchResponse, version: int) -> int:
+    def charge(self, response: FetchResponse | ShareFetchResponse, version: int) -> int:
         """Count the response against the quota. Returns the throttle time in ms, 0 if the response may be sent now."""
         if self._quotas is None:
             return 0
         # Kafka counts the whole response, with its size (``FetchResponse.sizeOf``).
-        size = SIZE_BYTES + sum(map(len, request_codec(FETCH, version).encode(response)))
+        size = SIZE_BYTES + sum(map(len, request_codec(self._api_key, version).encode(response)))
         return self._quotas.charge_if_it_may(CONSUMER_BYTE_RATE, *self._client, size)
