@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.peers import Peers
     from broker.replicas.manager import ReplicaManager
     from broker.share.coordinator.coordinator import ShareCoordinator
+    from broker.share.manager import SharePartitionManager
     from broker.share.persister import Persister
     from broker.transactions.coordinator import TransactionCoordinator
 
@@ -154,6 +155,27 @@ class LateCoordinator(MetadataListener):
     def on_topic_deleted(self, topic: Topic) -> None:
         if self._made is not None:
             self._made.on_topic_deleted(topic)
+
+
+def late_share_partitions(make: Callable[[], SharePartitionManager]) -> SharePartitionManager:
+    """Return a stand-in that calls ``make``, which replaces it, when a client of a share group sends a request."""
+    return cast("SharePartitionManager", LateSharePartitions(make))
+
+
+class LateSharePartitions:
+    """Stand-in for a node's share partitions. Access to any attribute that is not defined here creates them."""
+
+    def __init__(self, make: Callable[[], SharePartitionManager]) -> None:
+        self._make = make
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._make(), name)
+
+    def on_disconnected(self, connection_id: int) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def coordinators(

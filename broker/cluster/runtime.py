@@ -24,7 +24,7 @@ from broker.client_metrics.manager import ClientMetricsManager
 from broker.clock import Clock
 from broker.clock.of_node import NodeClock
 from broker.cluster.failed_replicas import FailedReplicaListener
-from broker.cluster.late_coordinators import coordinators
+from broker.cluster.late_coordinators import coordinators, late_share_partitions
 from broker.config.dynamic import follow
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from broker.net.acceptor import Acceptor
     from broker.replicas.partition import Partition
     from broker.security.authorizer.standard_authorizer import StandardAuthorizer
+    from broker.share.manager import SharePartitionManager
 
 SESSION_ID_MAX: Final = 2**31 - 1
 PAUSED: Final = "paused"
@@ -233,7 +234,7 @@ class NodeRuntime:
             self._clock,
             loop,
             self._calls,
-            self.node.client_metrics.on_disconnected,
+            self._on_disconnected,
             None if self._secured is None else self._secured.by_name,
         )
         await self._server.accept(self.connections)
@@ -292,6 +293,7 @@ class NodeRuntime:
             verifier=Verifier(config, clock, transactions, self.life, peers),
             quotas=ClientQuotas(config, clock, lambda: metadata.image.quotas),
             client_metrics=client_metrics,
+            share=late_share_partitions(self._make_share),
             rack=config.broker_rack,
             authorizer=self._authorizer,
             check_listeners=None if self._secured is None else self._secured.check,
@@ -313,6 +315,20 @@ class NodeRuntime:
         authorizer = StandardAuthorizer(metadata.image.acls.values(), *settings)
         metadata.subscribe(authorizer)
         return authorizer
+
+    def _make_share(self) -> SharePartitionManager:
+        from broker.share.manager import SharePartitionManager
+
+        node = self.node
+        share = SharePartitionManager(
+            node.config, node.clock, node.metadata, node.replicas, node.persister, node.slices, node.life
+        )
+        node.share = share
+        return share
+
+    def _on_disconnected(self, connection_id: int) -> None:
+        self.node.client_metrics.on_disconnected(connection_id)
+        self.node.share.on_disconnected(connection_id)
 
     def _on_configured(self) -> None:
         """Pass settings that were changed at run time to the parts of the node that keep copies of settings."""
@@ -363,6 +379,7 @@ class NodeRuntime:
         await self.connections.close()
         self.life.check()
         self._forget_metadata()
+        self.node.share.close()
         self.node.share_coordinator.close()
         self.node.transactions.close()
         self.node.groups.close()
@@ -428,6 +445,7 @@ class NodeRuntime:
             self.connections.reset()
         if hasattr(self, "node"):
             self._forget_metadata()
+            self.node.share.close()
             self.node.share_coordinator.abandon()
             self.node.transactions.abandon()
             self.node.groups.abandon()

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from broker.replicas.manager import ReplicaManager
     from broker.security.authorizer.authorizer import Authorizer
     from broker.share.coordinator.coordinator import ShareCoordinator
+    from broker.share.manager import SharePartitionManager
     from broker.share.persister import Persister
     from broker.transactions.coordinator import TransactionCoordinator
     from broker.transactions.verification import Verifier
@@ -65,6 +66,8 @@ class Node:
     verifier: Verifier
     quotas: ClientQuotas
     client_metrics: ClientMetricsManager
+    share: SharePartitionManager
+    """The share partitions and share sessions of this node."""
     rack: str | None = None
     authorizer: Authorizer | None = None
     """Checks the ACLs of requests; None means that every principal may do everything."""

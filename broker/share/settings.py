@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final
 
 from broker.config.group_configs import bounds, group_configs
@@ -15,6 +16,11 @@ if TYPE_CHECKING:
     from broker.metadata.cluster import ClusterMetadata
 
 ISOLATION_LEVEL: Final = "share.isolation.level"
+LATEST: Final = "latest"
+EARLIEST: Final = "earliest"
+_DURATION: Final = re.compile(
+    r"(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+)(?:[.,](\d*))?S)?)?", re.IGNORECASE
+)
 
 
 @slotted(frozen=True)
@@ -66,3 +72,12 @@ def _value(config: BrokerConfig, own: Mapping[str, str], name: str) -> Any:
     # The broker's bounds may have changed since the group's value was checked (``GroupConfig.evaluate``).
     lowest, highest = bounds(name, config)
     return found if lowest is None or highest is None else min(max(found, lowest), highest)
+
+
+def duration_ms(reset: str) -> int:
+    """The duration of the value ``by_duration:PnDTnHnMn.nS`` of ``share.auto.offset.reset``, in milliseconds, rounded up."""
+    found = _DURATION.fullmatch(reset.partition(":")[2][1:])
+    assert found is not None, reset
+    days, hours, minutes, seconds = (int(part or 0) for part in found.groups()[:4])
+    nanoseconds = int((found[5] or "").ljust(9, "0"))
+    return (((days * 24 + hours) * 60 + minutes) * 60 + seconds) * 1_000 - (-nanoseconds // 1_000_000)

@@ -37,6 +37,7 @@ from broker.groups.coordinator import GroupCoordinator
 from broker.injection.points import FaultInjection
 from broker.loop.coroutines import start
 from broker.loop.life import NodeLife
+from broker.loop.slices import Slices
 from broker.metadata.configs import Settings as NodeSettings
 from broker.metadata.image import Image
 from broker.metadata.listeners import MetadataListener
@@ -48,6 +49,7 @@ from broker.quotas.client_quotas import ClientQuotas
 from broker.replicas.manager import ReplicaManager
 from broker.replicas.partition import Partition
 from broker.share.coordinator.coordinator import ShareCoordinator
+from broker.share.manager import SharePartitionManager
 from broker.share.persister import Persister
 from broker.transactions.coordinator import TransactionCoordinator
 from broker.transactions.transaction import TopicPartition, Transaction
@@ -212,6 +214,16 @@ class World:
         share_coordinator = ShareCoordinator(
             self.config, self.clock, metadata, replicas, injection=injection, life=life
         )
+        persister = Persister(
+            NODE_ID,
+            self.clock,
+            metadata,
+            share_coordinator,
+            peers=peers,
+            random=self.random,
+            life=life,
+        )
+        slices = Slices()
         self.node = Node(
             node_id=NODE_ID,
             config=self.config,
@@ -222,21 +234,15 @@ class World:
             transactions=transactions,
             groups=groups,
             share_coordinator=share_coordinator,
-            persister=Persister(
-                NODE_ID,
-                self.clock,
-                metadata,
-                share_coordinator,
-                peers=peers,
-                random=self.random,
-                life=life,
-            ),
+            persister=persister,
             fetch_sessions=FetchSessionCache(10, lambda: 1),
             verifier=Verifier(self.config, self.clock, transactions, life, peers),
             quotas=ClientQuotas(self.config, self.clock, dict),
             client_metrics=ClientMetricsManager(
                 Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
             ),
+            share=SharePartitionManager(self.config, self.clock, metadata, replicas, persister, slices, life),
+            slices=slices,
             injection=injection,
             life=life,
             peers=peers,

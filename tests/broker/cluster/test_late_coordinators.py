@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker.cluster.late_coordinators import LateCoordinator
+from broker.cluster.late_coordinators import LateCoordinator, late_share_partitions
 from broker.metadata.listeners import MetadataListener
 from protocol.hashing import partition_for
 
@@ -115,3 +115,21 @@ def test_who_looks_for_the_coordinator_or_at_all_that_it_keeps_makes_none() -> N
     world.late.end("id")
     world.late.known()
     assert world.told == ["made", "start_timers", "end", "known"]
+
+
+def test_share_partitions_are_created_by_the_first_request_of_a_share_group() -> None:
+    made: list[str] = []
+
+    class Share:
+        is_enabled = True
+
+    def make() -> Any:
+        made.append("made")
+        return Share()
+
+    late = late_share_partitions(make)
+    late.on_disconnected(1)
+    late.close()
+    assert not made
+    assert late.is_enabled
+    assert made == ["made"]
