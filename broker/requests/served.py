@@ -67,6 +67,8 @@ SERVED: Final[dict[int, tuple[str, range, range, bool]]] = {
     72: ("push_telemetry", range(1), range(1), False),
     74: ("list_config_resources", range(2), range(2), False),
     75: ("describe_topic_partitions", range(1), range(1), False),
+    78: ("share_fetch", range(1, 3), range(1, 3), False),
+    79: ("share_acknowledge", range(1, 3), range(1, 3), False),
     80: ("add_raft_voter", range(2), range(2), False),
     81: ("remove_raft_voter", range(1), range(1), False),
     83: ("initialize_share_group_state", range(1), range(1), False),
