@@ -1,12 +1,13 @@
 """Records of `__consumer_offsets`: committed offsets, classic groups, and the groups of KIP-848.
 
-`decode_key` returns the typed key of a record, `decode_value` its value. Types of other groups (share and streams groups
-have modules of their own) become `UnknownKey`, and a loader skips them.
+`decode_key` returns the typed key of a record, `decode_value` its value. The records of share groups are in a module of
+their own, `protocol.records.share_group_log`, which is imported with the first of them. Types of streams groups become
+`UnknownKey`, and a loader skips them.
 """
 # The calls in these classes are `dataclasses.field` in disguise, which the linter does not recognise for every type.
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Final
 from uuid import UUID
 
 from protocol.schema import (
@@ -291,14 +292,27 @@ VALUE_OF: dict[type[Key], type[Value]] = {
     ConsumerGroupRegularExpressionKey: ConsumerGroupRegularExpressionValue,
 }
 _KEY_OF_TYPE = {key.TYPE: key for key in VALUE_OF}
+SHARE_GROUP_TYPES: Final = range(10, 16)
 
 
 def decode_key(data: bytes) -> Key | UnknownKey:
     found = key_type(data)
-    key = _KEY_OF_TYPE.get(found)
+    key = _key_of_share_group(found) if found in SHARE_GROUP_TYPES else _KEY_OF_TYPE.get(found)
     return UnknownKey(found) if key is None else key.decode(data)
+
+
+def _key_of_share_group(found: int) -> type[Key]:
+    from protocol.records import share_group_log
+
+    return {key.TYPE: key for key in share_group_log.VALUE_OF}[found]
 
 
 def decode_value(key: Key, data: bytes | None) -> Value | None:
     """Decode the value of a record with this key; None for a tombstone."""
-    return None if data is None else VALUE_OF[type(key)].decode(data)
+    if data is None:
+        return None
+    if key.TYPE in SHARE_GROUP_TYPES:
+        from protocol.records import share_group_log
+
+        return share_group_log.VALUE_OF[type(key)].decode(data)
+    return VALUE_OF[type(key)].decode(data)

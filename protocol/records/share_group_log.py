@@ -1,7 +1,6 @@
 """Records of share groups in `__consumer_offsets` (KIP-932): members, assignments, the group's partitions.
 
-The broker's loader skips them, as it has no share groups. Tools that read files decode them. Each value has one version,
-which is flexible.
+Each value has one version, which is flexible.
 """
 
 from collections.abc import Sequence

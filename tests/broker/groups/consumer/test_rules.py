@@ -473,7 +473,7 @@ def test_records_of_other_kinds_of_groups_are_passed_over(world):
     a = Client(world, "a")
     a.join()
     before = world.groups.memory()
-    batch = [(0, bytes([0, kind]) + b"\x00\x01g", b"\x00\x00\x00") for kind in (10, 17, 99)]
+    batch = [(0, bytes([0, kind]) + b"\x00\x01g", b"\x00\x00\x00") for kind in (17, 18, 99)]
     world.partition.append_internal(build_batch(batch))
     world.groups.close()
     world.restart()
