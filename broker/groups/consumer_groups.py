@@ -1,15 +1,13 @@
 """Carries out decisions about consumer groups (KIP-848) on a shard: append, timers, response.
 
-Only records change a group, so a decision has no effect before its records are in the log. Each request and each
-timer is processed in the same steps (`ConsumerGroups.carry_out`): decide, append, start and cancel timers, respond once the
-records are committed.
+Only records change a group, so a decision has no effect before its records are in the log.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.clock import Clock
@@ -20,11 +18,12 @@ from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.subscribing import resolve_regexes
 from broker.groups.consumer_settings import assignors, settings_of
 from broker.groups.effects import REGEX_TIMER, Arm, Timer
-from broker.groups.shard import GroupShard, group_of
+from broker.groups.modern_groups import ModernGroups
+from broker.groups.shard import GroupShard
 from broker.groups.topics_image import MetadataTopics
 from broker.logging import get_logger
 from broker.loop.coroutines import start_in_background
-from protocol.errors import NONE, ErrorCode
+from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -38,11 +37,10 @@ if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
 
-R = TypeVar("R")
 log = get_logger()
 
 
-class ConsumerGroups:
+class ConsumerGroups(ModernGroups[Context]):
     """The consumer groups of one node."""
 
     def __init__(
@@ -62,7 +60,7 @@ class ConsumerGroups:
     def loaded(self, shard: GroupShard) -> None:
         """Start the timers of each group of a shard that was just loaded: each member gets a full session."""
         for group in shard.state.consumer_groups.values():
-            context = self._context(group.group_id)
+            context = self.context(group.group_id)
             for arm in timeouts.loaded(context, group):
                 self._arm(shard, group.group_id, arm)
 
@@ -92,7 +90,7 @@ class ConsumerGroups:
             return decision
 
         try:
-            return await self._carry_out_request(shard, group_id, decide)
+            return await self.carry_out_request(shard, group_id, decide)
         except Refused as refusal:
             return refuse_heartbeat(refusal.error, refusal.message)
 
@@ -125,7 +123,7 @@ class ConsumerGroups:
             return decision
 
         try:
-            return await self._carry_out_request(shard, group.group_id, decide)
+            return await self.carry_out_request(shard, group.group_id, decide)
         except Refused as refusal:
             # As in Kafka, the response has no member id; for a classic group it has the request's member id.
             return JoinGroupResponse(error_code=refusal.error)
@@ -134,7 +132,7 @@ class ConsumerGroups:
         self, shard: GroupShard, group: ConsumerGroup, request: SyncGroupRequest
     ) -> SyncGroupResponse:
         try:
-            return await self._carry_out_request(
+            return await self.carry_out_request(
                 shard, group.group_id, lambda context: classic_members.sync(context, group, request)
             )
         except Refused as refusal:
@@ -149,7 +147,7 @@ class ConsumerGroups:
         generation: int,
     ) -> ErrorCode:
         try:
-            return await self._carry_out_request(
+            return await self.carry_out_request(
                 shard,
                 group.group_id,
                 lambda _: classic_members.heartbeat(group, member_id, instance_id, generation),
@@ -161,7 +159,7 @@ class ConsumerGroups:
         self, shard: GroupShard, group: ConsumerGroup, leaving: Sequence[MemberIdentity]
     ) -> LeaveGroupResponse:
         try:
-            return await self._carry_out_request(
+            return await self.carry_out_request(
                 shard,
                 group.group_id,
                 lambda context: classic_members.leave(context, group, shard.state.config, leaving),
@@ -178,45 +176,11 @@ class ConsumerGroups:
 
     # -- carrying out decisions ---------------------------------------------------------------------------------
 
-    def _context(self, group_id: str) -> Context:
+    def context(self, group_id: str) -> Context:
         settings = settings_of(self._config, self._metadata, group_id)
         return Context(self.topics, settings, self._clock.now_ms())
 
-    async def _carry_out_request(
-        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
-    ) -> R:
-        """Call `carry_out` for a request, and log a refusal."""
-        try:
-            return await self.carry_out(shard, group_id, decide)
-        except Refused as refusal:
-            # Kafka also logs why it does not upgrade a group, since librdkafka shows the error without its message.
-            note = log.info if refusal.error is ErrorCode.group_id_not_found else log.debug
-            note("group request refused", group=group_id, error=refusal.error.name, reason=refusal.message)
-            raise
-
-    async def carry_out(
-        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[R]]
-    ) -> R:
-        """Call ``decide``, append the records, set the timers. Returns the response after the commit. Raises `Refused`.
-
-        If a fault rule delays the append, ``decide`` is called again after the release, because the group may have changed
-        since the first call.
-        """
-        decision = decide(self._context(group_id))
-        if decision.records and shard.is_intercepted:
-            _check(await shard.may_append(group_of(decision.records[0].key)))
-            decision = decide(self._context(group_id))
-        end_offset = shard.partition.log_end_offset
-        if decision.records:
-            # Members that wait in a classic group which is upgraded must join again.
-            deleted = ErrorCode.rebalance_in_progress
-            error, end_offset = shard.append_records(decision.records, deleted=deleted)
-            _check(shard.client_error(error))
-        self._carry_out_rest(shard, group_id, decision)
-        _check(await shard.committed(end_offset))
-        return decision.response
-
-    def _carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[R]) -> None:
+    def carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[Any]) -> None:
         """Carry out a decision whose records are appended: timers, downgrade, regular expressions to resolve."""
         group = shard.state.consumer_groups.get(group_id)
         if group is not None and decision.is_refreshed:
@@ -258,7 +222,7 @@ class ConsumerGroups:
                 )
             return decision
 
-        start_in_background(self._carry_out_timer(shard, group_id, decide), shard.life)
+        start_in_background(self.carry_out_timer(shard, group_id, decide), shard.life)
 
     def _resolve(
         self, shard: GroupShard, group_id: str, regexes: frozenset[str], may_describe: MayDescribe | None
@@ -267,24 +231,7 @@ class ConsumerGroups:
             group = live_group(shard.state.group(group_id), group_id)
             return resolve_regexes(context, group, regexes, may_describe)
 
-        start_in_background(self._carry_out_timer(shard, group_id, decide), shard.life)
-
-    async def _carry_out_timer(
-        self, shard: GroupShard, group_id: str, decide: Callable[[Context], Decision[None]]
-    ) -> None:
-        """Call `carry_out` for a timer, and ignore the result, as no request waits for it."""
-        try:
-            await self.carry_out(shard, group_id, decide)
-        except Refused as refusal:
-            log.debug(
-                "group not changed by timer", group=group_id, error=refusal.error.name, reason=refusal.message
-            )
-
-
-def _check(error: ErrorCode) -> None:
-    """Raise `Refused` without a message if ``error`` is not NONE."""
-    if error is not NONE:
-        raise Refused(error)
+        start_in_background(self.carry_out_timer(shard, group_id, decide), shard.life)
 
 
 def refuse_heartbeat(error: ErrorCode, message: str | None = None) -> ConsumerGroupHeartbeatResponse:

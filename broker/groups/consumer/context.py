@@ -1,4 +1,4 @@
-"""Input and output of decisions about a consumer group. Pure.
+"""Input and output of decisions about a consumer group; the output of those about a share group, too. Pure.
 
 A decision lists the records to append, the timers to start or cancel, and the response. Only records change the group,
 so a decision that is not carried out has no effect. If a fault rule delays the append, the decision is made again
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.topics import TopicsImage
@@ -19,6 +19,9 @@ from broker.groups.group import ClassicGroup
 from broker.groups.records import LogRecord
 from protocol.errors import ErrorCode
 from protocol.slotted import slotted
+
+if TYPE_CHECKING:
+    from broker.share.state import Initialization
 
 R = TypeVar("R")
 MayDescribe = Callable[[str], bool]
@@ -106,6 +109,8 @@ class Decision(Generic[R]):
     """The classic group into which this decision downgrades the group; None without a downgrade."""
     rebalances: bool = False
     """Whether the members of the downgraded group must join again."""
+    initialize: Sequence[Initialization] = ()
+    """Partitions of a share group that the share coordinator must initialize after the response."""
 
 
 def session_timer(member_id: str) -> Timer:
@@ -130,10 +135,10 @@ def cancel_timers(member_ids: Sequence[str]) -> list[Arm | Cancel]:
     return [Cancel(name(member_id)) for member_id in member_ids for name in of_member]
 
 
-def live_group(group: ConsumerGroup | ClassicGroup | None, group_id: str) -> ConsumerGroup:
+def live_group(group: object | None, group_id: str) -> ConsumerGroup:
     """Return the group if it is a consumer group; otherwise raise `Refused` with Kafka's message."""
     if group is None:
         raise refused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
-    if isinstance(group, ClassicGroup):
+    if not isinstance(group, ConsumerGroup):
         raise refused(ErrorCode.group_id_not_found, f"Group {group_id} is not a consumer group.")
     return group

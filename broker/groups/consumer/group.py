@@ -34,6 +34,9 @@ class ConsumerGroupState(StrEnum):
 class ConsumerGroup:
     """A group of the consumer protocol: its members, their target assignments and their current assignments."""
 
+    type: Final = "consumer"
+    protocol_type: Final = "consumer"
+
     def __init__(self, group_id: str) -> None:
         self.group_id = group_id
         self.epoch = FIRST_GROUP_EPOCH

@@ -34,7 +34,7 @@ from broker.groups.consumer.subscribing import (
 from broker.groups.consumer.targets import Target, update_target
 from broker.groups.consumer.timeouts import revoke_by
 from broker.groups.effects import Arm, Cancel
-from broker.groups.group import ClassicGroup, ClassicGroupConfig
+from broker.groups.group import ClassicGroupConfig
 from protocol.errors import ErrorCode
 from protocol.messages.consumer_group_heartbeat import (
     Assignment,
@@ -53,10 +53,10 @@ def check_request(
     """Raise `Refused` if a request is invalid by itself (``throwIfConsumerGroupHeartbeatRequestIsInvalid``)."""
     epoch = request.member_epoch
     if api_version >= CLIENT_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVE_EPOCH:
-        _check_text(request.member_id, "MemberId")
-    _check_text(request.group_id, "GroupId")
-    _check_text(request.instance_id, "InstanceId")
-    _check_text(request.rack_id, "RackId")
+        check_text(request.member_id, "MemberId")
+    check_text(request.group_id, "GroupId")
+    check_text(request.instance_id, "InstanceId")
+    check_text(request.rack_id, "RackId")
     if epoch == 0:
         _check_join(request)
     elif epoch == STATIC_LEAVE_EPOCH and request.instance_id is None:
@@ -72,7 +72,7 @@ def check_request(
         )
 
 
-def _check_text(text: str | None, name: str) -> None:
+def check_text(text: str | None, name: str) -> None:
     if text is not None and not text.strip():
         raise refused(ErrorCode.invalid_request, f"{name} can't be empty.")
 
@@ -91,7 +91,7 @@ def _check_join(request: ConsumerGroupHeartbeatRequest) -> None:
 
 def heartbeat(
     context: Context,
-    found: ConsumerGroup | ClassicGroup | None,
+    found: object | None,
     request: ConsumerGroupHeartbeatRequest,
     client: Client,
     config: ClassicGroupConfig,
@@ -129,7 +129,7 @@ def heartbeat(
     return decision
 
 
-def _group_of_member(found: ConsumerGroup | ClassicGroup | None, group_id: str) -> ConsumerGroup:
+def _group_of_member(found: object | None, group_id: str) -> ConsumerGroup:
     if found is None:
         raise refused(ErrorCode.group_id_not_found, f"Consumer group {group_id} not found.")
     return live_group(found, group_id)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import field, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, Self
 
 from broker.groups.consumer.assignments import NO_PARTITIONS, AssignedPartitions
 from protocol.records.group_log import ClassicMemberMetadata, ClassicProtocol
@@ -34,8 +34,20 @@ class MemberState(IntEnum):
             return cls.UNKNOWN
 
 
+class Immutable:
+    """Base of the members of consumer groups and share groups."""
+
+    __slots__ = ()
+
+    def evolve(self, **changes: object) -> Self:
+        """Return a copy with these fields changed, or the member itself if no value differs."""
+        if all(getattr(self, name) == value for name, value in changes.items()):
+            return self
+        return replace(self, **changes)  # type: ignore[type-var]
+
+
 @slotted(frozen=True, kw_only=True)
-class ConsumerGroupMember:
+class ConsumerGroupMember(Immutable):
     """One member of a consumer group, immutable; ``evolve`` returns a changed copy."""
 
     member_id: str
@@ -71,12 +83,6 @@ class ConsumerGroupMember:
 
     def is_reconciled_to(self, assignment_epoch: int) -> bool:
         return self.state is MemberState.STABLE and self.member_epoch == assignment_epoch
-
-    def evolve(self, **changes: object) -> ConsumerGroupMember:
-        """Return a copy with these fields changed, or the member itself if no value differs."""
-        if all(getattr(self, name) == value for name, value in changes.items()):
-            return self
-        return replace(self, **changes)  # type: ignore[arg-type]
 
     def at_epoch(
         self,

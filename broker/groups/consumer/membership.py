@@ -7,7 +7,7 @@ from typing import Any
 
 from broker.groups.consumer import records
 from broker.groups.consumer.assignments import TopicPartitions, has_all
-from broker.groups.consumer.context import Context, Decision, refused
+from broker.groups.consumer.context import Context, Decision, live_group, refused
 from broker.groups.consumer.conversion import check_upgrade, upgrade
 from broker.groups.consumer.fencing import member_of, static_member_of
 from broker.groups.consumer.group import ConsumerGroup
@@ -21,7 +21,7 @@ from protocol.records.group_log import GroupMetadataKey
 def group_to_join(
     context: Context,
     group_id: str,
-    found: ConsumerGroup | ClassicGroup | None,
+    found: object | None,
     decision: Decision[Any],
 ) -> ConsumerGroup:
     """Return the group that a member joins: ``found``, or a new one if ``found`` is None or a classic Empty group.
@@ -30,8 +30,8 @@ def group_to_join(
     """
     if found is None:
         return ConsumerGroup(group_id)
-    if isinstance(found, ConsumerGroup):
-        return found
+    if not isinstance(found, ClassicGroup):
+        return live_group(found, group_id)
     if found.state is ClassicGroupState.EMPTY:
         decision.records.append(LogRecord(GroupMetadataKey(group_id)))
         return ConsumerGroup(group_id)

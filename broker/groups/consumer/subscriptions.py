@@ -1,12 +1,21 @@
-"""Subscription counts of a consumer group, by topic name and by regular expression. Pure."""
+"""Subscription counts of a consumer group or share group, by topic name and by regular expression. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Protocol
 
-from broker.groups.consumer.member import ConsumerGroupMember
 from broker.groups.consumer.resolved import ResolvedRegex
 from protocol.named_tuple import NamedTuple
+
+
+class Subscriber(Protocol):
+    """A member of a consumer group or share group, with its subscription."""
+
+    @property
+    def subscribed_topic_names(self) -> frozenset[str]: ...
+    @property
+    def regex(self) -> str | None: ...
 
 
 class SubscriptionCount(NamedTuple):
@@ -32,7 +41,7 @@ class Subscriptions:
         other.regexes.update(self.regexes)
         return other
 
-    def replace_member(self, old: ConsumerGroupMember | None, new: ConsumerGroupMember | None) -> None:
+    def replace_member(self, old: Subscriber | None, new: Subscriber | None) -> None:
         self._count_names(() if old is None else old.subscribed_topic_names, -1)
         self._count_names(() if new is None else new.subscribed_topic_names, 1)
         self._count_regex(None if old is None else old.regex, -1)
@@ -48,9 +57,7 @@ class Subscriptions:
                 by_name, by_regex = self.topics.get(topic, SubscriptionCount())
                 self._put(topic, SubscriptionCount(by_name, by_regex + difference))
 
-    def without(
-        self, members: Iterable[ConsumerGroupMember], resolved: Mapping[str, ResolvedRegex]
-    ) -> Subscriptions:
+    def without(self, members: Iterable[Subscriber], resolved: Mapping[str, ResolvedRegex]) -> Subscriptions:
         """Return the counts without these members, and without regular expressions to which only they subscribe.
 
         ``resolved``: regular expression -> the topics that match.
@@ -64,7 +71,7 @@ class Subscriptions:
         return after
 
     def changed(
-        self, old: ConsumerGroupMember, new: ConsumerGroupMember, resolved: Mapping[str, ResolvedRegex]
+        self, old: Subscriber, new: Subscriber, resolved: Mapping[str, ResolvedRegex]
     ) -> Subscriptions:
         """Return the counts after the member ``new`` has replaced ``old``.
 

@@ -36,7 +36,9 @@ def update_target(
     If the group epoch ``epoch`` is newer than the assignment epoch, and the assignment interval has passed,
     compute the target assignments of all members first, and add their records to ``out``.
     """
-    if group.assignment_epoch >= epoch or not _is_due(context, group):
+    if group.assignment_epoch >= epoch or not is_due(
+        context.settings.assignment_interval_ms, group.assignment_timestamp_ms, context.now_ms
+    ):
         return Target(group.assignment_epoch, group.target_of(new.member_id, new.instance_id))
     # Imported on first use: a broker without consumer groups starts without the assignors.
     from broker.groups.consumer.assigning import assign
@@ -50,10 +52,9 @@ def update_target(
     return Target(epoch, assigned[new.member_id])
 
 
-def _is_due(context: Context, group: ConsumerGroup) -> bool:
+def is_due(interval_ms: int, last_ms: int, now_ms: int) -> bool:
     """Whether the assignment interval has passed since the last computation of the target assignments (KIP-1263).
 
     Members that join within the interval are assigned together.
     """
-    interval_ms, last_ms = context.settings.assignment_interval_ms, group.assignment_timestamp_ms
-    return last_ms == 0 or interval_ms == 0 or context.now_ms >= last_ms + interval_ms
+    return last_ms == 0 or interval_ms == 0 or now_ms >= last_ms + interval_ms
