@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Final
 
-from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.group import ClassicGroup, ClassicGroupState
 from broker.groups.members import Member
 from broker.node.context import RequestContext
@@ -51,8 +50,8 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     missing = DescribedGroup(group_id=group_id, group_state=ClassicGroupState.DEAD.value)
     if context.api_version >= GROUP_ID_NOT_FOUND_SINCE:
         missing.error_code = ErrorCode.group_id_not_found
-        is_other = isinstance(group, ConsumerGroup)
-        missing.error_message = f"Group {group_id} {'is not a classic group' if is_other else 'not found'}."
+        is_unknown = isinstance(group, ErrorCode)
+        missing.error_message = f"Group {group_id} {'not found' if is_unknown else 'is not a classic group'}."
     return missing
 
 

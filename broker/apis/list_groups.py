@@ -7,18 +7,16 @@ in a filter matches no group.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING
 
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.group import CONSUMER_PROTOCOL, ClassicGroup
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import may_on_cluster
 from protocol.errors import ErrorCode
 from protocol.messages.list_groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 
-CLASSIC: Final = "classic"
-CONSUMER: Final = "consumer"
+if TYPE_CHECKING:
+    from broker.groups.coordinator_state import Group
 
 
 @api(key=16, versions=range(6))
@@ -33,7 +31,7 @@ def list_groups(request: ListGroupsRequest, context: RequestContext) -> ListGrou
         groups=[
             _listed(group)
             for group in groups
-            if (not types or _type_of(group) in types)
+            if (not types or group.type in types)
             and (not states or group.state.lower() in states)
             and (sees_all or context.authorize("DESCRIBE", "GROUP", group.group_id, logs_denial=False))
         ]
@@ -44,15 +42,10 @@ def _folded(names: Sequence[str]) -> set[str]:
     return {name.strip().lower() for name in names}
 
 
-def _type_of(group: ClassicGroup | ConsumerGroup) -> str:
-    return CONSUMER if isinstance(group, ConsumerGroup) else CLASSIC
-
-
-def _listed(group: ClassicGroup | ConsumerGroup) -> ListedGroup:
-    protocol_type = CONSUMER_PROTOCOL if isinstance(group, ConsumerGroup) else group.protocol_type
+def _listed(group: Group) -> ListedGroup:
     return ListedGroup(
         group_id=group.group_id,
-        protocol_type=protocol_type or "",
+        protocol_type=group.protocol_type or "",
         group_state=group.state.value,
-        group_type=_type_of(group),
+        group_type=group.type,
     )

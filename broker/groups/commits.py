@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from broker.clock import Domain
@@ -27,6 +27,9 @@ from protocol.messages.offset_fetch import (
 from protocol.named_tuple import NamedTuple
 from protocol.records.group_log import GroupMetadataKey, OffsetCommitKey, OffsetCommitValue
 from protocol.schema import Key
+
+if TYPE_CHECKING:
+    from broker.groups.coordinator_state import Group
 
 GROUP_ID_NOT_FOUND_SINCE: Final = 9
 TRANSACTIONAL_EPOCH_ERRORS_SINCE: Final = 6
@@ -109,12 +112,14 @@ def _check(
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
         is_older = transactional and api_version < since
         return ErrorCode.illegal_generation if is_older and error is ErrorCode.stale_member_epoch else error
-    if found is not None:
+    if isinstance(found, ClassicGroup):
         error, effects = classic.commit(
             found, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
         )
         shard.run(found, effects)
         return error
+    if found is not None:
+        return ErrorCode.group_id_not_found  # a share group
     # A commit with generation -1 creates a group that has no members.
     if who.generation_id < 0:
         return NONE
@@ -286,12 +291,10 @@ async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]
 
     def find() -> list[Key] | ErrorCode:
         group = shard.state.group(group_id)
-        error = NONE
-        if group is None:
-            error = ErrorCode.group_id_not_found
-        elif isinstance(group, ClassicGroup):
-            error = classic.offsets_deletable(group)
-        if group is None or error is not NONE:
+        if not isinstance(group, ClassicGroup | ConsumerGroup):
+            return ErrorCode.group_id_not_found  # a share group has no committed offsets
+        error = classic.offsets_deletable(group) if isinstance(group, ClassicGroup) else NONE
+        if error is not NONE:
             return error
         subscribed = [group.is_subscribed_to(topic) for topic, _ in spots]
         errors[:] = [ErrorCode.group_subscribed_to_topic if each else NONE for each in subscribed]
@@ -309,10 +312,10 @@ async def delete_group(shard: GroupShard, group_id: str) -> ErrorCode:
         group = shard.state.group(group_id)
         if group is None:
             return ErrorCode.group_id_not_found
-        if isinstance(group, ConsumerGroup):
-            error = ErrorCode.non_empty_group if group.members else NONE
-        else:
+        if isinstance(group, ClassicGroup):
             error = classic.deletable(group)
+        else:
+            error = NONE if group.is_empty else ErrorCode.non_empty_group
         if error is not NONE:
             return error
         return [*_keys(group_id, shard.state.offsets.all_spots(group_id)), *_group_keys(group)]
@@ -331,7 +334,7 @@ async def expire(shard: GroupShard, retention_ms: int) -> None:
 
     def find() -> list[Key]:
         doomed.clear()
-        for group in shard.state.all_groups():
+        for group in shard.state.groups_with_offsets():
             spots, nothing_left = shard.state.offsets.expired(group, now_for, retention_ms)
             doomed.extend(_keys(group.group_id, spots))
             if nothing_left and group.is_empty:
@@ -352,7 +355,8 @@ def expires_in_ms(shard: GroupShard, retention_ms: int) -> int | None:
         return shard.clock.now_for(written_ms, Domain.GROUPS)
 
     waits = (
-        shard.state.offsets.expires_in_ms(group, now_for, retention_ms) for group in shard.state.all_groups()
+        shard.state.offsets.expires_in_ms(group, now_for, retention_ms)
+        for group in shard.state.groups_with_offsets()
     )
     return min((wait_ms for wait_ms in waits if wait_ms is not None), default=None)
 
@@ -367,11 +371,15 @@ async def forget_topic(shard: GroupShard, topic: str, topic_id: UUID | None) -> 
     await shard.write_tombstones(find)
 
 
-def _group_keys(group: ClassicGroup | ConsumerGroup) -> list[Key]:
+def _group_keys(group: Group) -> list[Key]:
     """The keys of the group's own records, without the keys of its offsets."""
     if isinstance(group, ConsumerGroup):
         return [record.key for record in group_tombstones(group)]
-    return [GroupMetadataKey(group.group_id)]
+    if isinstance(group, ClassicGroup):
+        return [GroupMetadataKey(group.group_id)]
+    from broker.groups.share.records import empty_group_keys  # imported with the first share group
+
+    return empty_group_keys(group.group_id)
 
 
 def _keys(group_id: str, spots: Iterable[Spot]) -> list[Key]:

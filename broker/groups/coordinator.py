@@ -40,6 +40,8 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
+    from broker.groups.coordinator_state import Group
+    from broker.groups.share_groups import Persister, ShareGroups
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.values import PartitionState, Topic
     from broker.replicas.manager import ReplicaManager
@@ -69,12 +71,13 @@ class GroupCoordinator(MetadataListener):
         injection: FaultInjection | None = None,
         life: NodeLife | None = None,
         partitions: int | None = None,
+        persister: Callable[[], Persister] | None = None,
     ) -> None:
         """``new_uuid`` returns the unique part of member ids; if it is None, ``random`` generates that part.
 
         When the node's ``life`` ends, the coroutines that wait in the coordinator are closed, before `abandon` is called.
         ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
-        the metadata.
+        the metadata. ``persister`` returns what asks the share coordinators; it is called with the first share group.
         """
         self._config = config
         self._clock = clock
@@ -85,6 +88,8 @@ class GroupCoordinator(MetadataListener):
         self._life = life or NodeLife()
         self._partitions = partitions or coordinator_partitions(CONSUMER_OFFSETS, metadata.topic, config)
         self._ended = False
+        self._persister = persister
+        self._share_groups: ShareGroups | None = None
         self.consumer_groups = ConsumerGroups(config, clock, metadata, self._new_uuid)
         self._runtime: CoordinatorRuntime[GroupShard] = CoordinatorRuntime(
             CONSUMER_OFFSETS, replicas, clock, self._life, self._injection, self._new_shard, self._loaded
@@ -119,6 +124,8 @@ class GroupCoordinator(MetadataListener):
     def _loaded(self, shard: GroupShard) -> None:
         """Start the session timers of consumer groups' members. Delete the offsets of topics that no longer exist."""
         self.consumer_groups.loaded(shard)
+        if shard.state.share_groups:
+            self.share_groups.loaded(shard)
         for name, topic_id in shard.state.offsets.topics():
             if topic_id is not None and self._metadata.topic_by_id(topic_id) is None:
                 start_in_background(commits.forget_topic(shard, name, topic_id), self._life)
@@ -147,6 +154,8 @@ class GroupCoordinator(MetadataListener):
             return
         for shard in self._runtime.open():
             start_in_background(commits.forget_topic(shard, topic.name, topic.topic_id), self._life)
+            if shard.state.share_groups:
+                self.share_groups.forget_topics(shard, frozenset({topic.topic_id}))
 
     # -- the partition of a group -------------------------------------------------------------------------------
 
@@ -188,6 +197,8 @@ class GroupCoordinator(MetadataListener):
         if consumer_group is not None and consumer_group.members:
             client = Client(client_id or "", client_host, may_describe)
             return await self.consumer_groups.join(shard, consumer_group, request, client, api_version)
+        if request.group_id in shard.state.share_groups:
+            return JoinGroupResponse(error_code=ErrorCode.inconsistent_group_protocol)
         if consumer_group is not None and not request.member_id:
             # An empty consumer group becomes a classic group.
             error, _ = shard.append_records(group_tombstones(consumer_group))
@@ -286,10 +297,33 @@ class GroupCoordinator(MetadataListener):
         return await self.consumer_groups.heartbeat(shard, request, client)
 
     def _group_of(self, group_id: str) -> tuple[GroupShard, ClassicGroup | ConsumerGroup | None] | ErrorCode:
+        """Return a group and its shard, for a request of the classic protocol. To such, a share group is unknown."""
         if not group_id:
             return ErrorCode.invalid_group_id
         shard = self._shard_of(group_id)
-        return shard if isinstance(shard, ErrorCode) else (shard, shard.state.group(group_id))
+        if isinstance(shard, ErrorCode):
+            return shard
+        group = shard.state.group(group_id)
+        return shard, group if isinstance(group, ClassicGroup | ConsumerGroup) else None
+
+    # -- share groups -------------------------------------------------------------------------------------------
+
+    @property
+    def share_groups(self) -> ShareGroups:
+        """The share groups of this node. Their modules are imported with the first one."""
+        if self._share_groups is None:
+            from broker.groups.share_groups import ShareGroups
+
+            assert self._persister is not None
+            self._share_groups = ShareGroups(
+                self._config,
+                self._clock,
+                self._metadata,
+                self.consumer_groups.topics,
+                self._shard_of,
+                self._persister(),
+            )
+        return self._share_groups
 
     # -- groups -------------------------------------------------------------------------------------------------
 
@@ -297,7 +331,7 @@ class GroupCoordinator(MetadataListener):
         """Return the shard of a group for read access, or the error for the client."""
         return self._shard_of(group_id)
 
-    def find(self, group_id: str) -> ClassicGroup | ConsumerGroup | ErrorCode:
+    def find(self, group_id: str) -> Group | ErrorCode:
         """Return a group for read access, or the error for the client.
 
         The group id may be empty, as offsets may be committed under the empty id.
@@ -307,14 +341,14 @@ class GroupCoordinator(MetadataListener):
             return shard
         return shard.state.group(group_id) or ErrorCode.group_id_not_found
 
-    def all_groups(self) -> list[ClassicGroup | ConsumerGroup] | ErrorCode:
+    def all_groups(self) -> list[Group] | ErrorCode:
         """Return all groups that this node coordinates; COORDINATOR_LOAD_IN_PROGRESS while a partition is loading."""
         shards = [shard for _, shard in self._runtime.items()]
         if any(shard.is_loading for shard in shards):
             return ErrorCode.coordinator_load_in_progress
         return [group for shard in shards for group in shard.state.all_groups()]
 
-    def known(self) -> Iterator[tuple[ClassicGroup | ConsumerGroup, GroupOffsets]]:
+    def known(self) -> Iterator[tuple[Group, GroupOffsets]]:
         """Yield (group, offsets of its partition) for all groups of this node, except in partitions that are loading."""
         for shard in self._runtime.all():
             if shard.is_current() and not shard.is_loading:
@@ -323,7 +357,13 @@ class GroupCoordinator(MetadataListener):
 
     async def delete(self, group_id: str) -> ErrorCode:
         shard = self._shard_of(group_id)
-        return shard if isinstance(shard, ErrorCode) else await commits.delete_group(shard, group_id)
+        if isinstance(shard, ErrorCode):
+            return shard
+        if group_id in shard.state.share_groups:
+            error = await self.share_groups.delete_state(group_id)
+            if error is not NONE:
+                return error
+        return await commits.delete_group(shard, group_id)
 
     # -- offsets ------------------------------------------------------------------------------------------------
 

@@ -6,6 +6,8 @@ replay. A classic group is rebuilt from its last record; the progress of a rebal
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.consumer.records import CONSUMER_GROUP_KEYS, ConsumerGroupKey
 from broker.groups.consumer.records import apply as apply_consumer_group
@@ -13,6 +15,7 @@ from broker.groups.group import ClassicGroup, ClassicGroupConfig, ClassicGroupSt
 from broker.groups.offsets import GroupOffsets
 from protocol.batch import CorruptBatch, RecordBatch, parse_end_txn_marker
 from protocol.records.group_log import (
+    SHARE_GROUP_TYPES,
     ConsumerGroupMetadataKey,
     GroupMetadataKey,
     GroupMetadataValue,
@@ -25,31 +28,44 @@ from protocol.records.group_log import (
 )
 from protocol.schema import Key, MalformedRecord, Value
 
+if TYPE_CHECKING:
+    from broker.groups.share.group import ShareGroup
+
+    Group = ClassicGroup | ConsumerGroup | ShareGroup
+
 
 class GroupCoordinatorState:
     """The groups and offsets of one partition of ``__consumer_offsets``."""
 
-    __slots__ = ("config", "consumer_groups", "groups", "offsets", "records", "skipped")
+    __slots__ = ("config", "consumer_groups", "groups", "offsets", "records", "share_groups", "skipped")
 
     def __init__(self, config: ClassicGroupConfig) -> None:
         self.config = config
         self.groups: dict[str, ClassicGroup] = {}
         self.consumer_groups: dict[str, ConsumerGroup] = {}
-        """The groups of KIP-848 by group id. A group id is in at most one of ``groups`` and ``consumer_groups``."""
+        """The groups of KIP-848 by group id."""
+        self.share_groups: dict[str, ShareGroup] = {}
+        """The groups of KIP-932 by group id. A group id is in at most one of the three."""
         self.offsets = GroupOffsets()
         self.records = 0
         """Number of records of the partition that were replayed."""
         self.skipped = 0
         """Number of records and batches that were skipped: unknown types, newer versions, bytes that do not parse."""
 
-    def group(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
-        return self.consumer_groups.get(group_id) or self.groups.get(group_id)
+    def group(self, group_id: str) -> Group | None:
+        return (
+            self.consumer_groups.get(group_id) or self.groups.get(group_id) or self.share_groups.get(group_id)
+        )
 
-    def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:
+    def all_groups(self) -> list[Group]:
+        return [*self.groups_with_offsets(), *self.share_groups.values()]
+
+    def groups_with_offsets(self) -> list[ClassicGroup | ConsumerGroup]:
+        """The groups that commit offsets, which expire: all but share groups."""
         return [*self.groups.values(), *self.consumer_groups.values()]
 
     def group_ids(self) -> set[str]:
-        return {*self.groups, *self.consumer_groups}
+        return {*self.groups, *self.consumer_groups, *self.share_groups}
 
     def replay(self, batch: RecordBatch) -> str | None:
         """Replay one batch of the log. Returns the reason if the batch cannot be read, otherwise None.
@@ -99,9 +115,12 @@ class GroupCoordinatorState:
                     self.groups.pop(key.group, None)
                 else:
                     self.consumer_groups.pop(key.group, None)
+                    self.share_groups.pop(key.group, None)
                     self.groups[key.group] = ClassicGroup.from_record(key.group, self.config, value)
             case _ if isinstance(key, CONSUMER_GROUP_KEYS):
                 self._apply_consumer_group(key, value)
+            case _ if key.TYPE in SHARE_GROUP_TYPES:
+                self._apply_share_group(key, value)
             case _:
                 return False
         return True
@@ -113,11 +132,32 @@ class GroupCoordinatorState:
             if value is None:
                 return
             self.groups.pop(key.group_id, None)
+            self.share_groups.pop(key.group_id, None)
             group = self.consumer_groups[key.group_id] = ConsumerGroup(key.group_id)
         if isinstance(key, ConsumerGroupMetadataKey) and value is None:
             del self.consumer_groups[key.group_id]
         else:
             apply_consumer_group(group, key, value)
+
+    def _apply_share_group(self, key: Key, value: Value | None) -> None:
+        """Apply a record of a share group. Creates the group if needed, as `_apply_consumer_group` does."""
+        # Imported on first use: a coordinator without share groups works without these modules.
+        from broker.groups.share.group import ShareGroup
+        from broker.groups.share.records import apply as apply_share_group
+        from protocol.records.share_group_log import ShareGroupMetadataKey
+
+        group_id: str = key.group_id  # type: ignore[attr-defined]
+        group = self.share_groups.get(group_id)
+        if group is None:
+            if value is None:
+                return
+            self.groups.pop(group_id, None)
+            self.consumer_groups.pop(group_id, None)
+            group = self.share_groups[group_id] = ShareGroup(group_id)
+        if isinstance(key, ShareGroupMetadataKey) and value is None:
+            del self.share_groups[group_id]
+        else:
+            apply_share_group(group, key, value)
 
     def settle(self) -> None:
         """Create, after the replay, the groups that have offsets but whose own records were removed by compaction."""
@@ -131,7 +171,9 @@ class GroupCoordinatorState:
         """The state as plain values; the state rebuilt from the log must have an equal image."""
         groups = {group_id: _image_of(group) for group_id, group in sorted(self.groups.items())}
         consumer_groups = {name: group.image() for name, group in sorted(self.consumer_groups.items())}
-        return {"groups": groups, "consumer_groups": consumer_groups, **self.offsets.image()}
+        share_groups = {name: group.image() for name, group in sorted(self.share_groups.items())}
+        kinds = {"groups": groups, "consumer_groups": consumer_groups, "share_groups": share_groups}
+        return {**kinds, **self.offsets.image()}
 
 
 def _image_of(group: ClassicGroup) -> dict[str, object]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import field
 from enum import StrEnum
-from typing import Final
+from typing import ClassVar, Final
 
 from broker.groups.members import NO_ASSIGNMENT, Member, Members
 from protocol.records.consumer_protocol import Subscription
@@ -58,6 +58,8 @@ class ClassicGroupConfig:
 @slotted
 class ClassicGroup:
     """One classic group. Waiting requests, pending member ids and timers are not in the log, the other fields are."""
+
+    type: ClassVar[str] = "classic"
 
     group_id: str
     config: ClassicGroupConfig

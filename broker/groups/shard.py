@@ -176,7 +176,7 @@ class GroupShard(CoordinatorShard):
                 partition=self.partition.index,
                 records=self.state.records,
                 skipped=self.state.skipped,
-                groups=len(self.state.groups) + len(self.state.consumer_groups),
+                groups=len(self.state.group_ids()),
                 took_ms=self.clock.now_ms(Domain.REQUESTS) - self._load_began_ms,
             )
 

@@ -56,6 +56,7 @@ _WRITE_MARKERS: Final = (27, 1)
 _DESCRIBE_CONFIGS: Final = (32, 4)
 _ALTER_CONFIGS: Final = (44, 1)
 _CONSUMER_GROUP_DESCRIBE: Final = (69, 1)
+_SHARE_GROUP_DESCRIBE: Final = (77, 1)
 _SET, _DELETE = 0, 1
 _SETTLED: Final = ("Empty", "CompleteCommit", "CompleteAbort")
 RETRY_BACKOFF_MS: Final = 20
@@ -308,13 +309,18 @@ async def alter_configs(
 # -- groups ---------------------------------------------------------------------------------------------------------
 
 
-async def describe_group(cluster: Cluster, node: Node, group: str, *, is_classic: bool) -> Any:
-    """A group as DescribeGroups or ConsumerGroupDescribe returns it."""
-    if is_classic:
+async def describe_group(cluster: Cluster, node: Node, group: str, group_type: str) -> Any:
+    """A group as DescribeGroups, ConsumerGroupDescribe or ShareGroupDescribe returns it, by its type."""
+    if group_type == "classic":
         response = await ask(cluster, node, _DESCRIBE_GROUPS, DescribeGroupsRequest(groups=[group]))
-    else:
+    elif group_type == "consumer":
         request = ConsumerGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
         response = await ask(cluster, node, _CONSUMER_GROUP_DESCRIBE, request)
+    else:
+        from protocol.messages.share_group_describe import ShareGroupDescribeRequest  # rarely used
+
+        shares = ShareGroupDescribeRequest(group_ids=[group], include_authorized_operations=False)
+        response = await ask(cluster, node, _SHARE_GROUP_DESCRIBE, shares)
     (found,) = response.groups
     check(found.error_code, f"group {group}", found.error_message)
     return found

@@ -288,7 +288,7 @@ class GroupFacts:
     """Node id of the leader of ``offsets_partition``; None if there is none."""
     coordinator_error: str | None = None
     type: str = ""
-    """``classic`` or ``consumer``"""
+    """``classic``, ``consumer`` or ``share``"""
     state: str = ""
     """Kafka's name: ``Stable``, ``PreparingRebalance``, ``Reconciling``; empty if the coordinator does not know the
     group."""

@@ -57,7 +57,7 @@ def _must(at: GroupFacts) -> str:
     """
     if at.state == "Reconciling":
         return "to revoke its partitions"
-    return "to send a heartbeat" if at.type == "consumer" else "to join again"
+    return "to join again" if at.type == "classic" else "to send a heartbeat"
 
 
 def late_members(at: GroupFacts) -> list[MemberFacts]:

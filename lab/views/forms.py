@@ -121,7 +121,7 @@ class GroupOffset(Form):
 class GroupSummary(Form):
     group: str
     type: str
-    """classic or consumer"""
+    """classic, consumer or share"""
     state: str
     members: int
     coordinator: int

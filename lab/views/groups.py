@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from heapq import nlargest
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.cluster import Cluster
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.group import ClassicGroup
 from broker.groups.offsets import GroupOffsets
 from broker.node import Node
 from lab.views.forms import GroupOffset, GroupsSummary, GroupSummary
 from lab.views.led import led
 from lab.views.ports import GROUPS_MAX, OFFSETS_OF_GROUP_MAX
 from lab.views.turns import in_turns
+
+if TYPE_CHECKING:
+    from broker.groups.coordinator_state import Group
 
 PER_TURN: Final = 200
 GROUPS_PER_TURN: Final = 5
@@ -24,7 +25,7 @@ GROUPS_PER_TURN: Final = 5
 async def groups(cluster: Cluster) -> GroupsSummary:
     """A summary of the groups, sorted by name, those with members first."""
     total = 0
-    found: list[tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node]] = []
+    found: list[tuple[Group, GroupOffsets, Node]] = []
     for node in cluster.running_nodes():
         async for group, offsets in in_turns(node.groups.known(), PER_TURN):
             total += 1
@@ -36,21 +37,19 @@ async def groups(cluster: Cluster) -> GroupsSummary:
 
 
 def _first(
-    found: list[tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node]],
-) -> list[tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node]]:
+    found: list[tuple[Group, GroupOffsets, Node]],
+) -> list[tuple[Group, GroupOffsets, Node]]:
     found = sorted(found, key=lambda each: each[0].group_id)
     return nlargest(GROUPS_MAX, found, key=lambda each: len(each[0].members) > 0)
 
 
-def summary(
-    cluster: Cluster, group: ClassicGroup | ConsumerGroup, offsets: GroupOffsets, node: Node
-) -> GroupSummary:
+def summary(cluster: Cluster, group: Group, offsets: GroupOffsets, node: Node) -> GroupSummary:
     """A summary of one group, with its offsets in the order of topics and partitions."""
     spots = sorted(offsets.all_spots(group.group_id))
     shown = [_offset(cluster, group.group_id, offsets, *spot) for spot in islice(spots, OFFSETS_OF_GROUP_MAX)]
     return GroupSummary(
         group=group.group_id,
-        type="consumer" if isinstance(group, ConsumerGroup) else "classic",
+        type=group.type,
         state=group.state.value,
         members=len(group.members),
         coordinator=node.node_id,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 from msgspec import Meta
 
-from broker.groups.consumer.group import ConsumerGroup
-from broker.groups.group import ClassicGroup
 from broker.groups.offsets import GroupOffsets
 from broker.metadata.topics import NAME_CHARACTERS_MAX
 from broker.node import Node
@@ -20,6 +18,9 @@ from lab.views.forms import GroupSummary
 from lab.views.groups import summary
 from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
+
+if TYPE_CHECKING:
+    from broker.groups.coordinator_state import Group
 
 ID_CHARACTERS_MAX: Final = 2**15 - 1
 PARTITIONS_MAX: Final = 1000
@@ -104,14 +105,14 @@ async def show_group(control: Control, params: OneGroup) -> GroupView:
     if found is None:
         raise HttpError(404, f"no running coordinator knows the group {params.group}")
     group, offsets, node = found
-    is_classic = isinstance(group, ClassicGroup)
-    described = await node_requests.describe_group(control.cluster, node, params.group, is_classic=is_classic)
+    described = await node_requests.describe_group(control.cluster, node, params.group, group.type)
+    is_classic = group.type == "classic"
     return GroupView(
         summary=summary(control.cluster, group, offsets, node),
         members=[
             MemberView(
                 member_id=each.member_id,
-                instance_id=each.group_instance_id if is_classic else each.instance_id,
+                instance_id=each.group_instance_id if is_classic else getattr(each, "instance_id", None),
                 client_id=each.client_id,
                 host=each.client_host,
                 assignment=_assigned(each.member_assignment) if is_classic else _named(each.assignment),
@@ -176,7 +177,7 @@ def _target(partition: Partition, to: str | int) -> int:
     return start if to == "earliest" else end
 
 
-def _find(control: Control, group_id: str) -> tuple[ClassicGroup | ConsumerGroup, GroupOffsets, Node] | None:
+def _find(control: Control, group_id: str) -> tuple[Group, GroupOffsets, Node] | None:
     for node in control.cluster.running_nodes():
         for group, offsets in node.groups.known():
             if group.group_id == group_id:

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import islice
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.cluster import Cluster
@@ -21,6 +21,7 @@ from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import NO_LEADER
 from broker.node import Node
+from broker.share.settings import settings_of as share_settings_of
 from lab.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts
 from lab.trace.trace import Trace
 from lab.views.explaining.content import content
@@ -34,15 +35,19 @@ from protocol.records.consumer_protocol import Assignment
 from protocol.schema import MalformedRecord
 from storage.files import StorageError
 
+if TYPE_CHECKING:
+    from broker.groups.coordinator_state import Group
+    from broker.groups.share.member import ShareGroupMember
+
 MEMBERS_MAX: Final = 200
 ASSIGNED_MAX: Final = 200
 """Largest number of partitions listed for one member."""
 BATCHES_OF_PARTITION_MAX: Final = 2000
 BATCHES_OF_GROUP_MAX: Final = 20_000
 """Largest number of batches whose records are counted after a group's committed offsets."""
-FETCH: Final = 1
+FETCHES: Final = (1, 78)
+"""Keys of Fetch and ShareFetch."""
 
-Group = ClassicGroup | ConsumerGroup
 LastFetches = Mapping[tuple[str | None, str], int]
 """Time of the newest Fetch, by client id and host."""
 
@@ -122,7 +127,7 @@ def group_facts(cluster: Cluster, owners: Owners | None, fetched: LastFetches, g
         return facts
     return replace(
         facts,
-        type="consumer" if isinstance(group, ConsumerGroup) else "classic",
+        type=group.type,
         state=group.state.value,
         state_ms=_state_ms(group, shard.clock),
         members=tuple(_members(cluster, shard, group, fetched)),
@@ -142,10 +147,10 @@ async def with_content(cluster: Cluster, facts: GroupFacts) -> GroupFacts:
 
 
 def last_fetches(trace: Trace) -> LastFetches:
-    """Time of the newest Fetch of each client, from the trace."""
+    """Time of the newest Fetch or ShareFetch of each client, from the trace."""
     found: dict[tuple[str | None, str], int] = {}
     for exchange in trace.entries():
-        if exchange.api_key == FETCH and exchange.from_node is None:
+        if exchange.api_key in FETCHES and exchange.from_node is None:
             found[exchange.client_id, exchange.ends.peer_host] = exchange.arrived_ms
     return found
 
@@ -156,12 +161,18 @@ def last_fetches(trace: Trace) -> LastFetches:
 def _members(
     cluster: Cluster, shard: GroupShard, group: Group, fetched: LastFetches
 ) -> Iterator[MemberFacts]:
-    if isinstance(group, ConsumerGroup):
+    if isinstance(group, ClassicGroup):
+        for member in islice(group.members, MEMBERS_MAX):
+            yield _classic_member(shard, group, member, fetched)
+    elif isinstance(group, ConsumerGroup):
         for each in islice(group.members.values(), MEMBERS_MAX):
             yield _consumer_member(cluster, shard, group, each, fetched)
     else:
-        for member in islice(group.members, MEMBERS_MAX):
-            yield _classic_member(shard, group, member, fetched)
+        for of_share in islice(group.members.values(), MEMBERS_MAX):
+            timeout_ms = share_settings_of(
+                shard.config(), cluster.metadata, group.group_id
+            ).session_timeout_ms
+            yield _modern_member(cluster, shard, group.group_id, of_share, fetched, timeout_ms)
 
 
 def _classic_member(
@@ -198,12 +209,24 @@ def _consumer_member(
     member: ConsumerGroupMember,
     fetched: LastFetches,
 ) -> MemberFacts:
-    metadata = cluster.metadata
     own = (
-        settings_of(shard.config(), metadata, group.group_id).session_timeout_ms
+        settings_of(shard.config(), cluster.metadata, group.group_id).session_timeout_ms
         if member.classic is None
         else member.classic.session_timeout_ms
     )
+    facts = _modern_member(cluster, shard, group.group_id, member, fetched, own)
+    return replace(facts, has_joined=member.state is not MemberState.UNREVOKED_PARTITIONS)
+
+
+def _modern_member(
+    cluster: Cluster,
+    shard: GroupShard,
+    group_id: str,
+    member: ConsumerGroupMember | ShareGroupMember,
+    fetched: LastFetches,
+    session_timeout_ms: int,
+) -> MemberFacts:
+    metadata = cluster.metadata
     assigned = sorted(
         f"{metadata.topic_name(topic_id)}-{index}"
         for topic_id, indexes in member.assigned.items()
@@ -215,9 +238,9 @@ def _consumer_member(
         client_id=member.client_id,
         host=member.client_host,
         assigned=tuple(assigned[:ASSIGNED_MAX]),
-        heartbeat_ms=shard.armed_for_ms(group.group_id, Timer(Timed.SESSION, member.member_id)),
-        session_timeout_ms=own,
-        has_joined=member.state is not MemberState.UNREVOKED_PARTITIONS,
+        heartbeat_ms=shard.armed_for_ms(group_id, Timer(Timed.SESSION, member.member_id)),
+        session_timeout_ms=session_timeout_ms,
+        has_joined=True,
         fetch_ms=_fetch_ms(shard.clock, fetched, member.client_id, member.client_host),
     )
 
@@ -244,10 +267,10 @@ def _fetch_ms(clock: Clock, fetched: LastFetches, client_id: str, host: str) -> 
 def _state_ms(group: Group, clock: Clock) -> int | None:
     """Age of a classic group's state in milliseconds; None if the age is not known.
 
-    The age is not known for consumer groups, nor for a Stable group, which still has the timestamp of its previous
-    state.
+    The age is not known for groups of other types, nor for a Stable group, which still has the timestamp of its
+    previous state.
     """
-    if isinstance(group, ConsumerGroup) or group.state_since_ms == NO_TIMESTAMP:
+    if not isinstance(group, ClassicGroup) or group.state_since_ms == NO_TIMESTAMP:
         return None
     if group.state is ClassicGroupState.STABLE:
         return None
