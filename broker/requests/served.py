@@ -67,6 +67,8 @@ SERVED: Final[dict[int, tuple[str, range, range, bool]]] = {
     72: ("push_telemetry", range(1), range(1), False),
     74: ("list_config_resources", range(2), range(2), False),
     75: ("describe_topic_partitions", range(1), range(1), False),
+    76: ("share_group_heartbeat", range(1, 2), range(1, 2), False),
+    77: ("share_group_describe", range(1, 2), range(1, 2), False),
     78: ("share_fetch", range(1, 3), range(1, 3), False),
     79: ("share_acknowledge", range(1, 3), range(1, 3), False),
     80: ("add_raft_voter", range(2), range(2), False),
@@ -76,5 +78,8 @@ SERVED: Final[dict[int, tuple[str, range, range, bool]]] = {
     85: ("write_share_group_state", range(2), range(2), False),
     86: ("delete_share_group_state", range(1), range(1), False),
     87: ("read_share_group_state_summary", range(2), range(2), False),
+    90: ("describe_share_group_offsets", range(2), range(2), False),
+    91: ("alter_share_group_offsets", range(1), range(1), False),
+    92: ("delete_share_group_offsets", range(1), range(1), False),
     94: ("unregister_controller", range(1), range(1), False),
 }

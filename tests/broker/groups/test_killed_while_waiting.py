@@ -18,6 +18,12 @@ import pytest
 import broker.groups
 from broker.loop.coroutines import Suspended
 from protocol.errors import ErrorCode as E
+from protocol.messages.alter_share_group_offsets import (
+    AlterShareGroupOffsetsRequestPartition,
+    AlterShareGroupOffsetsRequestTopic,
+)
+from protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequestTopic
+from protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequestGroup
 from protocol.messages.leave_group import MemberIdentity
 from protocol.messages.offset_delete import OffsetDeleteRequestPartition, OffsetDeleteRequestTopic
 from protocol.messages.offset_fetch import OffsetFetchRequestGroup
@@ -29,13 +35,16 @@ from tests.support.points import Gate
 PACKAGE = Path(broker.groups.__file__).parent
 APIS = (
     "consumer_group_heartbeat",
+    "alter_share_group_offsets",
     "delete_groups",
+    "delete_share_group_offsets",
     "heartbeat",
     "join_group",
     "leave_group",
     "offset_commit",
     "offset_delete",
     "offset_fetch",
+    "share_group_heartbeat",
     "sync_group",
 )
 MODULES = {*PACKAGE.rglob("*.py"), *(PACKAGE.parent / "apis" / f"{api}.py" for api in APIS)}
@@ -316,6 +325,138 @@ async def classic_leave_of_a_consumer_group(world: World) -> Requests:
     return [world.ask("leave_group", 3, group_id="g", members=[MemberIdentity(member_id=member)])]
 
 
+# -- share groups ---------------------------------------------------------------------------------------------------
+
+
+def share_heartbeat(world: World, epoch: int = 0, member_id: str = "s") -> Any:
+    names = [] if epoch else ["t"]
+    return world.ask(
+        "share_group_heartbeat",
+        1,
+        group_id="g",
+        member_id=member_id,
+        member_epoch=epoch,
+        subscribed_topic_names=names,
+    )
+
+
+def alter_offsets(world: World) -> Any:
+    partitions = [AlterShareGroupOffsetsRequestPartition(partition_index=0, start_offset=5)]
+    topics = [AlterShareGroupOffsetsRequestTopic(topic_name="t", partitions=partitions)]
+    return world.ask("alter_share_group_offsets", 0, group_id="g", topics=topics)
+
+
+def delete_share_offsets(world: World) -> Any:
+    topics = [DeleteShareGroupOffsetsRequestTopic(topic_name="t")]
+    return world.ask("delete_share_group_offsets", 0, group_id="g", topics=topics)
+
+
+def describe_offsets(world: World) -> Any:
+    groups = [DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=None)]
+    return world.ask("describe_share_group_offsets", 1, groups=groups)
+
+
+@walk
+async def share_heartbeat_that_a_rule_holds(world: World) -> Requests:
+    hold_appends(world)
+    return [share_heartbeat(world)]
+
+
+@walk
+async def share_heartbeat_that_is_not_committed(world: World) -> Requests:
+    hold_commits(world)
+    return [share_heartbeat(world)]
+
+
+@walk
+async def share_heartbeat_that_waits_for_the_next_turn(world: World) -> Requests:
+    hold_commits(world)
+    requests = [share_heartbeat(world)]
+    world.partition.release()
+    return requests
+
+
+@walk
+async def initialization_without_a_response(world: World) -> Requests:
+    world.persister.hold()
+    share_heartbeat(world)
+    return []
+
+
+@walk
+async def initialization_whose_record_is_not_committed(world: World) -> Requests:
+    world.persister.hold()
+    share_heartbeat(world)
+    hold_commits(world)
+    world.persister.release()
+    return []
+
+
+@walk
+async def expiry_of_a_share_member(world: World) -> Requests:
+    share_heartbeat(world)
+    hold_commits(world)
+    world.clock.advance(45_000)
+    return []
+
+
+@walk
+async def altered_share_offsets_that_are_not_committed(world: World) -> Requests:
+    hold_commits(world)
+    return [alter_offsets(world)]
+
+
+@walk
+async def altered_share_offsets_without_a_response(world: World) -> Requests:
+    world.persister.hold()
+    return [alter_offsets(world)]
+
+
+@walk
+async def deleted_share_offsets_that_are_not_committed(world: World) -> Requests:
+    alter_offsets(world)
+    hold_commits(world)
+    return [delete_share_offsets(world)]
+
+
+@walk
+async def deleted_share_offsets_without_a_response(world: World) -> Requests:
+    alter_offsets(world)
+    world.persister.hold()
+    return [delete_share_offsets(world)]
+
+
+@walk
+async def deleted_share_offsets_whose_end_is_not_committed(world: World) -> Requests:
+    alter_offsets(world)
+    world.persister.hold()
+    requests = [delete_share_offsets(world)]
+    hold_commits(world)
+    world.persister.release()
+    return requests
+
+
+@walk
+async def described_share_offsets(world: World) -> Requests:
+    alter_offsets(world)
+    world.persister.hold()
+    return [describe_offsets(world)]
+
+
+@walk
+async def deletion_of_a_share_group_that_is_not_committed(world: World) -> Requests:
+    alter_offsets(world)
+    hold_commits(world)
+    return [world.ask("delete_groups", 2, groups_names=["g"])]
+
+
+@walk
+async def deletion_of_a_share_group_without_a_response(world: World) -> Requests:
+    alter_offsets(world)
+    world.persister.hold()
+    return [world.ask("delete_groups", 2, groups_names=["g"])]
+
+
 # -- the tests ------------------------------------------------------------------------------------------------------
 
 
@@ -341,6 +482,7 @@ async def test_a_node_that_is_killed_while_it_waits(name: str) -> None:
     assert not world.life.suspended_coroutines
     assert world.clock.timers == []
     release_everything(world)
+    world.persister.release()
     await turn()
     assert world.partition.log_end_offset == end_offset, "nothing is written"
     assert not any(request.done() for request in requests), "no client gets a response"
@@ -354,6 +496,9 @@ async def test_who_waits_there_gets_an_error_when_the_leadership_goes(name: str)
     requests = await WALKS[name](world)
     end_offset = world.partition.log_end_offset
     world.groups.close()
+    # These waits end outside of the coordinator.
+    world.persister.release()
+    world.clock.advance(0)
     assert not world.life.suspended_coroutines
     await turn()
     assert all(request.done() for request in requests)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from itertools import count
 from types import SimpleNamespace
 from typing import Any
@@ -17,16 +17,18 @@ from broker.config import broker_config
 from broker.groups.consumer.group import ConsumerGroup
 from broker.groups.coordinator import GroupCoordinator
 from broker.groups.group import ClassicGroup
+from broker.groups.share.group import ShareGroup
 from broker.injection.points import FaultInjection
-from broker.loop.coroutines import start
+from broker.loop.coroutines import Waiter, start
 from broker.loop.life import NodeLife
 from broker.loop.slices import Slices
 from broker.metadata.listeners import MetadataListener
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import BrokerRegistration, PartitionState, Topic
 from broker.node.context import RequestContext
-from broker.replicas.partition import AppendResult, Partition
+from broker.replicas.partition import AppendResult, Partition, TimestampOffset
 from broker.requests.api import APIS, discover
+from broker.share.state import Initialization, Outcome, StoredState
 from protocol.batch import EndTxnMarker, RecordBatch, patched_header
 from protocol.codec import client_codec, request_codec
 from protocol.errors import ErrorCode
@@ -47,6 +49,11 @@ KEYS = {
     "list_groups": 16,
     "consumer_group_describe": 69,
     "consumer_group_heartbeat": 68,
+    "share_group_heartbeat": 76,
+    "share_group_describe": 77,
+    "describe_share_group_offsets": 90,
+    "alter_share_group_offsets": 91,
+    "delete_share_group_offsets": 92,
     "delete_groups": 42,
     "offset_delete": 47,
 }
@@ -119,7 +126,7 @@ class FakeMetadata:
         self.topics: dict[str, Topic] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
         self.image = SimpleNamespace(configs={}, offset=0)
-        self.features = {"group.version": 1}
+        self.features = {"group.version": 1, "share.version": 2}
         self.listeners: list[MetadataListener] = []
 
     def add(self, name: str, partitions: int) -> Topic:
@@ -165,17 +172,71 @@ class FakeReplicas:
 
     def __init__(self, partitions: dict[int, MemoryPartition]) -> None:
         self.partitions = partitions
+        self.ends: dict[tuple[str, int], int | ErrorCode] = {}
+        """Latest offset of each partition of another topic, or the error of the partition."""
 
     def opened_leader(self, topic: str, index: int) -> Partition | None:
         partition = self.leader(topic, index)
         return partition if isinstance(partition, Partition) else None
 
-    def leader(self, topic: str, index: int) -> Partition | ErrorCode:
-        assert topic == CONSUMER_OFFSETS
+    def leader(self, topic: str, index: int) -> Any:
+        if topic != CONSUMER_OFFSETS:
+            end = self.ends.get((topic, index), 0)
+            if isinstance(end, ErrorCode):
+                return end
+            return SimpleNamespace(latest=lambda **_: TimestampOffset(ErrorCode.none, end))
         partition = self.partitions.get(index)
         if partition is None:
             return ErrorCode.unknown_topic_or_partition
         return partition if partition.leader_id == NODE_ID else ErrorCode.not_leader_or_follower
+
+
+class FakePersister:
+    """Share coordinators in memory. ``error`` is the outcome of every request, ``hold`` delays responses."""
+
+    def __init__(self) -> None:
+        self.states: dict[tuple[str, uuid.UUID, int], StoredState] = {}
+        self.initialized: list[Initialization] = []
+        self.error = ErrorCode.none
+        self.is_held = False
+        self._held: list[Waiter[None]] = []
+
+    def hold(self) -> None:
+        self.is_held = True
+
+    def release(self) -> None:
+        self.is_held = False
+        while self._held:
+            self._held.pop(0).wake(None)
+
+    async def _may_answer(self) -> None:
+        if self.is_held:
+            self._held.append(Waiter())
+            await self._held[-1]
+
+    async def initialize(self, group_id: str, partitions: Sequence[Initialization]) -> list[Outcome]:
+        await self._may_answer()
+        if self.error is ErrorCode.none:
+            self.initialized += partitions
+            for topic_id, index, epoch, offset in partitions:
+                count = -1 if offset == -1 else 0
+                self.states[group_id, topic_id, index] = StoredState(epoch, 0, offset, count)
+        return [Outcome(self.error) for _ in partitions]
+
+    async def delete(self, group_id: str, partitions: Sequence[tuple[uuid.UUID, int]]) -> list[Outcome]:
+        await self._may_answer()
+        for spot in partitions if self.error is ErrorCode.none else ():
+            self.states.pop((group_id, *spot), None)
+        return [Outcome(self.error) for _ in partitions]
+
+    async def summaries(
+        self, group_id: str, partitions: Sequence[tuple[uuid.UUID, int, int]]
+    ) -> list[tuple[Outcome, StoredState]]:
+        await self._may_answer()
+        return [
+            (Outcome(self.error), self.states.get((group_id, topic_id, index), StoredState()))
+            for topic_id, index, _ in partitions
+        ]
 
 
 class World:
@@ -204,10 +265,12 @@ class World:
                 "offsets_retention_minutes": 10_080,
                 "offsets_topic_compression_codec": 0,
                 "offsets_topic_num_partitions": 50,
-                "values": broker_config().values,
+                "values": dict(broker_config().values),
             }
             | settings
         )
+        self.config.get = self.config.values.__getitem__
+        self.persister = FakePersister()
         self.metadata = FakeMetadata()
         self.topic = self.metadata.add("t", 3)
         offsets = self.metadata.add(CONSUMER_OFFSETS, offsets_partitions)
@@ -216,8 +279,11 @@ class World:
         }
         self.replicas = FakeReplicas(self.partitions)
         self.node: Any = SimpleNamespace(
+            node_id=NODE_ID,
             config=self.config,
             clock=self.clock,
+            replicas=self.replicas,
+            peers=None,
             metadata=self.metadata,
             slices=Slices(),
             authorizer=SimpleNamespace(authorize=lambda principal, host, *what: what not in self.denied),
@@ -239,6 +305,7 @@ class World:
             lambda: f"u{next(self._uuids)}",
             injection=self.injection,
             life=self.life,
+            persister=lambda: self.persister,
         )
         self.groups.start()
 
@@ -261,7 +328,10 @@ class World:
         assert isinstance(group, ConsumerGroup)
         return group
 
-    def all_groups(self) -> list[ClassicGroup | ConsumerGroup]:
+    def share_group(self, group_id: str) -> ShareGroup:
+        return self.groups.share_groups.find(group_id)
+
+    def all_groups(self) -> list[ClassicGroup | ConsumerGroup | ShareGroup]:
         groups = self.groups.all_groups()
         assert not isinstance(groups, ErrorCode)
         return groups
