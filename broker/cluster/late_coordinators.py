@@ -208,6 +208,7 @@ def coordinators(
             injection=injection,
             life=life,
             partitions=offsets_partitions,
+            persister=persister,
         )
 
     def make_transactions() -> TransactionCoordinator:
@@ -239,9 +240,10 @@ def coordinators(
             config.node_id, clock, metadata, share_coordinator, peers=peers, random=random, life=life
         )
 
+    persister = late(make_persister)
     groups = late_coordinator(CONSUMER_OFFSETS, offsets_partitions, metadata, make_groups)
     transactions = late_coordinator(TRANSACTION_STATE, state_partitions, metadata, make_transactions)
     share_coordinator = late_coordinator(
         SHARE_GROUP_STATE, share_partitions, metadata, make_share_coordinator
     )
-    return groups, transactions, share_coordinator, late(make_persister)
+    return groups, transactions, share_coordinator, persister

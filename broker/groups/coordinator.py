@@ -41,10 +41,11 @@ from protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.groups.coordinator_state import Group
-    from broker.groups.share_groups import Persister, ShareGroups
+    from broker.groups.share_groups import ShareGroups
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.values import PartitionState, Topic
     from broker.replicas.manager import ReplicaManager
+    from broker.share.persister import Persister
     from storage.producers import VerificationGuard
 
 LOAD_IN_PROGRESS_SINCE: Final = 2
@@ -71,13 +72,13 @@ class GroupCoordinator(MetadataListener):
         injection: FaultInjection | None = None,
         life: NodeLife | None = None,
         partitions: int | None = None,
-        persister: Callable[[], Persister] | None = None,
+        persister: Persister | None = None,
     ) -> None:
         """``new_uuid`` returns the unique part of member ids; if it is None, ``random`` generates that part.
 
         When the node's ``life`` ends, the coroutines that wait in the coordinator are closed, before `abandon` is called.
         ``partitions`` is the number of partitions that ``__consumer_offsets`` had when the node started; None: read it from
-        the metadata. ``persister`` returns what asks the share coordinators; it is called with the first share group.
+        the metadata. ``persister`` asks share coordinators; None if there are no share groups.
         """
         self._config = config
         self._clock = clock
@@ -321,7 +322,7 @@ class GroupCoordinator(MetadataListener):
                 self._metadata,
                 self.consumer_groups.topics,
                 self._shard_of,
-                self._persister(),
+                self._persister,
             )
         return self._share_groups
 

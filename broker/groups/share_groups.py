@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from broker.clock import Clock
@@ -32,21 +32,10 @@ from protocol.records.share_group_log import ShareGroupStatePartitionMetadataKey
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
+    from broker.share.persister import Persister
 
 Spot = tuple[UUID, int]
 log = get_logger()
-
-
-class Persister(Protocol):
-    """Asks the share coordinators about share partitions. The outcomes are in the order of the partitions."""
-
-    async def initialize(self, group_id: str, partitions: Sequence[Initialization]) -> list[Outcome]: ...
-    async def delete(self, group_id: str, partitions: Sequence[tuple[UUID, int]]) -> list[Outcome]: ...
-    async def summaries(
-        self, group_id: str, partitions: Sequence[tuple[UUID, int, int]]
-    ) -> list[tuple[Outcome, StoredState]]:
-        """The partitions come with a leader epoch, which share coordinators ignore; the states without batches."""
-        ...
 
 
 class ShareGroups(ModernGroups[ShareContext]):

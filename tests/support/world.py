@@ -206,22 +206,18 @@ class World:
         metadata: Any = self.cluster
         replicas = ReplicaManager(NODE_ID, self.directory, self.config, self.clock, metadata, self.random)
         injection, peers = self.injection, self.peers
-        groups = GroupCoordinator(self.config, self.clock, metadata, replicas, injection=injection)
         life = NodeLife()
-        transactions = TransactionCoordinator(
-            self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers, life=life
-        )
         share_coordinator = ShareCoordinator(
             self.config, self.clock, metadata, replicas, injection=injection, life=life
         )
         persister = Persister(
-            NODE_ID,
-            self.clock,
-            metadata,
-            share_coordinator,
-            peers=peers,
-            random=self.random,
-            life=life,
+            NODE_ID, self.clock, metadata, share_coordinator, peers=peers, random=self.random, life=life
+        )
+        groups = GroupCoordinator(
+            self.config, self.clock, metadata, replicas, injection=injection, persister=persister
+        )
+        transactions = TransactionCoordinator(
+            self.config, self.clock, metadata, replicas, groups, injection=injection, peers=peers, life=life
         )
         slices = Slices()
         self.node = Node(

@@ -9,6 +9,7 @@ import pytest
 
 from broker.groups.consumer.context import Client, Refused
 from broker.groups.coordinator_state import GroupCoordinatorState
+from broker.groups.shard import GroupShard
 from broker.groups.share.group import ShareGroup
 from protocol.errors import ErrorCode as E
 from protocol.messages.alter_share_group_offsets import (
@@ -146,6 +147,7 @@ async def test_a_compacted_log_gives_the_same_groups():
         history.run()
         world = history.world
         shard = world.groups.shard_of("a")
+        assert isinstance(shard, GroupShard)
         before = images(shard.state)
         latest = {
             bytes(record.key or b""): (record.offset, record.value)

@@ -305,7 +305,7 @@ class World:
             lambda: f"u{next(self._uuids)}",
             injection=self.injection,
             life=self.life,
-            persister=lambda: self.persister,
+            persister=self.persister,  # type: ignore[arg-type]
         )
         self.groups.start()
 

@@ -1,6 +1,7 @@
 """The assignor ``simple`` for any group: counts only, since Kafka's assignments depend on the order of hash maps."""
 
 from collections import Counter
+from collections.abc import Mapping
 from uuid import UUID
 
 from hypothesis import given
@@ -40,7 +41,7 @@ def assigned(group: Group, *, homogeneous: bool = True) -> Assignment:
     return assign(spec, partitions.__getitem__)
 
 
-def spots(target: dict[UUID, frozenset[int]], topics: frozenset[UUID]) -> set[tuple[UUID, int]]:
+def spots(target: Mapping[UUID, frozenset[int]], topics: frozenset[UUID]) -> set[tuple[UUID, int]]:
     return {(topic, index) for topic in topics for index in target.get(topic, ())}
 
 
