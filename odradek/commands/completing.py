@@ -37,6 +37,7 @@ APIS: Final = (
     "DeleteAcls",
     "DeleteGroups",
     "DeleteRecords",
+    "DeleteShareGroupState",
     "DeleteTopics",
     "DescribeAcls",
     "DescribeClientQuotas",
@@ -59,6 +60,7 @@ APIS: Final = (
     "Heartbeat",
     "IncrementalAlterConfigs",
     "InitProducerId",
+    "InitializeShareGroupState",
     "JoinGroup",
     "LeaveGroup",
     "ListConfigResources",
@@ -73,6 +75,8 @@ APIS: Final = (
     "OffsetForLeaderEpoch",
     "Produce",
     "PushTelemetry",
+    "ReadShareGroupState",
+    "ReadShareGroupStateSummary",
     "RemoveRaftVoter",
     "RenewDelegationToken",
     "SaslAuthenticate",
@@ -82,6 +86,7 @@ APIS: Final = (
     "UnregisterBroker",
     "UnregisterController",
     "UpdateFeatures",
+    "WriteShareGroupState",
     "WriteTxnMarkers",
 )
 """APIs that a broker serves."""

@@ -30,6 +30,11 @@ NOT_BY_BYTE = {
     "sasl_authenticate",
     "unregister_broker",
     "unregister_controller",
+    "delete_share_group_state",
+    "initialize_share_group_state",
+    "read_share_group_state",
+    "read_share_group_state_summary",
+    "write_share_group_state",
 }
 PROGRAM = "org.apache.kafka.common.requests.ErrorAnswers"
 

@@ -38,6 +38,7 @@ NAMES = {
     "create_topics": "T",
     "delete_groups": "G",
     "delete_records": "P",
+    "delete_share_group_state": "GP",
     "delete_topics": "T",
     "describe_groups": "G",
     "describe_log_dirs": "P",
@@ -50,6 +51,7 @@ NAMES = {
     "fetch": "P",
     "heartbeat": "G",
     "init_producer_id": "X",
+    "initialize_share_group_state": "GP",
     "join_group": "G",
     "leave_group": "G",
     "list_offsets": "P",
@@ -60,8 +62,11 @@ NAMES = {
     "offset_fetch": "GP",
     "offset_for_leader_epoch": "P",
     "produce": "PX",
+    "read_share_group_state": "GP",
+    "read_share_group_state_summary": "GP",
     "sync_group": "G",
     "txn_offset_commit": "GPX",
+    "write_share_group_state": "GP",
     "write_txn_markers": "P",
 }
 OF_A_KIND = ("alter_configs", "describe_configs", "find_coordinator", "incremental_alter_configs")

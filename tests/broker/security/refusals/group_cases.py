@@ -235,3 +235,19 @@ def beat_nothing(world: World, version: int) -> Body:
 @case("consumer_group_describe")
 def consumer_group_describe(world: World, version: int) -> Body:
     return {"group_ids": list(EVERY_GROUP), "include_authorized_operations": True}
+
+
+def _share_states(world: World, version: int) -> Body:
+    """Share partitions of a group without a name, to which a broker gets an empty response."""
+    partitions = [{"partition": 0}, {"partition": 1}]
+    topics = [{"topic_id": world.id_of(name), "partitions": partitions} for name in ALL_TOPICS]
+    return {"group_id": "", "topics": topics}
+
+
+for _operation in ("initialize_{}", "read_{}", "write_{}", "delete_{}", "read_{}_summary"):
+    case(_operation.format("share_group_state"))(_share_states)
+
+
+@case("find_coordinator", "share partitions", since=6)
+def find_share_partitions(world: World, version: int) -> Body:
+    return _keys(version, 2, "g", "g:topic:0")
