@@ -60,7 +60,11 @@ def coordinator_partitions(name: str, find: Callable[[str], Topic | None], confi
     topic = find(name)
     if topic is not None:
         return len(topic.partitions)
-    return internal_topic(name, config).partitions
+    if name == CONSUMER_OFFSETS:
+        return config.offsets_topic_num_partitions
+    if name == SHARE_GROUP_STATE:
+        return config.share_coordinator_state_topic_num_partitions
+    return config.transaction_state_log_num_partitions
 
 
 def internal_topic(name: str, config: BrokerConfig) -> NewTopic:
