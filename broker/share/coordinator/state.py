@@ -126,6 +126,10 @@ class ShareCoordinatorState:
             return refused
         before = self.offsets[key].stored
         batches = tuple(_state_batches(wanted.state_batches))
+        if any(each.last_offset < each.first_offset for each in batches):
+            # In Kafka the merge fails, with a NullPointerException.
+            message = "Unable to write share group state: a state batch ends before it begins"
+            return Outcome(ErrorCode.unknown_server_error, message)
         return self._changed(
             key,
             before._replace(

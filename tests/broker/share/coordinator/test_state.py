@@ -185,6 +185,13 @@ def test_refusals(ask, error, message) -> None:
     assert not log.records
 
 
+def test_a_batch_that_ends_before_it_begins() -> None:
+    log = Log()
+    log.initialize()
+    assert log.write(0, 1, (0, 1, 2, 1), (5, 1, 2, 1)).error == ErrorCode.unknown_server_error
+    assert log.state.offsets[KEY].stored.batches == ()
+
+
 def test_an_initialized_share_partition_of_a_deleted_topic() -> None:
     log = Log()
     log.initialize()
