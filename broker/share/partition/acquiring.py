@@ -127,7 +127,6 @@ class Acquisition:
         if records.batches[0].first_offset == first_offset:
             records.start_offset = first_offset
         records.end_offset = max(records.end_offset, end)
-        records.move_gap(ranges[-1][1] + 1)
         self._acquired += [Acquired(first, last, 1) for first, last in ranges]
         self._room -= ranges[-1][1] - first_offset + 1
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
 from typing import Final
@@ -73,7 +73,9 @@ class SharePartition(InFlightRecords):
 
     def can_acquire(self, record_locks_max: int) -> bool:
         """Whether there are records to deliver again, or room for new ones."""
-        return self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < record_locks_max
+        if self.next_fetch_offset() != self.end_offset + 1 or self.in_flight_count < record_locks_max:
+            return True
+        return self.make_room() and self.can_acquire(record_locks_max)
 
     def acquire(
         self, member_id: str, fetched: Fetched, limits: Limits, settings: DeliverySettings, now_ms: int
@@ -285,15 +287,29 @@ class SharePartition(InFlightRecords):
 
     def describe(self, offset: int) -> InFlight | None:
         """The state of one record. None if the record is not in flight."""
-        return next((_view(*found) for found in self.batches.states(offset, offset)), None)
+        return next(self._views(self.batches.states(offset, offset)), None)
 
     def in_flight(self) -> Iterator[InFlight]:
         """The records in flight by ascending offset, adjacent records of one batch with the same state as one."""
         for batch in self.batches:
-            views = (_view(*found) for found in batch.states(batch.first_offset, batch.last_offset))
+            views = self._views(batch.states(batch.first_offset, batch.last_offset))
             for _, group in groupby(views, key=itemgetter(slice(2, None))):
                 same = list(group)
                 yield same[0]._replace(last_offset=same[-1].last_offset)
+
+    def _views(self, states: Iterable[tuple[InFlightState, int, int]]) -> Iterator[InFlight]:
+        for state, first, last in states:
+            is_passed = state.is_done and last < self.start_offset
+            if not is_passed:
+                yield InFlight(
+                    first,
+                    last,
+                    state.state,
+                    state.delivery_count,
+                    state.member_id if state.rollback is None else state.rollback[0],
+                    None if state.lock is None else state.lock.expires_ms,
+                    state.rollback is not None,
+                )
 
 
 class _Acknowledgement(NamedTuple):
@@ -312,15 +328,3 @@ def _invalid(message: str) -> Refused:
 
 def _invalid_request(message: str) -> Refused:
     return Refused(ErrorCode.invalid_request, message)
-
-
-def _view(state: InFlightState, first_offset: int, last_offset: int) -> InFlight:
-    return InFlight(
-        first_offset,
-        last_offset,
-        state.state,
-        state.delivery_count,
-        state.member_id if state.rollback is None else state.rollback[0],
-        None if state.lock is None else state.lock.expires_ms,
-        state.rollback is not None,
-    )

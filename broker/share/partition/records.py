@@ -96,12 +96,8 @@ class InFlightRecords:
     def skip_compacted(self, fetch_offset: int, base_offset: int) -> None:
         """Archive the available records from the offset that was read to the first batch: compaction has removed them."""
         self.archive_range(fetch_offset, base_offset - 1, RecordState.AVAILABLE)
-        if self.gap is not None:
-            self.move_gap(max(self.gap, base_offset))
-            if self.first_gap() is None:
-                self._gap_offset = None
-        # Kafka moves the start offset only with the next acknowledgement. If all room was used, there will be none.
-        self.move_start()
+        # Kafka does not move it here, and reads the same offset again and again if nothing is acquired behind it.
+        self.move_gap(max(self.gap or 0, base_offset))
 
     # -- the start offset ---------------------------------------------------------------------------------------
 
@@ -151,6 +147,16 @@ class InFlightRecords:
         self.batches.remove_first(index)
         return self.start_offset > former
 
+    def make_room(self) -> bool:
+        """Move the start offset if that is overdue. Return whether it has moved.
+
+        Kafka moves it with the next change after records were archived without one, and after the last gap was acquired.
+        If all room for records in flight is used, there will be no such change.
+        """
+        if self.first_gap() is None:
+            self._gap_offset = None
+        return self.move_start()
+
     # -- records without a stored state ---------------------------------------------------------------------------
 
     @property
@@ -175,4 +181,5 @@ class InFlightRecords:
         return offset if index < len(self.batches) else None
 
     def move_gap(self, offset: int) -> None:
-        self._gap_offset = offset if self.gap is not None and offset <= self._gaps_end else None
+        if self.gap is not None:
+            self._gap_offset = offset

@@ -13,7 +13,16 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from broker.share.partition import Acknowledged, Change, DeadLetters, Fetched, Limits, Refused, SharePartition
+from broker.share.partition import (
+    Acknowledged,
+    Change,
+    DeadLetters,
+    Fetched,
+    InFlight,
+    Limits,
+    Refused,
+    SharePartition,
+)
 from broker.share.settings import ShareGroupSettings
 from broker.share.state import TERMINAL, RecordState, StateBatch, StoredState
 
@@ -145,43 +154,48 @@ class History:
                 self.aborted.add(self.log[-1])
 
     def fetch(self) -> None:
-        model, rng = self.model, self.rng
-        offset = self.partition.next_fetch_offset()
+        model, rng, locks_max = self.model, self.rng, self.settings.partition_max_record_locks
+        if not model.available() and model.span >= locks_max:
+            model.move_start()
+        if not self.partition.can_acquire(locks_max):
+            return
+        offset, available, room = (
+            self.partition.next_fetch_offset(),
+            model.available(),
+            locks_max - model.span,
+        )
         found = [batch for batch in self.log if batch[1] >= offset][: rng.choice([1, 3, 100])]
         aborted = [batch for batch in found if batch in self.aborted]
         limits = Limits(rng.choice([1, 2, 7, 50]), rng.choice([0, 1, 4, 50]), rng.random() < 0.3)
-        member, available = rng.choice(MEMBERS), model.available()
-        room = self.settings.partition_max_record_locks - model.span
-        fetched = Fetched(offset, found, aborted)
+        member, fetched = rng.choice(MEMBERS), Fetched(offset, found, aborted)
         acquired = self.partition.acquire(member, fetched, limits, self.settings, self.now_ms)
-        if not found:
-            assert acquired == []
-            return
-        if offset < found[0][0] and (room > 0 or offset <= model.end):
+        if found and offset < found[0][0] and (room > 0 or offset <= model.end):
             self.archive_available(range(offset, found[0][0]))
-            model.move_start()
-        was_empty = not model.records
         counts = {each: count for first, last, count in acquired for each in range(first, last + 1)}
         hidden = {each for first, last in aborted for each in range(first, last + 1)}
+        beyond = self.take(member, counts, hidden)
         assert not hidden & set(counts)
+        assert room > 0 or not beyond
+        assert len(counts) <= limits.records_max or not limits.record_limit
+        if found and offset in available and found[0][0] <= offset:
+            assert offset in counts or offset in hidden
+        limit = self.settings.delivery_count_limit
+        assert len(counts) == 1 or limit == 2 or limit not in counts.values()
+
+    def take(self, member: str, counts: dict[int, int], hidden: set[int]) -> set[int]:
+        """Acquire records in the model, and archive those of aborted transactions. Return those beyond a record limit."""
+        model, was_empty = self.model, not self.model.records
         for each, count in counts.items():
             self.acquire(each, member, count)
         for each in hidden:
             self.acquire_aborted(each)
-        new = {each for each in self.offsets_in_flight if each not in model.records and each >= model.start}
-        for each in new:  # beyond a record limit
+        beyond = {each for each in self.views if each not in model.records and each >= model.start}
+        for each in beyond:
             model.records[each] = Record()
-        if was_empty and model.records:
-            model.start = min(model.records)
-        model.end = max(model.end, *model.records) if model.records else model.end
-        if limits.record_limit:
-            assert len(counts) <= limits.records_max
-        if offset in available and found[0][0] <= offset:
-            assert offset in counts or offset in hidden
-        assert room > 0 or not new
-        limit = self.settings.delivery_count_limit
-        if limit > 2 and limit in counts.values():
-            assert len(counts) == 1
+        if model.records:
+            model.start = min(model.records) if was_empty else model.start
+            model.end = max(model.end, *model.records)
+        return beyond
 
     def acquire(self, offset: int, member: str, count: int) -> None:
         record = self.model.records.setdefault(offset, Record())
@@ -355,14 +369,15 @@ class History:
                 record.archive()
         # As in Kafka, a batch of which a part is archived is split, and then the write of its release is not awaited.
         for offset, record in model.records.items():
-            seen = self.partition.describe(offset)
+            seen = self.partition.describe(offset) if record.transition is not None else None
             if seen is not None and not seen.in_transition and (record.state is AVAILABLE or record.is_final):
                 record.transition = record.expires_ms = None
 
     @property
-    def offsets_in_flight(self) -> set[int]:
+    def views(self) -> dict[int, InFlight]:
+        """The states of all records in the share partition."""
         return {
-            offset
+            offset: each
             for each in self.partition.in_flight()
             for offset in range(each.first_offset, each.last_offset + 1)
         }
@@ -382,16 +397,18 @@ class History:
         model, partition = self.model, self.partition
         assert (partition.start_offset, partition.end_offset) == (model.start, model.end)
         assert partition.delivery_complete_count == model.complete_count()
-        in_flight = {o: r for o, r in model.records.items() if o >= model.start}
-        for offset, record in in_flight.items():
-            seen = partition.describe(offset)
-            assert seen is not None, offset
-            assert seen.state is record.state, offset
-            assert seen.delivery_count == record.count, offset
-            assert seen.in_transition == (record.transition is not None), offset
-            if record.state is ACQUIRED:
-                assert (seen.member_id, seen.lock_expires_ms) == (record.member, record.expires_ms), offset
-        assert {o for o in self.offsets_in_flight if o >= model.start} == set(in_flight)
+        seen = self.views
+        assert {offset for offset in seen if offset >= model.start} == {
+            o for o in model.records if o >= model.start
+        }
+        for offset, record in model.records.items():
+            if offset < model.start:
+                continue
+            _, _, state, count, member, expires_ms, in_transition = seen[offset]
+            assert (state, count) == (record.state, record.count), offset
+            assert in_transition == (record.transition is not None), offset
+            if state is ACQUIRED:
+                assert (member, expires_ms) == (record.member, record.expires_ms), offset
         available = model.available()
         if not model.records or model.start > max(model.records):
             assert partition.next_fetch_offset() == model.end
@@ -412,6 +429,7 @@ class History:
         finished = {o for o, (_, state) in stored.items() if state in (*TERMINAL, ARCHIVING)}
         delivered: set[int] = set()
         for _ in range(2 * self.log_end + 10):
+            assert partition.can_acquire(settings.partition_max_record_locks)
             offset = partition.next_fetch_offset()
             found = [batch for batch in self.log if batch[1] >= offset][: self.rng.choice([1, 3])]
             if not found:
