@@ -1752,6 +1752,104 @@ COROUTINES: Final = (
 )
 
 
+_SHARE_PARTITION: Final = ("tests/broker/share/partition",)
+_SHARE: Final = "broker/share/partition"
+
+SHARE_PARTITIONS: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "share-record-delivered-once-too-often",
+            "a record whose delivery count has reached the limit is archived when it is released",
+            _SHARE_PARTITION,
+            f"{_SHARE}/in_flight.py",
+            "self.delivery_count >= delivery_count_limit",
+            "self.delivery_count > delivery_count_limit",
+        ),
+        _one(
+            "share-record-acquired-in-transition",
+            "a record whose release is being written is not acquired",
+            _SHARE_PARTITION,
+            f"{_SHARE}/in_flight.py",
+            "self.state is RecordState.AVAILABLE and self.rollback is None",
+            "self.state is RecordState.AVAILABLE",
+        ),
+        _one(
+            "share-start-offset-passes-what-is-not-written",
+            "the start offset waits for the write of an acknowledgement",
+            _SHARE_PARTITION,
+            f"{_SHARE}/in_flight.py",
+            "return self.state in TERMINAL and self.rollback is None",
+            "return self.state in TERMINAL",
+        ),
+        _one(
+            "share-start-offset-passes-a-gap",
+            "records without a stored state are delivered before the start offset passes them",
+            _SHARE_PARTITION,
+            f"{_SHARE}/records.py",
+            "if self.gap is not None and batch.last_offset >= self.gap:",
+            "if False:",
+        ),
+        _one(
+            "share-records-of-another-member-acknowledged",
+            "only the member that has acquired a record acknowledges it",
+            _SHARE_PARTITION,
+            f"{_SHARE}/partition.py",
+            "if state.member_id != by.member_id:\n                raise",
+            "if False:\n                raise",
+        ),
+        _one(
+            "share-refused-acknowledgements-half-done",
+            "if one batch of a partition is refused, no batch has an effect",
+            _SHARE_PARTITION,
+            f"{_SHARE}/partition.py",
+            "            self._undo(change)\n            raise",
+            "            raise",
+        ),
+        _one(
+            "share-expired-lock-back-after-a-failed-write",
+            "a record whose lock ran out while its write failed is available, and not acquired without a lock",
+            _SHARE_PARTITION,
+            f"{_SHARE}/partition.py",
+            "if state.lock is None or not state.lock.has_expired:",
+            "if True:",
+        ),
+        _one(
+            "share-session-releases-records-of-others",
+            "the end of a session, or a lock that runs out, releases only the records with that lock",
+            _SHARE_PARTITION,
+            f"{_SHARE}/partition.py",
+            "if state.lock is lock and state.state is RecordState.ACQUIRED:",
+            "if state.state is RecordState.ACQUIRED:",
+        ),
+        _one(
+            "share-poison-record-not-alone",
+            "a record that is delivered for the last time is delivered alone",
+            _SHARE_PARTITION,
+            f"{_SHARE}/acquiring.py",
+            "if is_last and chosen:",
+            "if False:",
+        ),
+        _one(
+            "share-locks-without-limit",
+            "without room for more locks only records up to the end offset are delivered again",
+            _SHARE_PARTITION,
+            f"{_SHARE}/acquiring.py",
+            "self._last_offset = min(self._last_offset, records.end_offset)",
+            "pass",
+        ),
+        _one(
+            "share-aborted-records-stay-acquired",
+            "records of aborted transactions are archived when they are read",
+            _SHARE_PARTITION,
+            f"{_SHARE}/acquiring.py",
+            "self._records.archive_range(first, last, RecordState.ACQUIRED)",
+            "pass",
+        ),
+    )
+)
+
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1760,6 +1858,7 @@ MUTANTS: Final = (
     *TRANSACTIONS,
     *COROUTINES,
     *GROUPS,
+    *SHARE_PARTITIONS,
     *ABORTED_BY_HAND,
     *TWO_PHASE_COMMIT,
     *INTERNAL_TOPICS,
