@@ -321,7 +321,14 @@ class NodeRuntime:
 
         node = self.node
         share = SharePartitionManager(
-            node.config, node.clock, node.metadata, node.replicas, node.persister, node.slices, node.life
+            node.config,
+            node.clock,
+            node.metadata,
+            node.replicas,
+            node.persister,
+            node.peers,
+            node.slices,
+            node.life,
         )
         node.share = share
         return share

@@ -21,6 +21,7 @@ from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener
+from broker.share.dead_letters import DeadLetterQueues
 from broker.share.partition import Acknowledged, Change, DeadLetters, Refused, SharePartition
 from broker.share.sessions import SessionKey, ShareSessionCache
 from broker.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms, settings_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from broker.loop.slices import Slices
     from broker.metadata.cluster import ClusterMetadata
     from broker.metadata.values import PartitionState, Topic
+    from broker.peers import Peers
     from broker.replicas.manager import ReplicaManager
 
 DEAD_LETTERS_SINCE: Final = 2
@@ -58,14 +60,6 @@ class Persister(Protocol):
     async def read(self, key: SharePartitionKey, leader_epoch: int) -> tuple[Outcome, StoredState]: ...
 
     async def write(self, key: SharePartitionKey, state: StoredState) -> Outcome: ...
-
-
-class DeadLetterQueues(Protocol):
-    """Writes records to the dead-letter queue of a group. Errors are logged: the records are archived all the same."""
-
-    async def send(
-        self, managed: ManagedSharePartition, letters: Sequence[DeadLetters], settings: ShareGroupSettings
-    ) -> None: ...
 
 
 class ManagedSharePartition:
@@ -114,9 +108,9 @@ class SharePartitionManager(MetadataListener):
         metadata: ClusterMetadata,
         replicas: ReplicaManager,
         persister: Persister,
+        peers: Peers | None,
         slices: Slices,
         life: NodeLife,
-        dead_letters: DeadLetterQueues | None = None,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -125,7 +119,7 @@ class SharePartitionManager(MetadataListener):
         self._persister = persister
         self._slices = slices
         self._life = life
-        self._dead_letters = dead_letters
+        self._dead_letters = DeadLetterQueues(config, clock, metadata, replicas, peers)
         self._partitions: dict[SharePartitionKey, ManagedSharePartition] = {}
         self._settings: dict[str, ShareGroupSettings] = {}
         self.sessions = ShareSessionCache(config.get("group.share.max.share.sessions"))
@@ -266,14 +260,14 @@ class SharePartitionManager(MetadataListener):
         return await self._persister.write(managed.key, state)
 
     def _send_dead_letters(self, managed: ManagedSharePartition, change: Change) -> None:
-        if change.dead_letters:
-            start_in_background(self._archive(managed, change.dead_letters), self._life)
+        for letters in change.dead_letters:
+            start_in_background(self._archive(managed, letters), self._life)
 
-    async def _archive(self, managed: ManagedSharePartition, letters: Sequence[DeadLetters]) -> None:
+    async def _archive(self, managed: ManagedSharePartition, letters: DeadLetters) -> None:
         """Write records to the dead-letter queue, and then archive them, whether or not that has failed (KIP-1191)."""
-        if self._dead_letters is not None:
-            await self._dead_letters.send(managed, letters, self.settings(managed.key.group_id))
-        await self._write(managed, managed.state.archive(letters))
+        settings = self.settings(managed.key.group_id)
+        await self._dead_letters.send(managed.key, managed.partition, letters, settings)
+        await self._write(managed, managed.state.archive([letters]))
 
     # -- locks --------------------------------------------------------------------------------------------------
 

@@ -237,7 +237,9 @@ class World:
             client_metrics=ClientMetricsManager(
                 Image(), self.clock, uuid.uuid4, self.config.telemetry_max_bytes, None
             ),
-            share=SharePartitionManager(self.config, self.clock, metadata, replicas, persister, slices, life),
+            share=SharePartitionManager(
+                self.config, self.clock, metadata, replicas, persister, self.peers, slices, life
+            ),
             slices=slices,
             injection=injection,
             life=life,

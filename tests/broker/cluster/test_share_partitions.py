@@ -75,7 +75,14 @@ class Broker(InProcess):
         key = SharePartitionKey("g", self.topic_id, 0)
         self.persister.states.setdefault(key, StoredState(1, 0, 0, 0))
         node.share = SharePartitionManager(
-            node.config, node.clock, node.metadata, node.replicas, self.persister, node.slices, node.life
+            node.config,
+            node.clock,
+            node.metadata,
+            node.replicas,
+            self.persister,
+            node.peers,
+            node.slices,
+            node.life,
         )
 
     def members(self, *names: str) -> list[Member]:

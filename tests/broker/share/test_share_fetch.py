@@ -516,42 +516,6 @@ def test_settings_follow_the_group(world):
     assert world.share.settings(GROUP).auto_offset_reset == "latest"
 
 
-class FakeQueues:
-    """A dead-letter queue that remembers what it gets, and holds it until `released`."""
-
-    def __init__(self) -> None:
-        self.sent: list[tuple[int, int, int]] = []
-        self.released = asyncio.Event()
-
-    async def send(self, managed, letters, settings) -> None:
-        self.sent += [(each.first_offset, each.last_offset, each.delivery_count) for each in letters]
-        await asyncio.ensure_future(self.released.wait())
-
-
-async def test_rejected_records_are_archived_after_the_dead_letter_queue(world):
-    world.configure(errors_deadletterqueue_topic_name="dlq.g")
-    queues = world.share._dead_letters = FakeQueues()
-    world.produce(5)
-    await world.fetch(0, 0)
-    assert await world.ack(1, (0, 1, [REJECT]), (2, 4, [ACCEPT])) == 0
-    assert queues.sent == [(0, 0, 1), (1, 1, 1)]
-    assert StateBatch(1, 1, 3, 1) in world.persister.written[-1].batches
-    assert world.persister.written[-1].start_offset == 0
-    queues.released.set()
-    await turns()
-    assert world.persister.written[-1].batches == [StateBatch(0, 0, 4, 1), StateBatch(1, 1, 4, 1)]
-
-
-async def test_without_a_place_for_dead_letters_they_are_archived_at_once(world):
-    world.configure(errors_deadletterqueue_topic_name="dlq.g")
-    world.produce(2)
-    await world.fetch(0, 0)
-    await world.ack(1, (0, 1, [REJECT]))
-    await turns()
-    states = [[batch.state for batch in state.batches] for state in world.persister.written]
-    assert states == [[3], [4]]
-
-
 async def test_share_version_1_has_no_dead_letters(tmp_path):
     world = ShareWorld(tmp_path, share_version=1)
     world.create()

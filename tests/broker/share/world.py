@@ -107,7 +107,14 @@ class ShareWorld:
         """Forget all share partitions and sessions, as the death of the process does."""
         node = self.node
         node.share = self.share = SharePartitionManager(
-            node.config, node.clock, node.metadata, node.replicas, self.persister, node.slices, node.life
+            node.config,
+            node.clock,
+            node.metadata,
+            node.replicas,
+            self.persister,
+            node.peers,
+            node.slices,
+            node.life,
         )
 
     @property
