@@ -181,6 +181,12 @@ class SharePartitionManager(MetadataListener):
             stored = stored._replace(start_offset=start_offset)
         if managed.is_fenced:
             return
+        change = None
+        if error is NONE:
+            try:
+                change = managed.state.load(stored, self.settings(managed.key.group_id))
+            except ValueError as damage:
+                error, outcome = ErrorCode.unknown_server_error, outcome._replace(message=str(damage))
         if error is not NONE:
             log.info(
                 "share partition not loaded", **_named(managed), error=error.name, reason=outcome.message
@@ -188,7 +194,6 @@ class SharePartitionManager(MetadataListener):
             self._drop(managed)
             on_failed(error)
             return
-        change = managed.state.load(stored, self.settings(managed.key.group_id))
         managed.is_active = True
         if change is not None:
             self._send_dead_letters(managed, change)
