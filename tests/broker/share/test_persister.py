@@ -193,3 +193,17 @@ def test_the_first_use_creates_the_topic(world: World) -> None:
     world.clock.advance(3000)
     assert created == [SHARE_GROUP_STATE] * 2
     assert outcomes == [[Outcome(ErrorCode.none)]]
+
+
+def test_a_killed_node_neither_responds_nor_asks_again(elsewhere: World, peers: FakePeers) -> None:
+    world = elsewhere
+    pausing = write(world, 0)
+    answer(peers.take()[0], WRITE, ErrorCode.not_coordinator)
+    asking = write(world, 1)
+    [sent] = peers.take()
+    queued = write(world, 2)
+    world.node.life.end()
+    answer(sent, WRITE)
+    world.clock.advance(60_000)
+    assert pausing == asking == queued == []
+    assert not peers.sent

@@ -196,6 +196,32 @@ async def test_a_response_waits_for_the_commit(world: World) -> None:
     assert (await second).results[0].partitions[0].state_batches
 
 
+async def test_a_killed_node_does_not_respond(world: World) -> None:
+    initialize(world)
+    partition = partition_of(world)
+    with hold_commits(partition):
+        answer = write(world, 0, (1, 1, 2, 1))
+    world.node.life.end()
+    partition.advance_high_watermark()
+    world.clock.advance(60_000)
+    await asyncio.sleep(0)
+    assert not answer.done()
+
+
+async def test_a_new_leader_commits_what_is_in_its_log(world: World) -> None:
+    """The response of the old coordinator is an error, although the record is not lost."""
+    initialize(world)
+    partition = partition_of(world)
+    with hold_commits(partition):
+        answer = write(world, 0, (1, 1, 2, 1))
+        world.cluster.move(SHARE_GROUP_STATE, partition.index, OTHER_NODE_ID)
+        [result] = (await answer).results[0].partitions
+        assert result.error_code == ErrorCode.not_coordinator
+    world.cluster.move(SHARE_GROUP_STATE, partition.index, 1)
+    partition.advance_high_watermark()
+    assert len(ask(world, READ).state_batches) == 1
+
+
 async def test_a_commit_that_takes_too_long(world: World) -> None:
     initialize(world)
     with hold_commits(partition_of(world)):
