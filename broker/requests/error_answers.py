@@ -20,6 +20,8 @@ from protocol.versions import WireField, at_version
 _CODES: Final = ("error_code", "partition_error_code")
 _TOP_LEVEL_ONLY: Final = {
     ("add_partitions_to_txn", 4),
+    ("alter_share_group_offsets", 0),
+    ("delete_share_group_offsets", 0),
     ("describe_quorum", 0),
     ("fetch", 13),
     ("leave_group", 0),
