@@ -21,7 +21,6 @@ from broker.metadata.internal_topics import coordinator_partitions
 from broker.metadata.topics import CONSUMER_OFFSETS
 from broker.metadata.values import NO_LEADER
 from broker.node import Node
-from broker.share.settings import settings_of as share_settings_of
 from lab.explain.facts import GroupFacts, GroupOffsetFacts, MemberFacts
 from lab.trace.trace import Trace
 from lab.views.explaining.content import content
@@ -168,6 +167,9 @@ def _members(
         for each in islice(group.members.values(), MEMBERS_MAX):
             yield _consumer_member(cluster, shard, group, each, fetched)
     else:
+        # Imported with the first share group.
+        from broker.share.settings import settings_of as share_settings_of
+
         for of_share in islice(group.members.values(), MEMBERS_MAX):
             timeout_ms = share_settings_of(
                 shard.config(), cluster.metadata, group.group_id

@@ -33,5 +33,5 @@ def test_a_listed_module_is_imported_on_its_first_request_and_others_at_once() -
     done = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=HANG_S, check=True
     )
-    expected = "71 ['broker.apis.init_producer_id'] broker.apis.produce range(3, 14)\n"
+    expected = "76 ['broker.apis.init_producer_id'] broker.apis.produce range(3, 14)\n"
     assert done.stdout == expected
