@@ -1753,6 +1753,7 @@ COROUTINES: Final = (
 
 
 _SHARE_PARTITION: Final = ("tests/broker/share/partition",)
+_SHARE_FETCH: Final = ("tests/broker/share/test_share_fetch.py",)
 _SHARE: Final = "broker/share/partition"
 
 SHARE_PARTITIONS: Final = tuple(
@@ -1845,6 +1846,70 @@ SHARE_PARTITIONS: Final = tuple(
             f"{_SHARE}/acquiring.py",
             "self._records.archive_range(first, last, RecordState.ACQUIRED)",
             "pass",
+        ),
+        _one(
+            "share-fetch-sees-the-release-that-it-carries",
+            "a record that is released in a ShareFetch is not acquired by the same ShareFetch",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "        await sleep(0)\n",
+            "",
+        ),
+        _one(
+            "share-release-wakes-fetches",
+            "a release that is written wakes no waiting ShareFetch, a start offset that moves does",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "        if managed.state.commit(change):\n            managed.notify()",
+            "        managed.state.commit(change)\n        managed.notify()",
+        ),
+        _one(
+            "share-write-error-not-rolled-back",
+            "records whose acknowledgement could not be written are acquired as before",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "managed.state.roll_back(change)",
+            "managed.state.commit(change)",
+        ),
+        _one(
+            "share-fenced-partition-stays",
+            "a leader whose write was fenced drops the share partition",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "if outcome.error in FENCING:",
+            "if False:",
+        ),
+        _one(
+            "share-session-without-its-connection",
+            "a session ends with the connection of its first request",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "if self.sessions.is_current(session):",
+            "if False:",
+        ),
+        _one(
+            "share-partitions-stay-after-the-last-session",
+            "the share partitions of a group leave the memory with its last connection",
+            _SHARE_FETCH,
+            "broker/share/manager.py",
+            "if not self.sessions.has_members(session.key.group_id):",
+            "if False:",
+        ),
+        _one(
+            "share-fetch-without-a-budget",
+            "MaxRecords counts the records of all partitions of a ShareFetch",
+            _SHARE_FETCH,
+            "broker/requests/share_fetching.py",
+            "records_left -= sum(",
+            "records_left -= 0 * sum(",
+        ),
+        _one(
+            "share-fetch-partitions-in-one-order",
+            "each ShareFetch of a session begins with another partition",
+            _SHARE_FETCH,
+            "broker/requests/share_fetching.py",
+            "at = epoch % len(partitions) if partitions and epoch > 0 else 0",
+            "at = 0",
         ),
     )
 )

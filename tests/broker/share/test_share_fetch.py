@@ -341,7 +341,8 @@ async def test_offsets_that_are_deleted_under_a_reader(world):
     data = response.responses[0].partitions[0]
     assert (data.error_code, data.error_message) == (ErrorCode.unknown_server_error, message)
     world.persister.error = None
-    assert await world.ack(2, (0, 5, [ACCEPT])) == 0, "the records were rolled back"
+    assert await world.ack(2, (0, 5, [RELEASE])) == 0
+    assert await world.acquired(3) == [(0, 5, 2)], "the acknowledgement was rolled back"
 
 
 @pytest.mark.parametrize(
