@@ -28,6 +28,8 @@ _TOP_LEVEL_ONLY: Final = {
     ("offset_delete", 0),
     ("offset_fetch", 2),
     ("list_partition_reassignments", 0),
+    ("share_acknowledge", 0),
+    ("share_fetch", 0),
     ("update_features", 0),
 }
 """(API, first version whose error responses have no entries).

@@ -131,7 +131,9 @@ class ShareFetching:
                 continue
             answer = PartitionData(partition_index=cached.index)
             answers.append((cached, answer))
-            if records_left <= 0:
+            if wanted.max_bytes < 0:
+                answer.error_code = ErrorCode.unknown_server_error  # as in Kafka, when it divides the bytes
+            if records_left <= 0 or wanted.max_bytes < 0:
                 continue
             bytes_max = min(wanted.max_bytes // len(taken), bytes_left)
             error, acquired, records = self._acquire(

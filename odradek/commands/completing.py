@@ -84,6 +84,8 @@ APIS: Final = (
     "RenewDelegationToken",
     "SaslAuthenticate",
     "SaslHandshake",
+    "ShareAcknowledge",
+    "ShareFetch",
     "ShareGroupDescribe",
     "ShareGroupHeartbeat",
     "SyncGroup",

@@ -126,7 +126,9 @@ async def test_impossible_requests(world):
     assert error(await world.fetch(0, 0, share_acquire_mode=2)) == ErrorCode.unknown_server_error
     assert error(await world.fetch(1, share_acquire_mode=2)) == ErrorCode.unknown_server_error
     assert error(await world.fetch(2, is_renew_ack=True)) == ErrorCode.invalid_request
-    assert await world.acquired(2) == [(0, 0, 1)], "the refused renewal has not used the epoch"
+    response = await world.fetch(2, max_bytes=-1)
+    assert error(partitions_of(response)[0]) == ErrorCode.unknown_server_error
+    assert await world.acquired(3) == [(0, 0, 1)], "the refused renewal has not used the epoch"
 
 
 async def test_unknown_topics_and_partitions(world):

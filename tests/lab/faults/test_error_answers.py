@@ -45,6 +45,8 @@ WHERE: dict[str, list[tuple[int, set[str]]]] = {
     "describe_share_group_offsets": [(0, {"groups.error_code"})],
     "share_group_describe": [(1, {"groups.error_code"})],
     "share_group_heartbeat": [(1, {TOP})],
+    "share_acknowledge": [(1, {TOP})],
+    "share_fetch": [(1, {TOP})],
     "delete_share_group_state": [(0, {"results.partitions.error_code"})],
     "initialize_share_group_state": [(0, {"results.partitions.error_code"})],
     "read_share_group_state": [(0, {"results.partitions.error_code"})],

@@ -67,6 +67,8 @@ NAMES = {
     "produce": "PX",
     "read_share_group_state": "GP",
     "read_share_group_state_summary": "GP",
+    "share_acknowledge": "GP",
+    "share_fetch": "GP",
     "share_group_describe": "G",
     "share_group_heartbeat": "GT",
     "sync_group": "G",
