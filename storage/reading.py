@@ -111,11 +111,20 @@ class ReadableLog:
                 return Place(-1, segment, *found)
         return None
 
-    def read(self, offset: int, end_offset: int, max_bytes: int, *, whole_first_batch: bool) -> Span | None:
+    def read(
+        self,
+        offset: int,
+        end_offset: int,
+        max_bytes: int,
+        *,
+        whole_first_batch: bool,
+        last_offset: int | None = None,
+    ) -> Span | None:
         """Find the bytes from ``offset`` up to (excluding) ``end_offset``, at most ``max_bytes``; None if there are none.
 
         A span begins with the batch that contains ``offset``, does not leave its segment, and may end inside a batch, as in
-        Kafka. With ``whole_first_batch`` the first batch is complete even if it is larger.
+        Kafka. With ``whole_first_batch`` the first batch is complete even if it is larger. With ``last_offset`` the batch
+        that contains it is the last one.
         """
         if offset >= end_offset:
             return None
@@ -124,6 +133,10 @@ class ReadableLog:
             return None
         segment, position = place.segment, place.position
         available = self._end_position(segment, end_offset) - position
+        if last_offset is not None:
+            last = self.locate(last_offset)
+            if last is not None and last.segment is segment:
+                available = min(available, last.position + last.size - position)
         if available <= 0:
             return None
         length = min(max_bytes, available)
@@ -162,17 +175,6 @@ class ReadableLog:
             return 0
         between = self._list.bytes_from(first, last) if first < last else 0
         return between + self._end_position(self.segments[last], end_offset) - place.position
-
-    def bytes_through(self, offset: int, last_offset: int) -> int:
-        """Number of bytes from the batch that contains ``offset``, or the next one, to the end of the batch that contains
-        ``last_offset``; to the end of the segment if that batch is in a later one.
-        """
-        first, last = self.locate(offset), self.locate(last_offset)
-        if first is None:
-            return 0
-        if last is None or last.segment is not first.segment:
-            return first.segment.size - first.position
-        return last.position + last.size - first.position
 
     def batches(self, offset: int | None = None) -> Iterator[RecordBatch]:
         """All batches from the one that contains ``offset`` (default: the log start) to the end."""

@@ -203,12 +203,12 @@ class ShareFetching:
         end_offset = managed.state.end_offset
         base_offset = offset if offset >= end_offset else end_offset + 1
         while True:
-            size = replica.bytes_through(offset, min(base_offset + records_max - 1, OFFSET_MAX))
             result = replica.read(
                 offset,
-                min(bytes_max, size),
+                bytes_max,
                 read_committed=self._settings.read_committed,
                 whole_first_batch=whole_first_batch,
+                last_offset=min(base_offset + records_max - 1, OFFSET_MAX),
             )
             found = list(batches(result.records))
             if not found or found[0].base_offset <= base_offset:

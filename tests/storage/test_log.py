@@ -355,20 +355,27 @@ def test_an_offset_that_was_compacted_away_is_found_in_the_next_batch(make_log: 
         assert read_offsets(again, 11, 21) == [(20, 20)]
         assert again.bytes_between(11, 15) == 0
         assert again.bytes_between(5, 12) == SIZE
-        assert again.bytes_through(0, 5) == 2 * SIZE
-        assert again.bytes_through(5, 15) == SIZE  # not beyond the segment
 
 
 @pytest.mark.parametrize(
     ("offset", "last_offset", "found"),
-    [(0, 0, 1), (0, 1, 1), (1, 2, 2), (0, 5, 3), (4, 4, 1), (2, 100, 2), (6, 9, 0)],
+    [
+        (0, 0, [(0, 1)]),
+        (0, 1, [(0, 1)]),
+        (1, 2, [(0, 1), (2, 3)]),
+        (0, 5, [(0, 1), (2, 3), (4, 5)]),
+        (4, 4, [(4, 5)]),
+        (4, 2, []),
+        (2, 100, [(2, 3), (4, 5)]),
+    ],
 )
-def test_bytes_through_an_offset_are_whole_batches(make_log: MakeLog, offset, last_offset, found):
+def test_a_read_ends_with_the_batch_of_a_last_offset(make_log: MakeLog, offset, last_offset, found):
     log = make_log()
     for _ in range(3):
         append(log, 2)
-    size = log.size // 3
-    assert log.bytes_through(offset, last_offset) == found * size
+    span = log.read(offset, 6, 1 << 20, whole_first_batch=True, last_offset=last_offset)
+    data = b"" if span is None else span.bytes()
+    assert [(batch.base_offset, batch.last_offset) for batch in whole_batches(data)] == found
 
 
 def test_bytes_that_are_no_batch_are_an_error_that_names_the_file(make_log: MakeLog, directory: Path):

@@ -544,9 +544,18 @@ class Partition:
     # -- reading ------------------------------------------------------------------------------------------------
 
     def read(
-        self, offset: int, max_bytes: int, *, read_committed: bool, whole_first_batch: bool
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        read_committed: bool,
+        whole_first_batch: bool,
+        last_offset: int | None = None,
     ) -> ReadResult:
-        """Read batches from ``offset`` on. For read_committed the result lists aborted transactions; nothing is filtered."""
+        """Read batches from ``offset`` on, at most to the batch with ``last_offset``.
+
+        For read_committed the result lists aborted transactions; nothing is filtered.
+        """
         log = self.log
         if self.offline is not None:
             return ReadResult(ErrorCode.kafka_storage_error)
@@ -557,7 +566,9 @@ class Partition:
         records = b""
         aborted: list[tuple[int, int]] | None = [] if read_committed else None
         try:
-            span = log.read(offset, end_offset, max_bytes, whole_first_batch=whole_first_batch)
+            span = log.read(
+                offset, end_offset, max_bytes, whole_first_batch=whole_first_batch, last_offset=last_offset
+            )
             if span is not None:
                 records = span.bytes()
                 self._look_if_stuck(offset, span, records)
@@ -618,15 +629,6 @@ class Partition:
             return 0, False
         older = self.log.segment_index(offset) < self.log.segment_index(end_offset)
         return available, older
-
-    def bytes_through(self, offset: int, last_offset: int) -> int:
-        """Number of bytes of the batches from ``offset`` to ``last_offset``, at most to the end of the first one's segment.
-        If the files cannot be read, the result is 0.
-        """
-        try:
-            return self.log.bytes_through(offset, last_offset)
-        except StorageError:
-            return 0  # the read reports the error
 
     def check_epoch(self, current_leader_epoch: int) -> ErrorCode:
         """Error code for the leader epoch that a client sent (KIP-320), by comparison with the epoch of this replica.
