@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.broker.security.refusals.cases import ALL_TOPICS, by, case
 from tests.broker.security.refusals.sides import Body
-from tests.broker.security.refusals.world import CONSUMER_GROUPS, GROUPS, World, subscription
+from tests.broker.security.refusals.world import CONSUMER_GROUPS, GROUPS, SHARE_GROUPS, World, subscription
 
 EVERY_GROUP = (*GROUPS, *CONSUMER_GROUPS, "open-absent", "shut-absent")
 UNKNOWN: Body = {"generation_id": 1, "member_id": "unknown"}
@@ -235,6 +235,87 @@ def beat_nothing(world: World, version: int) -> Body:
 @case("consumer_group_describe")
 def consumer_group_describe(world: World, version: int) -> Body:
     return {"group_ids": list(EVERY_GROUP), "include_authorized_operations": True}
+
+
+def _share_beat(group: str, *topics: str) -> Body:
+    return {
+        "group_id": group,
+        "member_id": "unknown",
+        "member_epoch": 7,
+        "rack_id": None,
+        "subscribed_topic_names": list(topics) or None,
+    }
+
+
+@case("share_group_heartbeat", "open", prepare=World.share)
+def share_beat_open(world: World, version: int) -> Body:
+    return _share_beat("open-s", "open-a")
+
+
+@case("share_group_heartbeat", "shut", prepare=World.share)
+def share_beat_shut(world: World, version: int) -> Body:
+    return _share_beat("shut-s")
+
+
+@case("share_group_heartbeat", "another's topic")
+def share_beat_another(world: World, version: int) -> Body:
+    return _share_beat("open-s", "open-a", "shut-a")
+
+
+@case("share_group_heartbeat", "no topic")
+def share_beat_nothing(world: World, version: int) -> Body:
+    return _share_beat("open-s", "open-new", "shut-new")
+
+
+@case("share_group_describe", prepare=World.share)
+def share_group_describe(world: World, version: int) -> Body:
+    return {"group_ids": [*SHARE_GROUPS, *EVERY_GROUP], "include_authorized_operations": True}
+
+
+@case("describe_share_group_offsets", prepare=World.share)
+def describe_share_offsets(world: World, version: int) -> Body:
+    topics = [{"topic_name": name, "partitions": [0]} for name in ALL_TOPICS]
+    return {
+        "groups": [
+            *({"group_id": group, "topics": None} for group in SHARE_GROUPS),
+            *({"group_id": group, "topics": topics} for group in ("open-s", "shut-s")),
+        ]
+    }
+
+
+def _altered_offsets(group: str) -> Body:
+    partitions = [{"partition_index": 0, "start_offset": 1}]
+    topics = [{"topic_name": name, "partitions": partitions} for name in ALL_TOPICS]
+    return {"group_id": group, "topics": topics}
+
+
+@case("alter_share_group_offsets", "open")
+def alter_share_offsets_open(world: World, version: int) -> Body:
+    return _altered_offsets("open-se")
+
+
+@case("alter_share_group_offsets", "shut")
+def alter_share_offsets_shut(world: World, version: int) -> Body:
+    return _altered_offsets("shut-se")
+
+
+def _share_offsets(world: World) -> None:
+    for group in ("open-se", "shut-se"):
+        world.alter_share_offsets(group)
+
+
+def _deleted_offsets(group: str) -> Body:
+    return {"group_id": group, "topics": [{"topic_name": name} for name in ALL_TOPICS]}
+
+
+@case("delete_share_group_offsets", "open", prepare=_share_offsets)
+def delete_share_offsets_open(world: World, version: int) -> Body:
+    return _deleted_offsets("open-se")
+
+
+@case("delete_share_group_offsets", "shut", prepare=_share_offsets)
+def delete_share_offsets_shut(world: World, version: int) -> Body:
+    return _deleted_offsets("shut-se")
 
 
 def _share_states(world: World, version: int) -> Body:

@@ -28,6 +28,9 @@ COMMON: Final = {
     # Members that are made at the set-up send one heartbeat for the whole matrix.
     "group.consumer.max.session.timeout.ms": str(HOUR_MS),
     "group.consumer.session.timeout.ms": str(HOUR_MS),
+    "group.share.assignment.interval.ms": "0",
+    "group.share.max.session.timeout.ms": str(HOUR_MS),
+    "group.share.session.timeout.ms": str(HOUR_MS),
     # The batches of the matrix have old timestamps.
     "log.retention.ms": "-1",
     "transaction.max.timeout.ms": str(HOUR_MS),

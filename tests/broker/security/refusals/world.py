@@ -16,6 +16,8 @@ TOPICS: Final = ("open-a", "shut-a")
 GROUPS: Final = ("open-g", "shut-g")
 CONSUMER_GROUPS: Final = {"open-c": "open-a", "shut-c": "open-a", "open-cs": "shut-a"}
 """Consumer groups (KIP-848) with one member each, and the topic that is assigned to this member."""
+SHARE_GROUPS: Final = {"open-s": "open-a", "shut-s": "open-a", "open-ss": "shut-a"}
+"""Share groups with one member each, and the topic that is assigned to this member."""
 TRANSACTIONS: Final = ("open-x", "shut-x")
 """Transactional ids with an open transaction that contains partition 0 of each topic in ``TOPICS``."""
 BATCH: Final = batch(1, ts=1_700_000_000_000)
@@ -129,6 +131,24 @@ class World:
             answer = self.admin("consumer_group_heartbeat", 1, later)
             owned = (answer["assignment"] or {}).get("topic_partitions", [])
         self.admin("consumer_group_heartbeat", 1, later | {"topic_partitions": owned})
+
+    def share(self) -> None:
+        """Join each group of ``SHARE_GROUPS``, and wait for its assignment."""
+        for group, topic in SHARE_GROUPS.items():
+            body: Body = {
+                "group_id": group,
+                "member_id": f"member-of-{group}",
+                "member_epoch": 0,
+                "subscribed_topic_names": [topic],
+            }
+            while not self.admin("share_group_heartbeat", 1, body)["assignment"]["topic_partitions"]:
+                pass
+
+    def alter_share_offsets(self, group: str) -> None:
+        """Set the start offsets of a share group without members."""
+        partitions = [{"partition_index": 0, "start_offset": 1}]
+        topics = [{"topic_name": name, "partitions": partitions} for name in TOPICS]
+        self.admin("alter_share_group_offsets", 0, {"group_id": group, "topics": topics})
 
     def _token(self, user: str) -> bytes:
         """Create a delegation token for this user and return its HMAC."""
