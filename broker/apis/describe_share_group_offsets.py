@@ -114,8 +114,9 @@ async def _offsets_of(
     group_id: str, topics: Iterable[_Topic], context: RequestContext
 ) -> list[DescribeShareGroupOffsetsResponseTopic]:
     asked = [(topic.topic_id, index) for topic in topics for index in topic.partitions]
-    if asked and not group_id:
-        raise Refused(ErrorCode.unknown_server_error)  # as in Kafka
+    if any(not topic.partitions or min(topic.partitions) < 0 or not group_id for topic in topics):
+        # Kafka's persister refuses such parameters by an exception.
+        raise Refused(ErrorCode.unknown_server_error)
     states = await context.node.groups.share_groups.summaries(group_id, asked)
     names = {topic.topic_id: topic.name for topic in topics}
     ends = await latest_offsets(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from broker.clock import Clock
@@ -28,6 +28,7 @@ from protocol.messages.alter_share_group_offsets import (
 from protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsResponseTopic
 from protocol.messages.share_group_heartbeat import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from protocol.records.share_group_log import ShareGroupStatePartitionMetadataKey
+from protocol.uuids import uuid_text
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from broker.share.persister import Persister
 
 Spot = tuple[UUID, int]
+INVALID_PARTITION: Final = "Initialize share group parameters has invalid partitionId - "
 log = get_logger()
 
 
@@ -156,6 +158,11 @@ class ShareGroups(ModernGroups[ShareContext]):
         altered = await self.carry_out_request(shard, group_id, decide, then_appends=True)
         if not asked:
             return altered
+        wrong = next((each for each in asked if each.partition < 0), None)
+        if wrong is not None:
+            # Kafka's persister refuses such parameters by an exception.
+            place = f"{group_id} {uuid_text(wrong.topic_id)} {wrong.partition}"
+            raise Refused(ErrorCode.unknown_server_error, INVALID_PARTITION + place)
         outcomes = await self._persister.initialize(group_id, asked)
         if all(outcome.error is NONE for outcome in outcomes):
             start_in_background(self._note(group_id, asked, done=True), shard.life)

@@ -22,6 +22,7 @@ from protocol.messages.describe_share_group_offsets import (
 from protocol.messages.leave_group import MemberIdentity
 from protocol.records.group_log import decode_key, decode_value
 from protocol.schema import Key
+from protocol.uuids import uuid_text
 from tests.broker.groups.world import World, settled
 
 
@@ -477,6 +478,25 @@ def test_offsets_of_an_unknown_group_can_be_altered(world):
     world.groups.close()
     world.restart()
     assert world.share_group("g").epoch == 1
+
+
+def test_partitions_that_no_persister_accepts(world):
+    """Kafka's persister throws an exception, which is the error of the whole request or group."""
+    altered = alter(world, {0: 5, -1: 5})
+    message = (
+        f"Initialize share group parameters has invalid partitionId - g {uuid_text(world.topic.topic_id)} -1"
+    )
+    assert (altered.error_code, altered.error_message, altered.responses) == (
+        E.unknown_server_error,
+        message,
+        (),
+    )
+    assert world.persister.initialized == []
+    for indexes in ([], [0, -1]):
+        topics = [DescribeShareGroupOffsetsRequestTopic(topic_name="t", partitions=indexes)]
+        groups = [DescribeShareGroupOffsetsRequestGroup(group_id="g", topics=topics)]
+        (found,) = world.ask("describe_share_group_offsets", 1, groups=groups).groups
+        assert (found.error_code, found.topics) == (E.unknown_server_error, ())
 
 
 def test_lag_is_without_what_is_acknowledged(world):
