@@ -106,20 +106,20 @@ def _check(
 
     A commit outside of a transaction restarts the session of a classic group's member.
     """
-    found = shard.state.group(who.group_id)
+    found = shard.state.group_with_offsets(who.group_id)
     since = TRANSACTIONAL_EPOCH_ERRORS_SINCE if transactional else GROUP_ID_NOT_FOUND_SINCE
     if isinstance(found, ConsumerGroup):
         error = _check_member(shard, found, who, offsets, api_version, transactional=transactional)
         is_older = transactional and api_version < since
         return ErrorCode.illegal_generation if is_older and error is ErrorCode.stale_member_epoch else error
-    if isinstance(found, ClassicGroup):
+    if found is not None:
         error, effects = classic.commit(
             found, who.member_id, who.group_instance_id, who.generation_id, transactional=transactional
         )
         shard.run(found, effects)
         return error
-    if found is not None:
-        return ErrorCode.group_id_not_found  # a share group
+    if who.group_id in shard.state.share_groups:
+        return ErrorCode.group_id_not_found
     # A commit with generation -1 creates a group that has no members.
     if who.generation_id < 0:
         return NONE
@@ -290,9 +290,9 @@ async def delete_offsets(shard: GroupShard, group_id: str, spots: Sequence[Spot]
     errors: Errors = []
 
     def find() -> list[Key] | ErrorCode:
-        group = shard.state.group(group_id)
-        if not isinstance(group, ClassicGroup | ConsumerGroup):
-            return ErrorCode.group_id_not_found  # a share group has no committed offsets
+        group = shard.state.group_with_offsets(group_id)
+        if group is None:
+            return ErrorCode.group_id_not_found
         error = classic.offsets_deletable(group) if isinstance(group, ClassicGroup) else NONE
         if error is not NONE:
             return error

@@ -304,8 +304,7 @@ class GroupCoordinator(MetadataListener):
         shard = self._shard_of(group_id)
         if isinstance(shard, ErrorCode):
             return shard
-        group = shard.state.group(group_id)
-        return shard, group if isinstance(group, ClassicGroup | ConsumerGroup) else None
+        return shard, shard.state.group_with_offsets(group_id)
 
     # -- share groups -------------------------------------------------------------------------------------------
 

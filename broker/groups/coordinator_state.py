@@ -53,15 +53,20 @@ class GroupCoordinatorState:
         """Number of records and batches that were skipped: unknown types, newer versions, bytes that do not parse."""
 
     def group(self, group_id: str) -> Group | None:
+        # The body of `group_with_offsets`, inlined, since each commit calls this.
         return (
             self.consumer_groups.get(group_id) or self.groups.get(group_id) or self.share_groups.get(group_id)
         )
+
+    def group_with_offsets(self, group_id: str) -> ClassicGroup | ConsumerGroup | None:
+        """A group that can commit offsets: any but a share group."""
+        return self.consumer_groups.get(group_id) or self.groups.get(group_id)
 
     def all_groups(self) -> list[Group]:
         return [*self.groups_with_offsets(), *self.share_groups.values()]
 
     def groups_with_offsets(self) -> list[ClassicGroup | ConsumerGroup]:
-        """The groups that commit offsets, which expire: all but share groups."""
+        """The groups that can commit offsets, which expire."""
         return [*self.groups.values(), *self.consumer_groups.values()]
 
     def group_ids(self) -> set[str]:
