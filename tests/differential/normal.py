@@ -20,7 +20,14 @@ BASE64_ID = re.compile(r"(?=.*[A-Z])[A-Za-z0-9_-]{22}")
 MESSAGES = {"error_message", "batch_index_error_message", "message", "documentation"}
 BY_NAME = {"configs": "name", "supported_features": "name", "finalized_features": "name"}
 ORDERED_APIS = {"fetch", "describe_topic_partitions"}
-ORDERED_LISTS = {"aborted_transactions", "batches", "synonyms", "cluster_nodes"}
+ORDERED_LISTS = {
+    "acquired_records",
+    "aborted_transactions",
+    "batches",
+    "cluster_nodes",
+    "state_batches",
+    "synonyms",
+}
 SORT_BY = (
     ("name", "topic", "topic_name", "group_id", "key", "resource_name", "transactional_id"),
     ("partition_index", "partition", "index", "broker_id", "node_id", "batch_index", "producer_id"),

@@ -44,6 +44,18 @@ TWO_PHASE_COMMIT = TIMEOUTS | {
     "unstable.api.versions.enable": "true",
     "transaction.two.phase.commit.enable": "true",
 }
+# Locks and sessions may end within a story, and each share partition soon has a snapshot.
+SHARE_GROUPS = CONSUMER_GROUPS | {
+    "group.share.assignment.interval.ms": "0",
+    "group.share.min.session.timeout.ms": "500",
+    "group.share.min.heartbeat.interval.ms": "100",
+    "group.share.min.record.lock.duration.ms": "1000",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "share.coordinator.snapshot.update.records.per.snapshot": "4",
+}
+SMALL_SHARE_GROUPS = SHARE_GROUPS | {"group.share.max.size": "3", "group.share.max.share.sessions": "5"}
+DEAD_LETTERS = SHARE_GROUPS | {"errors.deadletterqueue.auto.create.topics.enable": "true"}
 PROFILES: dict[str, dict[str, Any]] = {
     "main": {"feature": 2, "properties": TIMEOUTS, "ours": {}},
     "order": {"feature": 2, "properties": COMMON, "ours": KAFKAS_ORDER},
@@ -59,6 +71,11 @@ PROFILES: dict[str, dict[str, Any]] = {
         "kafka": {"metric.reporters": "MetricsSink"},
     },
     "acls": {"feature": 2, "properties": WITH_ACLS, "ours": {}},
+    "share": {"feature": 2, "properties": SHARE_GROUPS, "ours": {}},
+    "small-share-groups": {"feature": 2, "properties": SMALL_SHARE_GROUPS, "ours": {}},
+    "share-dead-letters": {"feature": 2, "properties": DEAD_LETTERS, "ours": {}},
+    "share-acls": {"feature": 2, "properties": SHARE_GROUPS | WITH_ACLS, "ours": {}},
+    "share-features": {"feature": 2, "properties": SHARE_GROUPS, "ours": {}, "one_each": True},
     "noauto": {"feature": 2, "properties": SWITCHED_OFF, "ours": {}},
     "two-phase-commit": {"feature": 2, "properties": TWO_PHASE_COMMIT, "ours": {}},
     # Each story has a new broker of its own, and may restart it.

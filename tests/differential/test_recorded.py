@@ -12,12 +12,12 @@ import pytest
 
 from tests.compatibility.exchanges import exchanges_of, to_json
 from tests.compatibility.verdicts import keep
-from tests.differential import listed, runner
+from tests.differential import listed, recordings, runner
 from tests.differential.ours import Ours, ours
 from tests.differential.story import Entry
 
 pytestmark = pytest.mark.xdist_group("differential")
-ENTRIES = runner.entries()
+ENTRIES = recordings.served(runner.entries())
 
 
 @pytest.fixture(scope="module")
@@ -66,12 +66,12 @@ def test_nothing_differs_where_every_record_is_read(tmp_path: Path) -> None:
 
 
 def test_the_corpus_is_large() -> None:
-    exchanges = [e for entry in ENTRIES for e in runner.recorded(entry) or []]
+    exchanges = [e for entry in runner.entries() for e in runner.recorded(entry) or []]
     assert len(exchanges) >= 2000
     assert not [e for e in exchanges if e["ask"] == "ended early"]
 
 
 def test_no_recording_without_its_story() -> None:
-    known = {(entry.area, entry.name) for entry in ENTRIES}
+    known = {(entry.area, entry.name) for entry in runner.entries()}
     areas = [file.stem for file in runner.RECORDED.glob("*.json")]
     assert {(area, name) for area in areas for name in runner.load(area)} == known

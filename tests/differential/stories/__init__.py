@@ -25,6 +25,14 @@ from tests.differential.stories import producer_state as producer_state
 from tests.differential.stories import quorum as quorum
 from tests.differential.stories import quotas as quotas
 from tests.differential.stories import security as security
+from tests.differential.stories import share_acknowledge as share_acknowledge
+from tests.differential.stories import share_acls as share_acls
+from tests.differential.stories import share_admin as share_admin
+from tests.differential.stories import share_dead_letters as share_dead_letters
+from tests.differential.stories import share_features as share_features
+from tests.differential.stories import share_fetch as share_fetch
+from tests.differential.stories import share_groups as share_groups
+from tests.differential.stories import share_state as share_state
 from tests.differential.stories import topics as topics
 from tests.differential.stories import two_phase_commit as two_phase_commit
 from tests.differential.stories import txn_offsets as txn_offsets
