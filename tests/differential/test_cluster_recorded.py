@@ -8,7 +8,7 @@ import pytest
 
 from tests.compatibility.exchanges import exchanges_of, to_json
 from tests.compatibility.verdicts import keep
-from tests.differential import listed, runner
+from tests.differential import listed, recordings, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import Stage
 from tests.differential.cluster.sides import our_side
@@ -16,7 +16,7 @@ from tests.differential.cluster.story import Entry
 from tests.differential.runner import Transcript
 
 pytestmark = pytest.mark.xdist_group("differential")
-ENTRIES = running.entries()
+ENTRIES = recordings.served(running.entries())
 
 
 class Ours:
@@ -65,11 +65,11 @@ def test_every_listed_difference_is_one(ours: Ours) -> None:
 
 
 def test_no_story_ended_early() -> None:
-    exchanges = [exchange for entry in ENTRIES for exchange in running.recorded(entry) or []]
+    exchanges = [exchange for entry in running.entries() for exchange in running.recorded(entry) or []]
     assert not [exchange for exchange in exchanges if exchange["ask"] == "ended early"]
 
 
 def test_no_recording_without_its_story() -> None:
-    known = {(entry.area, entry.name) for entry in ENTRIES}
+    known = {(entry.area, entry.name) for entry in running.entries()}
     areas = [file.stem for file in running.RECORDED.glob("*.json")]
     assert {(area, name) for area in areas for name in runner.load(area, running.RECORDED)} == known

@@ -278,6 +278,10 @@ SCENES = {
         Scene("disabled", (kill(3), kill(2), start(3), start(2))),
         # Node 3 is killed and restarted, with a story that changes a setting of all brokers.
         Scene("setting", (kill(3), start(3))),
+        # The last ones, as their stories create the topic of the share coordinators.
+        Scene("share"),
+        Scene("share-killed", (kill(1), start(1))),
+        Scene("share-stopped", (stop(1), start(1))),
     )
 }
 

@@ -28,6 +28,7 @@ SETTINGS = {
     "replica.fetch.wait.max.ms": COMMON["replica.fetch.wait.max.ms"],
     "replica.lag.time.max.ms": COMMON["replica.lag.time.max.ms"],
     "replica.selector.class": "org.apache.kafka.common.replica.RackAwareReplicaSelector",
+    "share.coordinator.state.topic.num.partitions": "6",
     "transaction.state.log.num.partitions": "6",
     "unclean.leader.election.interval.ms": "1000",
 }

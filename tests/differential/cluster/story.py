@@ -23,8 +23,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Protocol
 
+from protocol.uuids import uuid_text
 from tests.differential.normal import Normal
 from tests.differential.story import Body, Pending, Story, Topic, Unanswered
 from tests.support import raw
@@ -251,6 +253,24 @@ class ClusterStory(Story):
         while java_hash(name := self.name(f"{suffix}{number}")) % len(PLACED) != index:
             number += 1
         self.normal.names[name] = f"~-{suffix}"
+        return name
+
+    def share_coordinated(
+        self, topic: Topic, by: Sequence[Sequence[int]], share_coordinator: Sequence[Sequence[int]]
+    ) -> str:
+        """A group id, for which partition 0 of the topic has a share coordinator.
+
+        The group's partition and the one of the share partition's state have their replicas on one of these each.
+        """
+        names = (self.name(f"g{number}") for number in count())
+        places = [{PLACED.index(tuple(each)) for each in nodes} for nodes in (by, share_coordinator)]
+
+        def are_placed(name: str) -> bool:
+            keys = (name, f"{name}:{uuid_text(topic.id)}:0")
+            return all(java_hash(key) % len(PLACED) in place for key, place in zip(keys, places, strict=True))
+
+        name = next(filter(are_placed, names))
+        self.normal.names[name] = "~-g"
         return name
 
     def topic(self, replicas: Sequence[Sequence[int]] = ((1, 2, 3),), **configs: str) -> Topic:

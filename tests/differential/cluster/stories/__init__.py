@@ -11,5 +11,6 @@ from tests.differential.cluster.stories import high_watermark as high_watermark
 from tests.differential.cluster.stories import in_sync as in_sync
 from tests.differential.cluster.stories import leadership as leadership
 from tests.differential.cluster.stories import reassignments as reassignments
+from tests.differential.cluster.stories import share_groups as share_groups
 from tests.differential.cluster.stories import shutdown as shutdown
 from tests.differential.cluster.stories import transactions as transactions
