@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.differential.acls.kafka import AUTHORIZER
 from tests.differential.cluster import sides as cluster
 from tests.differential.cluster.running import Stage
-from tests.differential.runner import COMMON, UNVERIFIED, warm_up
+from tests.differential.runner import COMMON, SHARE_GROUPS, UNVERIFIED, warm_up
 from tests.support.broker import Broker
 from tests.support.in_process import InProcess
 from tests.support.kafka_oracle import add_listener, format_directory, kafka, started
@@ -52,6 +52,11 @@ PROFILES: dict[str, tuple[int, dict[str, str]]] = {
     NODES: (2, cluster.SETTINGS),
     SASL: (2, SASL_SETTINGS),
     "acls": (2, COMMON | AUTHORIZER),
+    "share": (
+        2,
+        SHARE_GROUPS
+        | {"offsets.topic.num.partitions": "1", "share.coordinator.state.topic.num.partitions": "1"},
+    ),
     "formatters": (
         2,
         COMMON | {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"},

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential import listed
+from tests.differential import listed, recordings
 from tests.differential.console_tools import runner
 from tests.differential.console_tools.sides import Side, our_side
 from tests.differential.console_tools.story import TOOLS
 
 pytestmark = pytest.mark.foreign
-ENTRIES = runner.entries()
+ENTRIES = recordings.served(runner.entries())
 # Stories of these tools show how a broker refuses share groups and streams groups, which it does not have.
 # They are compared, but do not count on the compatibility page.
 NOT_SHOWN_TO_WORK = frozenset(
@@ -88,5 +88,5 @@ def test_every_tool_has_a_story() -> None:
 def test_no_recording_without_its_story_and_none_that_ended_early() -> None:
     areas = [file.stem for file in runner.RECORDED.glob("*.json")]
     recorded = {(area, name): steps for area in areas for name, steps in runner.load(area).items()}
-    assert set(recorded) == {(entry.area, entry.name) for entry in ENTRIES}
+    assert set(recorded) == {(entry.area, entry.name) for entry in runner.entries()}
     assert not [step for steps in recorded.values() for step in steps if step["ask"] == "ended early"]

@@ -7,9 +7,21 @@ from tests.differential.console_tools.stories import (
     configs,
     groups,
     nodes,
+    share_groups,
     tokens,
     topics,
     transactions,
 )
 
-__all__ = ["acls", "clients", "cluster", "configs", "groups", "nodes", "tokens", "topics", "transactions"]
+__all__ = [
+    "acls",
+    "clients",
+    "cluster",
+    "configs",
+    "groups",
+    "nodes",
+    "share_groups",
+    "tokens",
+    "topics",
+    "transactions",
+]
