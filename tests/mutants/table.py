@@ -1915,6 +1915,80 @@ SHARE_PARTITIONS: Final = tuple(
 )
 
 
+_SHARE_GROUP: Final = ("tests/broker/groups/share",)
+_IN_GROUP: Final = "broker/groups/share"
+
+SHARE_GROUPS: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "share-group-without-an-epoch-for-initialized-partitions",
+            "a share group has a new epoch when initialized partitions are not assigned",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/heartbeat.py",
+            "topic.name in group.subscriptions.topics and assigned.get(topic_id) != topic.partitions",
+            "False",
+        ),
+        _one(
+            "share-group-assigned-at-once",
+            "the target assignment of a share group is computed at most once in the assignment interval",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/targets.py",
+            "context.assignment_interval_ms, group",
+            "0, group",
+        ),
+        _one(
+            "share-group-refuses-the-previous-epoch",
+            "a member of a share group may send its previous epoch",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/heartbeat.py",
+            "if epoch not in (member.member_epoch, member.previous_member_epoch):",
+            "if epoch != member.member_epoch:",
+        ),
+        _one(
+            "share-group-skips-what-is-in-added-partitions",
+            "partitions that are added to a topic of a share group are delivered from offset 0",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/initializing.py",
+            "ADDED_START_OFFSET if topic_id in known else NO_START_OFFSET",
+            "NO_START_OFFSET",
+        ),
+        _one(
+            "share-group-initializes-again-and-again",
+            "partitions that are being initialized are not initialized again before the retry interval is over",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/initializing.py",
+            "        known = joined(known, group.partitions.initializing)\n",
+            "        pass\n",
+        ),
+        _one(
+            "share-group-empty-with-an-older-assignment-epoch",
+            "the last member of a share group leaves the assignment epoch equal to the group epoch",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/fencing.py",
+            "if len(group.members) == 1:",
+            "if False:",
+        ),
+        _one(
+            "share-assignor-leaves-members-idle",
+            "more members than partitions: each member has a partition",
+            _SHARE_GROUP,
+            f"{_IN_GROUP}/assignor.py",
+            "-(-len(members) // count) if count else 0",
+            "1 if count else 0",
+        ),
+        _one(
+            "share-group-deleted-with-its-states",
+            "a share group stays if the states of its share partitions cannot be deleted",
+            _SHARE_GROUP,
+            "broker/groups/coordinator.py",
+            "            if error is not NONE:\n                return error\n        return await commits.delete_group",
+            "        return await commits.delete_group",
+        ),
+    )
+)
+
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1923,6 +1997,7 @@ MUTANTS: Final = (
     *TRANSACTIONS,
     *COROUTINES,
     *GROUPS,
+    *SHARE_GROUPS,
     *SHARE_PARTITIONS,
     *ABORTED_BY_HAND,
     *TWO_PHASE_COMMIT,
