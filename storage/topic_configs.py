@@ -137,7 +137,6 @@ _DOCUMENTATION: Final = {
 
 _WITHOUT_EFFECT: Final = frozenset(
     {
-        "errors.deadletterqueue.group.enable",
         "follower.replication.throttled.replicas",
         "leader.replication.throttled.replicas",
         "local.retention.bytes",

@@ -61,7 +61,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
         group_state=group.state.value,
         group_epoch=group.epoch,
         assignment_epoch=group.assignment_epoch,
-        assignor_name=context.node.config.get("group.share.assignors")[0],
+        assignor_name=context.node.config.group_share_assignors[0],
         members=[_member(member, groups.share_groups.topics) for member in group.members.values()],
     )
     if unauthorized(context, "DESCRIBE", "TOPIC", _topics_of(described)):

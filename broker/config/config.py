@@ -184,6 +184,20 @@ class BrokerConfig:
     transactional_id_expiration_ms: int
     unstable_api_versions_enable: bool
 
+    # Share groups
+    errors_deadletterqueue_auto_create_topics_enable: bool
+    errors_deadletterqueue_topic_name_prefix: str
+    group_share_assignment_interval_ms: int
+    group_share_assignors: tuple[str, ...]
+    group_share_delivery_count_limit: int
+    group_share_heartbeat_interval_ms: int
+    group_share_initialize_retry_interval_ms: int
+    group_share_max_share_sessions: int
+    group_share_max_size: int
+    group_share_partition_max_record_locks: int
+    group_share_record_lock_duration_ms: int
+    group_share_session_timeout_ms: int
+
     # Share coordinator
     share_coordinator_cold_partition_snapshot_interval_ms: int
     share_coordinator_snapshot_update_records_per_snapshot: int

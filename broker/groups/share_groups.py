@@ -251,8 +251,8 @@ class ShareGroups(ModernGroups[ShareContext]):
             session_timeout_ms=settings.session_timeout_ms,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             assignment_interval_ms=settings.assignment_interval_ms,
-            group_size_max=config.get("group.share.max.size"),
-            initialize_retry_interval_ms=config.get("group.share.initialize.retry.interval.ms"),
+            group_size_max=config.group_share_max_size,
+            initialize_retry_interval_ms=config.group_share_initialize_retry_interval_ms,
         )
 
     def carry_out_rest(self, shard: GroupShard, group_id: str, decision: Decision[Any]) -> None:

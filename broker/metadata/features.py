@@ -15,13 +15,15 @@ GROUP_VERSION: Final = "group.version"
 ELIGIBLE_LEADER_REPLICAS_VERSION: Final = "eligible.leader.replicas.version"
 """Level 1 enables eligible leader replicas (KIP-966)."""
 SHARE_VERSION: Final = "share.version"
+"""Level 1 enables share groups (KIP-932), level 2 their dead-letter queues (KIP-1191)."""
 STREAMS_VERSION: Final = "streams.version"
 
 SUPPORTED_FEATURES: Final[Mapping[str, tuple[int, int]]] = {
     METADATA_VERSION: (7, 33),
     ELIGIBLE_LEADER_REPLICAS_VERSION: (0, 1),
-    TRANSACTION_VERSION: (0, 2),
     GROUP_VERSION: (0, 1),
+    SHARE_VERSION: (0, 2),
+    TRANSACTION_VERSION: (0, 2),
 }
 """Feature -> (lowest, highest) supported level. Level 33 of metadata.version is 4.4-IV2."""
 
@@ -33,8 +35,6 @@ LOG_DIRECTORIES_FROM: Final = 17
 """First metadata.version with the log directories of brokers and replicas: 3.7-IV2 (KIP-858)."""
 ELIGIBLE_LEADER_REPLICAS_FROM: Final = 23
 """First metadata.version with eligible leader replicas in the records of partitions: 4.0-IV1 (KIP-966)."""
-ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM: Final = 26
-"""First metadata.version with which a new cluster has eligible leader replicas by default: 4.1-IV0."""
 RECORDS_FROM: Final = 30
 """First metadata.version with all versions of the records that this broker writes: 4.3-IV0."""
 CORDONED_FROM: Final = 30
@@ -48,8 +48,24 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: 33,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
     GROUP_VERSION: 1,
+    SHARE_VERSION: 2,
     TRANSACTION_VERSION: 2,
 }
+_LOWER_INITIAL_LEVELS: Final = (
+    (26, ELIGIBLE_LEADER_REPLICAS_VERSION, 0),
+    (31, SHARE_VERSION, 1),
+    (28, SHARE_VERSION, 0),
+)
+"""(metadata.version, feature, level): initial level with a lower metadata.version. 26 is 4.1-IV0, 28 4.2-IV0, 31 4.4-IV0."""
+
+
+def initial_levels(chosen: Mapping[str, int]) -> dict[str, int]:
+    """Return the feature levels of a new cluster. ``chosen`` are the levels that the user has chosen."""
+    levels = {**INITIAL_LEVELS, **chosen}
+    for version, name, level in _LOWER_INITIAL_LEVELS:
+        if levels[METADATA_VERSION] < version and name not in chosen:
+            levels[name] = level
+    return levels
 
 
 def metadata_version(levels: Mapping[str, int]) -> int:
@@ -71,7 +87,7 @@ class UnsupportedFeature(Exception):
 
 def check_levels(levels: Mapping[str, int]) -> None:
     """Raise `UnsupportedFeature` unless this broker supports each level. Level 0 disables a feature that it lacks."""
-    supported = {**SUPPORTED_FEATURES, SHARE_VERSION: (0, 0), STREAMS_VERSION: (0, 0)}
+    supported = {**SUPPORTED_FEATURES, STREAMS_VERSION: (0, 0)}
     for name, level in levels.items():
         if name not in supported:
             known = ", ".join(sorted(supported.keys() - {METADATA_VERSION}))

@@ -20,12 +20,10 @@ from broker.metadata.elections import (
     records_for_unfenced_brokers,
 )
 from broker.metadata.features import (
-    ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM,
-    ELIGIBLE_LEADER_REPLICAS_VERSION,
-    INITIAL_LEVELS,
     LOG_DIRECTORIES_FROM,
     METADATA_VERSION,
     SUPPORTED_FEATURES,
+    initial_levels,
     is_elr_enabled,
     metadata_version,
 )
@@ -108,13 +106,8 @@ def _levels(image: Image, features: Mapping[str, int] | None) -> dict[str, int]:
     image. ``features`` are the requested levels, or None.
     """
     if METADATA_VERSION not in image.features:
-        wanted = {**INITIAL_LEVELS, **(features or {})}
-        if wanted[METADATA_VERSION] < ELIGIBLE_LEADER_REPLICAS_DEFAULT_FROM:
-            wanted[ELIGIBLE_LEADER_REPLICAS_VERSION] = (features or {}).get(
-                ELIGIBLE_LEADER_REPLICAS_VERSION, 0
-            )
         # Level 0 means that the feature is absent, so a new log has no record for it.
-        return {name: level for name, level in wanted.items() if level > 0}
+        return {name: level for name, level in initial_levels(features or {}).items() if level > 0}
     return {name: level for name, level in (features or {}).items() if image.features.get(name, 0) != level}
 
 

@@ -16,12 +16,13 @@ from broker.logging import get_logger
 from broker.loop.coroutines import Waiter
 from broker.metadata.creation import NewTopic
 from broker.metadata.results import ApiError
-from broker.metadata.values import NO_LEADER, TOPIC_RESOURCE
+from broker.metadata.values import NO_LEADER
 from broker.replicas.partition import Partition
 from broker.share.partition import DeadLetters
 from protocol.batch import CorruptBatch, RecordBatch, batches, build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from storage.config import LogConfig
 
 if TYPE_CHECKING:
     from broker.clock import Clock
@@ -92,7 +93,9 @@ class DeadLetterQueues:
         try:
             topic = await self._topic(name)
             contents = _contents(partition, letters) if settings.dead_letter_copies_record else iter(())
-            for batch in self._batches(key, partition.topic, letters, contents, name):
+            for batch in self._batches(
+                key, partition.topic, letters, contents, self._log_config(topic).max_message_bytes
+            ):
                 await self._produce(name, key.partition % len(topic.partitions), batch)
         except _Failed as failed:
             log.error(
@@ -127,18 +130,20 @@ class DeadLetterQueues:
         """Return the topic; None if it must be created. Raises `_Failed` if no group may write dead letters to it."""
         if name.startswith("__"):
             raise _Failed("topic name starts with '__'")
-        prefix = self._config.get(PREFIX)
+        prefix = self._config.errors_deadletterqueue_topic_name_prefix
         if not name.startswith(prefix):
             raise _Failed(f"topic name does not start with '{prefix}' ({PREFIX})")
         topic = self._metadata.topic(name)
-        if topic is None and not self._config.get(AUTO_CREATE):
+        if topic is None and not self._config.errors_deadletterqueue_auto_create_topics_enable:
             raise _Failed(f"topic does not exist, and {AUTO_CREATE} is false")
-        if topic is not None and self._setting(name, ENABLED) != "true":
-            raise _Failed(f"{ENABLED} of the topic is false")
+        if topic is not None:
+            config = self._log_config(topic)
+            if not config.errors_deadletterqueue_group_enable:
+                raise _Failed(f"{ENABLED} of the topic is false")
         return topic
 
-    def _setting(self, topic: str, name: str) -> str | None:
-        return self._metadata.image.configs.get((TOPIC_RESOURCE, topic), {}).get(name)
+    def _log_config(self, topic: Topic) -> LogConfig:
+        return LogConfig.from_properties(topic.configs, self._config.log_defaults)
 
     # -- the records --------------------------------------------------------------------------------------------
 
@@ -148,13 +153,12 @@ class DeadLetterQueues:
         source: str,
         letters: DeadLetters,
         contents: Iterator[tuple[int, Content]],
-        name: str,
+        size_max: int,
     ) -> Iterator[bytes]:
-        """Yield the batches with one record for each offset, each of at most ``max.message.bytes`` of the queue's topic.
+        """Yield the batches with one record for each offset, each of at most ``size_max`` bytes.
 
         ``contents`` has the keys and values to copy, by offset. ``source`` is the topic of the original records.
         """
-        size_max = int(self._setting(name, "max.message.bytes") or self._config.get("message.max.bytes"))
         pending: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = []
         size = 0
         now_ms = self._clock.now_ms()

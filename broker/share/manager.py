@@ -122,7 +122,7 @@ class SharePartitionManager(MetadataListener):
         self._dead_letters = DeadLetterQueues(config, clock, metadata, replicas, peers)
         self._partitions: dict[SharePartitionKey, ManagedSharePartition] = {}
         self._settings: dict[str, ShareGroupSettings] = {}
-        self.sessions = ShareSessionCache(config.get("group.share.max.share.sessions"))
+        self.sessions = ShareSessionCache(config.group_share_max_share_sessions)
         metadata.subscribe(self)
         replicas.add_listener(_RemovedLogs(self._drop_partition))
 

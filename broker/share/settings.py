@@ -10,12 +10,10 @@ from broker.metadata.values import GROUP_RESOURCE
 from protocol.slotted import slotted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from broker.config import BrokerConfig
     from broker.metadata.cluster import ClusterMetadata
 
-ISOLATION_LEVEL: Final = "share.isolation.level"
+READ_UNCOMMITTED: Final = "read_uncommitted"
 LATEST: Final = "latest"
 EARLIEST: Final = "earliest"
 _DURATION: Final = re.compile(
@@ -33,7 +31,7 @@ class ShareGroupSettings:
     record_lock_duration_ms: int = 30_000
     delivery_count_limit: int = 5
     partition_max_record_locks: int = 2_000
-    auto_offset_reset: str = "latest"
+    auto_offset_reset: str = LATEST
     """``latest``, ``earliest`` or ``by_duration:`` with a duration in ISO 8601."""
     read_committed: bool = False
     renew_acknowledge: bool = True
@@ -46,32 +44,33 @@ def settings_of(config: BrokerConfig, metadata: ClusterMetadata, group_id: str) 
     """Return the settings of one group: the group's own value of each setting, otherwise the broker's."""
     own = metadata.image.configs.get((GROUP_RESOURCE, group_id)) or {}
 
-    def value(name: str) -> Any:
-        return _value(config, own, name)
+    def value(name: str, of_broker: Any) -> Any:
+        if name not in own:
+            return of_broker
+        found = group_configs()[name].parse(own[name])
+        # The broker's bounds may have changed since the group's value was checked (``GroupConfig.evaluate``).
+        lowest, highest = bounds(name, config)
+        return found if lowest is None or highest is None else min(max(found, lowest), highest)
 
     return ShareGroupSettings(
-        session_timeout_ms=value("share.session.timeout.ms"),
-        heartbeat_interval_ms=value("share.heartbeat.interval.ms"),
-        assignment_interval_ms=value("share.assignment.interval.ms"),
-        record_lock_duration_ms=value("share.record.lock.duration.ms"),
-        delivery_count_limit=value("share.delivery.count.limit"),
-        partition_max_record_locks=value("share.partition.max.record.locks"),
-        auto_offset_reset=value("share.auto.offset.reset"),
-        read_committed=value(ISOLATION_LEVEL) == "read_committed",
-        renew_acknowledge=value("share.renew.acknowledge.enable"),
-        dead_letter_topic=value("errors.deadletterqueue.topic.name"),
-        dead_letter_copies_record=value("errors.deadletterqueue.copy.record.enable"),
+        session_timeout_ms=value("share.session.timeout.ms", config.group_share_session_timeout_ms),
+        heartbeat_interval_ms=value("share.heartbeat.interval.ms", config.group_share_heartbeat_interval_ms),
+        assignment_interval_ms=value(
+            "share.assignment.interval.ms", config.group_share_assignment_interval_ms
+        ),
+        record_lock_duration_ms=value(
+            "share.record.lock.duration.ms", config.group_share_record_lock_duration_ms
+        ),
+        delivery_count_limit=value("share.delivery.count.limit", config.group_share_delivery_count_limit),
+        partition_max_record_locks=value(
+            "share.partition.max.record.locks", config.group_share_partition_max_record_locks
+        ),
+        auto_offset_reset=value("share.auto.offset.reset", LATEST),
+        read_committed=value("share.isolation.level", READ_UNCOMMITTED) != READ_UNCOMMITTED,
+        renew_acknowledge=value("share.renew.acknowledge.enable", True),
+        dead_letter_topic=value("errors.deadletterqueue.topic.name", ""),
+        dead_letter_copies_record=value("errors.deadletterqueue.copy.record.enable", False),
     )
-
-
-def _value(config: BrokerConfig, own: Mapping[str, str], name: str) -> Any:
-    key = group_configs()[name]
-    if name not in own:
-        return key.default if key.synonym is None else config.get(key.synonym)
-    found = key.parse(own[name])
-    # The broker's bounds may have changed since the group's value was checked (``GroupConfig.evaluate``).
-    lowest, highest = bounds(name, config)
-    return found if lowest is None or highest is None else min(max(found, lowest), highest)
 
 
 def duration_ms(reset: str) -> int:

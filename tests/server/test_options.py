@@ -274,7 +274,7 @@ def test_topics_to_create_are_read_and_checked():
         ),
         (["--feature", "transaction.version=3"], "No feature:transaction.version with feature level 3"),
         (["--feature", "group.version=-1"], "No feature:group.version with feature level -1"),
-        (["--feature", "share.version=1"], "No feature:share.version with feature level 1"),
+        (["--feature", "share.version=3"], "No feature:share.version with feature level 3"),
         (
             ["--feature", "metadata.version=30"],
             "odradek export --metadata-version lowers the level of a copy",

@@ -143,7 +143,9 @@ def test_the_settings_page_says_truly_which_broker_settings_have_an_effect(monke
         "listener.security.protocol.map",
     }
     # The bounds of the groups' settings are looked up by a computed name.
-    read_there |= {name for name in EFFECTIVE if re.match(r"group\.consumer\.(min|max)\..*\.ms$", name)}
+    read_there |= {
+        name for name in EFFECTIVE if re.match(r"group\.(consumer|share)\.(min|max)\..*\.\w+$", name)
+    }
     # Settings of listeners are also looked up by computed names.
     of_listeners = ("ssl.", "sasl.", "security.", "connections.max.reauth.ms", "principal.builder.class")
     for name in (each for each in kafka_configs() if each.startswith(of_listeners)):

@@ -73,19 +73,20 @@ async def test_the_first_start_writes_levels_then_the_registration(tmp_path):
         schema.FeatureLevelRecord(name="metadata.version", feature_level=33),
         schema.FeatureLevelRecord(name="eligible.leader.replicas.version", feature_level=1),
         schema.FeatureLevelRecord(name="group.version", feature_level=1),
+        schema.FeatureLevelRecord(name="share.version", feature_level=2),
         schema.FeatureLevelRecord(name="transaction.version", feature_level=2),
         schema.ConfigRecord(resource_type=4, resource_name="", name="min.insync.replicas", value="1"),
     ]
     assert isinstance(registration, schema.RegisterBrokerRecord)
     # The broker epoch is the offset of the RegisterBrokerRecord, which follows LeaderChange and the feature levels.
-    assert registration.broker_epoch == 6
+    assert registration.broker_epoch == 7
     assert registration.fenced is True
-    assert unfenced == schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=6, fenced=-1)
+    assert unfenced == schema.BrokerRegistrationChangeRecord(broker_id=1, broker_epoch=7, fenced=-1)
     assert [(one.name, one.host, one.port) for one in registration.endpoints] == [
         ("PLAINTEXT", "broker.example", 19092)
     ]
-    assert cluster.epoch == 7
-    assert cluster.brokers[1].epoch == 6
+    assert cluster.epoch == 8
+    assert cluster.brokers[1].epoch == 7
 
 
 async def test_each_start_registers_the_broker_again(tmp_path):
@@ -189,7 +190,12 @@ async def test_an_early_metadata_version_has_no_scram_credentials(tmp_path, leve
 async def test_a_level_that_is_asked_for_changes_an_old_cluster(tmp_path):
     await open_cluster(tmp_path).close()
     again = open_cluster(tmp_path, features={"transaction.version": 1})
-    others = {"metadata.version": 33, "eligible.leader.replicas.version": 1, "group.version": 1}
+    others = {
+        "metadata.version": 33,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+        "share.version": 2,
+    }
     assert dict(again.features) == {**others, "transaction.version": 1}
     await again.update_features({"transaction.version": 0})
     assert dict(again.features) == others

@@ -49,7 +49,7 @@ async def test_kafka_dumps_our_log(tmp_path):
     assert "isvalid: false" not in text
     assert text.count("LeaderChange") == 2
     kinds = [payload["type"] for payload in found]
-    assert kinds[:6] == [*["FEATURE_LEVEL_RECORD"] * 4, "CONFIG_RECORD", "REGISTER_BROKER_RECORD"]
+    assert kinds[:7] == [*["FEATURE_LEVEL_RECORD"] * 5, "CONFIG_RECORD", "REGISTER_BROKER_RECORD"]
     assert kinds.count("PRODUCER_IDS_RECORD") == 1
     assert kinds.count("PARTITION_RECORD") == 4 + 50
     # After a kill, each partition loses its leader and its ISR, and is led again.

@@ -7,7 +7,6 @@ import pytest
 
 from broker.metadata.creation import NewTopic
 from broker.metadata.results import ApiError
-from broker.metadata.values import TOPIC_RESOURCE
 from broker.share.state import RecordState
 from protocol.batch import batches
 from protocol.errors import ErrorCode
@@ -37,7 +36,6 @@ def queue(
     world: ShareWorld, configs: Mapping[str, str | None], name: str = QUEUE, partitions: int = 1
 ) -> None:
     world.world.create(name, partitions, **{key: str(value) for key, value in configs.items()})
-    world.cluster.image.configs[TOPIC_RESOURCE, name] = configs
 
 
 ENABLED = {"errors.deadletterqueue.group.enable": "true"}
