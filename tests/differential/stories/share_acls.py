@@ -131,6 +131,7 @@ def rights_on_the_cluster(s: Story) -> None:
     create(s, "all to everyone", everyone)
     create(s, "no cluster action from another address", denied)
     caught_up(s)
+    s.wires["main"].close()
     s.wires["main"] = raw.Wire(s.host, s.port, source=OTHER)
     for what in NAMES:
         ask(s, what, "denied", t)
