@@ -60,9 +60,9 @@ def _uninitialized(context: ShareContext, group: ShareGroup, names: Iterable[str
         if topic_id is None:
             continue
         done = known[topic_id].partitions if topic_id in known else frozenset()
-        left = frozenset(range(context.topics.partition_count(topic_id))) - done
-        if left:
-            found[topic_id] = TopicPartitions(name, left)
+        count = context.topics.partition_count(topic_id)
+        if len(done) < count:
+            found[topic_id] = TopicPartitions(name, frozenset(range(count)) - done)
     return found
 
 
