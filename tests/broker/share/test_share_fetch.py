@@ -159,8 +159,9 @@ async def test_acquire_modes(world):
     assert records(limited) == [(200, 299)]
     assert (await world.fetch(2, max_records=0, max_wait_ms=WAIT_MS)).responses == []
     assert (await world.fetch(3, max_bytes=0, max_wait_ms=WAIT_MS)).responses == []
-    assert await world.acquired(4, max_bytes=1) == [(230, 299, 1)]
-    assert await world.acquired(5, max_bytes=1) == [(300, 399, 1)]
+    ranges = [(230, 299, 1), (300, 299, 1), (300, 399, 1)]
+    assert await world.acquired(4, max_records=100, batch_size=0) == ranges, "with an empty one, as in Kafka"
+    assert await world.acquired(5, max_bytes=1) == [(400, 499, 1)]
 
 
 async def test_a_record_that_is_always_released_is_delivered_alone_in_the_end(world):
