@@ -134,7 +134,7 @@ async def _fetch(
             error = ErrorCode.unknown_topic_id
         elif cached.topic in denied:
             error = ErrorCode.topic_authorization_failed
-        elif not exists(context, cached.topic, cached.topic_id, cached.index):
+        elif not exists(context, cached.topic, cached.index):
             error = ErrorCode.unknown_topic_or_partition
         if error is NONE:
             interesting.append(cached)

@@ -117,7 +117,11 @@ class ShareFetching:
         return available >= self._wanted.min_bytes
 
     def _replica(self, cached: CachedSharePartition) -> Partition | ErrorCode:
-        return self._node.replicas.leader(cached.topic or "", cached.index)
+        replica = self._node.replicas.leader(cached.topic or "", cached.index)
+        if not isinstance(replica, ErrorCode) and replica.topic_id != cached.topic_id:
+            # The topic was deleted, and another one was created with its name.
+            return ErrorCode.inconsistent_topic_id
+        return replica
 
     def _complete(self) -> Answers:
         """Read the partitions and acquire records, until MaxRecords are acquired."""

@@ -52,9 +52,9 @@ def unreadable(context: RequestContext, names: Sequence[str | None]) -> frozense
     return unauthorized(context, "READ", "TOPIC", known) if len(known) == len(names) else None
 
 
-def exists(context: RequestContext, name: str, topic_id: UUID | None, index: int) -> bool:
+def exists(context: RequestContext, name: str, index: int) -> bool:
     topic = context.node.metadata.topic(name)
-    return topic is not None and topic.topic_id == topic_id and topic.partition(index) is not None
+    return topic is not None and topic.partition(index) is not None
 
 
 Acknowledgements = Mapping[PartitionKey, Sequence[Any]]
@@ -95,7 +95,7 @@ async def acknowledge(
             results[key] = Outcome(ErrorCode.invalid_request)
         elif name in denied:
             results[key] = Outcome(ErrorCode.topic_authorization_failed)
-        elif not exists(context, name, topic_id, index):
+        elif not exists(context, name, index):
             results[key] = Outcome(ErrorCode.unknown_topic_or_partition)
         elif not batches:
             empty.append(key)
