@@ -71,10 +71,10 @@ class Acquisition:
         if self._last_offset < self._base_offset:
             return []
         first_offset, floor = self._base_offset, records.batches.floor(self._base_offset)
-        if floor >= 0 and records.batches[floor].last_offset >= first_offset:
-            first_offset = records.batches[floor].first_offset
-        else:
+        if floor < 0:
             first_offset = max(first_offset, records.start_offset)
+        elif records.batches[floor].last_offset >= first_offset:
+            first_offset = records.batches[floor].first_offset
         found = records.batches.between(min(first_offset, self._base_offset), self._last_offset)
         if not found:
             self._acquire_new(first_offset, self._last_offset)

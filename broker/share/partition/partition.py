@@ -69,7 +69,8 @@ class SharePartition(InFlightRecords):
         if not self.batches or self.start_offset > self.batches[-1].last_offset:
             return self.end_offset
         offsets = self.batches.first_available(), self.first_gap()
-        return min((offset for offset in offsets if offset is not None), default=self.end_offset + 1)
+        found = min((offset for offset in offsets if offset is not None), default=self.end_offset + 1)
+        return max(found, self.start_offset)
 
     def can_acquire(self, record_locks_max: int) -> bool:
         """Whether there are records to deliver again, or room for new ones."""

@@ -269,6 +269,17 @@ def test_the_log_start_passes_all_records_in_flight() -> None:
     assert share.partition.start_offset == 50
 
 
+def test_the_log_start_is_within_a_new_batch() -> None:
+    """With records in flight before it, the whole batch is acquired. What is below the log start ends with its lock."""
+    share = Share(batches(2, 10), record_lock_duration_ms=100)
+    share.fetch("m1", read=1)
+    share.partition.advance_start(14)
+    assert share.fetch("m2") == [(10, 19, 1)]
+    share.pass_ms(100)
+    assert share.partition.next_fetch_offset() == 14
+    assert share.fetch("m2") == [(14, 19, 2)]
+
+
 def test_the_log_start_splits_a_batch() -> None:
     share = Share(batches(1, 10), record_lock_duration_ms=100)
     share.fetch()
