@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, Final
 
 from broker.coordinator_runtime.append_errors import CLIENT_ERRORS
 from broker.injection.points import FaultInjection, InjectionPoint
@@ -17,6 +17,9 @@ from protocol.errors import NONE, ErrorCode
 
 if TYPE_CHECKING:
     from storage.producers import VerificationGuard
+
+COORDINATOR_SEQUENCE: Final = 0
+"""Base sequence of every batch that a coordinator appends, as in Kafka. No replica checks this sequence."""
 
 
 class CoordinatorShard:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.damaged_records import DamagedRecords
-from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
 from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.effects import (
@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from broker.loop.life import NodeLife
     from storage.producers import VerificationGuard
 
-COORDINATOR_SEQUENCE: Final = 0
-"""Base sequence of every batch that a coordinator appends, as in Kafka. No replica checks this sequence."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
 LOAD_TURN_RECORDS: Final = 500

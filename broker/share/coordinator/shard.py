@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.coordinator_runtime.damaged_records import DamagedRecords
-from broker.coordinator_runtime.shard import CoordinatorShard
+from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.coroutines import Waiter
@@ -112,6 +112,7 @@ class ShareCoordinatorShard(CoordinatorShard):
         for piece in self._pieces(records):
             batch = build_batch(
                 [(now_ms, key.encode(), None if value is None else value.encode(0)) for key, value in piece],
+                base_sequence=COORDINATOR_SEQUENCE,
                 compression=self._config.share_coordinator_state_topic_compression_codec,
             )
             if len(batch) > self.partition.log.config.max_message_bytes:

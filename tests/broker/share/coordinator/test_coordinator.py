@@ -124,7 +124,9 @@ def test_the_state_of_a_share_partition_from_its_initialization_to_its_deletion(
     assert write(world, 0, leader_epoch=3).error_code == ErrorCode.fenced_leader_epoch
     assert ask(world, DELETE).error_code == 0
     assert ask(world, SUMMARY).start_offset == -1
-    assert kinds(partition_of(world)) == ["snapshot", "update", "update", "tombstone"]
+    partition = partition_of(world)
+    assert kinds(partition) == ["snapshot", "update", "update", "tombstone"]
+    assert {batch.base_sequence for batch in partition.log.batches(0)} == {0}
 
 
 def test_a_request_with_many_partitions_has_a_result_for_each(world: World) -> None:
