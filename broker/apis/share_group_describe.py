@@ -9,6 +9,7 @@ from broker.apis.share_group_heartbeat import serves_share_groups
 from broker.groups.consumer.context import Refused
 from broker.groups.consumer.topics import TopicsImage
 from broker.groups.share.member import ShareGroupMember
+from broker.groups.share.messages import message_of
 from broker.node.context import RequestContext
 from broker.requests.api import api
 from broker.requests.authorization import unauthorized
@@ -55,7 +56,7 @@ def _describe(group_id: str, context: RequestContext) -> DescribedGroup:
     try:
         group = groups.share_groups.find(group_id)
     except Refused as refusal:
-        return _refused(group_id, refusal.error, refusal.message)
+        return _refused(group_id, refusal.error, refusal.message or message_of(refusal.error))
     described = DescribedGroup(
         group_id=group_id,
         group_state=group.state.value,
