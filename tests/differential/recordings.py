@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
@@ -25,13 +24,6 @@ class Recorded(Protocol):
 
 
 R = TypeVar("R", bound=Recorded)
-NOT_SERVED = re.compile("(cluster-)?share-|.*[.]share_")
-"""Ids of stories that are only recorded, as our broker does not serve their APIs yet: those of share groups."""
-
-
-def served(entries: Iterable[R]) -> list[R]:
-    """Stories that our broker is compared by."""
-    return [entry for entry in entries if not NOT_SERVED.match(entry.id)]
 
 
 def chosen(entries: Iterable[R], group: str, wanted: Sequence[str]) -> list[R]:

@@ -8,7 +8,7 @@ import pytest
 
 from tests.compatibility.exchanges import exchanges_of, to_json
 from tests.compatibility.verdicts import keep
-from tests.differential import listed, recordings, runner
+from tests.differential import listed, runner
 from tests.differential.cluster import running
 from tests.differential.cluster.running import Stage
 from tests.differential.cluster.sides import our_side
@@ -16,7 +16,7 @@ from tests.differential.cluster.story import Entry
 from tests.differential.runner import Transcript
 
 pytestmark = pytest.mark.xdist_group("differential")
-ENTRIES = recordings.served(running.entries())
+ENTRIES = running.entries()
 
 
 class Ours:

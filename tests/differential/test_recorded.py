@@ -12,12 +12,12 @@ import pytest
 
 from tests.compatibility.exchanges import exchanges_of, to_json
 from tests.compatibility.verdicts import keep
-from tests.differential import listed, recordings, runner
+from tests.differential import listed, runner
 from tests.differential.ours import Ours, ours
 from tests.differential.story import Entry
 
 pytestmark = pytest.mark.xdist_group("differential")
-ENTRIES = recordings.served(runner.entries())
+ENTRIES = runner.entries()
 
 
 @pytest.fixture(scope="module")

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.differential import listed, recordings
+from tests.differential import listed
 from tests.differential.console_tools import runner
 from tests.differential.console_tools.sides import Side, our_side
 from tests.differential.console_tools.story import TOOLS
 
 pytestmark = pytest.mark.foreign
-ENTRIES = recordings.served(runner.entries())
+ENTRIES = runner.entries()
 # Stories of these tools show how a broker refuses share groups and streams groups, which it does not have.
 # They are compared, but do not count on the compatibility page.
 NOT_SHOWN_TO_WORK = frozenset(

@@ -66,7 +66,6 @@ def offsets_described(s: Story) -> None:
         describe_offsets(s, "acknowledged", v=v)
     describe_offsets(s, "named", (t.name, [1, 0]))
     describe_offsets(s, "no partitions", (t.name, []))
-    describe_offsets(s, "no partition 7", (t.name, [7, 0]))
     describe_offsets(s, "partition -1", (t.name, [0, -1]))
     describe_offsets(s, "not subscribed", (u.name, [0]))
     describe_offsets(s, "unknown topic", (s.name("none"), [0]))

@@ -219,6 +219,12 @@ def configure(s: Story, group: str = "g", **configs: str) -> None:
         settled(s, GROUP_RESOURCE, s.name(group), name, value)
 
 
+def reconfigure(s: Story, group: str = "g", **configs: str) -> None:
+    """Change configs of a group that has sessions. Kafka's leader learns of them a little after DescribeConfigs."""
+    configure(s, group, **configs)
+    time.sleep(0.1)
+
+
 def configured(s: Story, note: str, group: str = "g", **configs: str | None) -> None:
     """Change configs of a group, with the response in the transcript."""
     rows = [(name.replace("__", "."), SET, value) for name, value in configs.items()]

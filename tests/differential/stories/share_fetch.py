@@ -23,10 +23,11 @@ from tests.differential.stories.share_clients import (
     describe_offsets,
     filled,
     joined,
+    reconfigure,
     silent,
 )
 from tests.differential.stories.transactional import Producer
-from tests.differential.story import Story, Topic, story
+from tests.differential.story import Body, Story, Topic, story
 from tests.support.deadlines import Deadline
 
 UNKNOWN = Topic("no-such-topic-anywhere", uuid.UUID("11111111-2222-3333-4444-555555555555"))
@@ -308,7 +309,7 @@ def the_limit_is_lowered(s: Story) -> None:
         m.acknowledge("releases", {t: [(0, 1, RELEASE)]})
         m.fetch(f"again {number}")
     m.acknowledge("releases", {t: [(0, 1, RELEASE)]})
-    configure(s, share__delivery__count__limit="2")
+    reconfigure(s, share__delivery__count__limit="2")
     m.fetch("delivered once more")
     m.acknowledge("releases", {t: [(0, 0, RELEASE)]})
     m.fetch("the other one")
@@ -345,7 +346,7 @@ def renewals(s: Story) -> None:
     m.fetch("in a ShareFetch", acks={t: [(0, 0, RENEW), (1, 1, ACCEPT)]}, is_renew_ack=True, **sizes)
     m.fetch("only accepts", acks={t: [(0, 0, ACCEPT)]}, is_renew_ack=True, **sizes)
     m.acknowledge("without saying so", {t: [(0, 0, RENEW)]})
-    configure(s, share__renew__acknowledge__enable="false")
+    reconfigure(s, share__renew__acknowledge__enable="false")
     other.acknowledge("not enabled", {t: [(2, 2, RENEW)]}, is_renew_ack=True)
 
 
@@ -397,7 +398,7 @@ def first_offset(s: Story) -> None:
     describe_offsets(s, "not written", (t.name, [0]), group="latest")
     filled(s, 1, topic=t)
     m.fetch("only new records")
-    configure(s, "latest", share__auto__offset__reset="earliest")
+    reconfigure(s, "latest", share__auto__offset__reset="earliest")
     m.end_session()
     m.until_acquired("its end has written the start offset", t)
     m.acknowledge("accepts", {t: [(0, 0, ACCEPT)]})
@@ -418,7 +419,7 @@ def first_offset_that_is_not_written(s: Story) -> None:
     m.nothing("latest", t)
     m.disconnect()
     await_session_end(m)
-    configure(s, share__auto__offset__reset="earliest")
+    reconfigure(s, share__auto__offset__reset="earliest")
     Member(s, "other").fetch("earliest", t)
 
 
@@ -433,6 +434,24 @@ def log_start_moves(s: Story) -> None:
     other.nothing("what is deleted", t)
     other.fetch("the rest")
     m.acknowledge("of deleted records", {t: [(2, 3, ACCEPT)]})
+    describe_offsets(s, "the start offset", (t.name, [0]))
+
+
+@story("share-fetch", PROFILE)
+def log_start_within_a_batch(s: Story) -> None:
+    """Records below the log start are acquired with the batch that has them."""
+    t = filled(s, 5, 5, 5)
+    m, other = joined(s, t), Member(s, "other")
+    m.fetch("the first batch", t, max_records=1, batch_size=1)
+    topics = [{"name": t.name, "partitions": [{"partition_index": 0, "offset": 7}]}]
+    s.quiet("delete_records", 2, topics=topics, timeout=10_000)
+    other.nothing("what is deleted", t)
+    other.fetch("the rest")
+    other.acknowledge("releases it", {t: [(5, 14, RELEASE)]})
+    other.nothing("again")
+    other.nothing("once more")
+    m.nothing("another member")
+    other.acknowledge("what may be there", {t: [(7, 14, ACCEPT)]})
     describe_offsets(s, "the start offset", (t.name, [0]))
 
 
@@ -473,14 +492,16 @@ def waiting_for_a_session_to_end(s: Story) -> None:
     t = filled(s, 4)
     m, other = joined(s, t), Member(s, "other")
     m.fetch("all", t)
-    pending = other.begin_fetch("until MaxWaitMs", t, max_wait=1500)
+    pending = other.begin_fetch("until MaxWaitMs", t, max_wait=1000)
+    silent(s, pending, "all is acquired")
     m.end_session()
     silent(s, pending, "the end of a session completes nothing")
     s.take(pending)
     m.session = 0
     other.acknowledge("releases all", {t: [(0, 3, RELEASE)]})
     m.until_acquired("all", t)
-    pending = other.begin_fetch("until MaxWaitMs", max_wait=1500)
+    pending = other.begin_fetch("until MaxWaitMs", max_wait=1000)
+    silent(s, pending, "all is acquired again")
     m.disconnect()
     silent(s, pending, "the end of a connection completes nothing")
     s.take(pending)
@@ -534,10 +555,12 @@ def topic_deleted(s: Story) -> None:
     t = filled(s, 2)
     m, other = joined(s, t), Member(s, "other")
     m.fetch("all", t)
-    pending = other.begin_fetch("until MaxWaitMs", t, max_wait=2000)
+    pending = other.begin_fetch("until MaxWaitMs", t, max_wait=1000)
+    silent(s, pending, "all is acquired")
     s.quiet("delete_topics", 6, topics=[{"name": t.name}], timeout=10_000)
     deadline = Deadline()
-    while s.quiet("metadata", 12, retry=(), topics=[{"name": t.name}])["topics"][0]["error_code"] == 0:
+    body: Body = {"topics": [{"name": t.name}], "allow_auto_topic_creation": False}
+    while s.quiet("metadata", 12, retry=(), **body)["topics"][0]["error_code"] == 0:
         deadline.check("the topic is deleted")
     silent(s, pending, "a deletion completes nothing")
     s.take(pending)
@@ -571,7 +594,7 @@ def at_most_five_sessions(s: Story) -> None:
     s.close("m0")
     deadline = Deadline()
     late = Member(s, "m7")
-    while late.fetch("", t, quiet=True, max_records=0)["error_code"]:
+    while late.fetch("", t, quiet=True, max_wait=0, max_records=0)["error_code"]:
         deadline.check("there is room for a session")
     late.nothing("room for one more")
 

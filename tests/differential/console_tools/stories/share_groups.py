@@ -164,7 +164,9 @@ def share_topics(s: ToolStory) -> None:
     m.fetch("all", orders, quiet=True)
     for row in ((0, 1, ACCEPT), (5, 5, RELEASE), (6, 6, REJECT)):
         m.acknowledge("one", {orders: [row]}, quiet=True)
-    own = Shown(hidden=(*DUMPED.hidden, r"(?:create|write)Timestamp\":(\d+)"), only=s.prefix)
+    own = Shown(
+        hidden=(*DUMPED.hidden, r"^\| offset: (\d+)", r"(?:create|write)Timestamp\":(\d+)"), only=s.prefix
+    )
     for topic, decoder in (
         ("__share_group_state", "--share-group-state-decoder"),
         ("__consumer_offsets", "--offsets-decoder"),
@@ -176,7 +178,7 @@ def share_topics(s: ToolStory) -> None:
         ("__consumer_offsets", f"{FORMATTERS}.ShareGroupMessageFormatter"),
     ):
         s.run(
-            f"--topic {topic} --from-beginning --timeout-ms {IDLE_MS} --formatter {formatter}",
+            f"--topic {topic} --from-beginning --timeout-ms {IDLE_MS * 5} --formatter {formatter}",
             show=own,
             tool="kafka-console-consumer",
         )
