@@ -32,9 +32,8 @@ class ShareHistory(History):
 
     def __init__(self, seed: int) -> None:
         super().__init__(seed)
-        values = self.world.config.values
-        values["group.share.assignment.interval.ms"] = self.rng.choice((0, 0, 1_000))
-        values["group.share.max.size"] = self.rng.choice((2, 200))
+        self.world.config.group_share_assignment_interval_ms = self.rng.choice((0, 0, 1_000))
+        self.world.config.group_share_max_size = self.rng.choice((2, 200))
         self.events += [
             (self.share_joins, 60),
             (self.share_beats, 90),

@@ -259,17 +259,25 @@ class World:
                 "group_min_session_timeout_ms": 6_000,
                 "group_max_session_timeout_ms": 1_800_000,
                 "group_max_size": 2**31 - 1,
+                "group_share_assignment_interval_ms": 1_000,
+                "group_share_assignors": ("simple",),
+                "group_share_delivery_count_limit": 5,
+                "group_share_heartbeat_interval_ms": 5_000,
+                "group_share_initialize_retry_interval_ms": 30_000,
+                "group_share_max_size": 200,
+                "group_share_partition_max_record_locks": 2_000,
+                "group_share_record_lock_duration_ms": 30_000,
+                "group_share_session_timeout_ms": 45_000,
                 "offset_metadata_max_bytes": 4_096,
                 "offsets_commit_timeout_ms": 5_000,
                 "offsets_retention_check_interval_ms": 600_000,
                 "offsets_retention_minutes": 10_080,
                 "offsets_topic_compression_codec": 0,
                 "offsets_topic_num_partitions": 50,
-                "values": dict(broker_config().values),
+                "values": broker_config().values,
             }
             | settings
         )
-        self.config.get = self.config.values.__getitem__
         self.persister = FakePersister()
         self.metadata = FakeMetadata()
         self.topic = self.metadata.add("t", 3)

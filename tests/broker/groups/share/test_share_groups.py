@@ -175,7 +175,7 @@ def test_the_previous_epoch_is_accepted(world):
 
 
 def test_a_full_group_takes_no_new_member(world):
-    world.config.values["group.share.max.size"] = 3
+    world.config.group_share_max_size = 3
     members = [Member(world, name) for name in "abcd"]
     assert [each.join().error_code for each in members] == [0, 0, 0, E.group_max_size_reached]
     assert members[0].beat().error_code == 0
@@ -391,6 +391,19 @@ def test_a_share_group_is_listed_and_described(world):
     assert (other.error_code, other.error_message) == (E.group_id_not_found, "Group c is not a share group.")
     assert (none.error_code, none.error_message) == (E.group_id_not_found, "Group x not found.")
     assert nameless.error_code == E.invalid_group_id
+
+
+def test_a_node_that_is_not_the_coordinator(world):
+    world.partition.leader_id = 2
+    world.groups.close()
+    world.restart()
+    (group,) = world.ask("share_group_describe", 1, group_ids=["g"]).groups
+    assert (group.error_code, group.error_message) == (
+        E.not_coordinator,
+        "This is not the correct coordinator.",
+    )
+    assert Member(world, "m").join().error_code == E.not_coordinator
+    assert alter(world, {0: 1}).error_message == "This is not the correct coordinator."
 
 
 def test_topics_that_the_client_may_not_describe(world):
