@@ -18,15 +18,9 @@ from tests.differential.console_tools.story import TOOLS
 
 pytestmark = pytest.mark.foreign
 ENTRIES = runner.entries()
-# Stories of these tools show how a broker refuses share groups and streams groups, which it does not have.
+# Stories of this tool show how a broker refuses streams groups, which it does not have.
 # They are compared, but do not count on the compatibility page.
-NOT_SHOWN_TO_WORK = frozenset(
-    {
-        "kafka-console-share-consumer",
-        "kafka-share-groups",
-        "kafka-streams-groups",
-    }
-)
+NOT_SHOWN_TO_WORK = frozenset({"kafka-streams-groups"})
 
 
 class Ours:

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, kafka-groups, and the tools for share and streams groups, which our broker does not have."""
+"""kafka-consumer-groups, kafka-groups, and the tools for share groups and for streams groups, which our broker does not have."""
 
 from __future__ import annotations
 

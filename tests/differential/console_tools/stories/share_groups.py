@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tests.differential.console_tools.normal import Shown
-from tests.differential.console_tools.stories.clients import DUMPED, FORMATTERS, IDLE_MS
+from tests.differential.console_tools.stories.clients import DUMPED, IDLE_MS
 from tests.differential.console_tools.stories.configs import alter
 from tests.differential.console_tools.stories.groups import SETS, SORTED
 from tests.differential.console_tools.story import ToolStory, story
@@ -173,12 +173,3 @@ def share_topics(s: ToolStory) -> None:
     ):
         segment = s.data_dir / f"{topic}-0" / "00000000000000000000.log"
         s.run(f"--files {segment} {decoder}", at=(), show=own)
-    for topic, formatter in (
-        ("__share_group_state", f"{FORMATTERS}.group.share.ShareGroupStateMessageFormatter"),
-        ("__consumer_offsets", f"{FORMATTERS}.ShareGroupMessageFormatter"),
-    ):
-        s.run(
-            f"--topic {topic} --from-beginning --timeout-ms {IDLE_MS * 5} --formatter {formatter}",
-            show=own,
-            tool="kafka-console-consumer",
-        )
