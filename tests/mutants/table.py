@@ -1989,6 +1989,84 @@ SHARE_GROUPS: Final = tuple(
 )
 
 
+_SHARE_COORDINATOR: Final = ("tests/broker/share/coordinator", "tests/broker/share/test_persister.py")
+_SHARE_STATE: Final = "broker/share/coordinator/state.py"
+
+SHARE_COORDINATOR: Final = tuple(
+    replace(each, simulated=False)
+    for each in (
+        _one(
+            "share-write-of-a-former-leader",
+            "a write with a leader epoch below the highest one is FENCED_LEADER_EPOCH",
+            _SHARE_COORDINATOR,
+            _SHARE_STATE,
+            "if self.leader_epochs.get(key, 0) > leader_epoch:",
+            "if self.offsets[key].stored.leader_epoch > leader_epoch:",
+        ),
+        _one(
+            "share-write-before-an-initialization",
+            "a write with a state epoch below the highest one is FENCED_STATE_EPOCH",
+            _SHARE_COORDINATOR,
+            _SHARE_STATE,
+            "if state_epoch is not None and self.state_epochs.get(key, 0) > state_epoch:",
+            "if False:",
+        ),
+        _one(
+            "share-start-offset-goes-back",
+            "a write does not move the start offset back",
+            _SHARE_COORDINATOR,
+            _SHARE_STATE,
+            "elif change.start_offset > start_offset:",
+            "else:",
+        ),
+        _one(
+            "share-snapshot-without-earlier-batches",
+            "a snapshot has all batches of its share partition, not only those of the write",
+            _SHARE_COORDINATOR,
+            _SHARE_STATE,
+            "*(before.batches if is_snapshot else ())",
+            "*()",
+        ),
+        _one(
+            "share-pruning-beyond-a-snapshot",
+            "records from the oldest of the last snapshots on are not deleted",
+            _SHARE_COORDINATOR,
+            _SHARE_STATE,
+            "min(self.snapshots.values(), default",
+            "max(self.snapshots.values(), default",
+        ),
+        _one(
+            "share-release-wins-over-acknowledgement",
+            "of two states with one delivery count the higher one holds",
+            _SHARE_COORDINATOR,
+            "broker/share/coordinator/batches.py",
+            "(-batch.delivery_count, -batch.state, batch.last_offset)",
+            "(-batch.delivery_count, batch.state, batch.last_offset)",
+            (
+                "broker/share/coordinator/batches.py",
+                "StateBatch(first, end - 1, -state, -count)",
+                "StateBatch(first, end - 1, state, -count)",
+            ),
+        ),
+        _one(
+            "share-state-told-before-its-commit",
+            "the response waits until all that was read or written is committed",
+            _SHARE_COORDINATOR,
+            "broker/share/coordinator/shard.py",
+            "return await self.committed(self.partition.log_end_offset)",
+            "return NONE",
+        ),
+        _one(
+            "share-persister-gives-up-at-once",
+            "the persister asks again when the coordinator is not available",
+            _SHARE_COORDINATOR,
+            "broker/share/persister.py",
+            "if not retriable or attempt == ATTEMPTS:",
+            "if True:",
+        ),
+    )
+)
+
 MUTANTS: Final = (
     *IDEMPOTENCE,
     *READING_COMMITTED,
@@ -1999,6 +2077,7 @@ MUTANTS: Final = (
     *GROUPS,
     *SHARE_GROUPS,
     *SHARE_PARTITIONS,
+    *SHARE_COORDINATOR,
     *ABORTED_BY_HAND,
     *TWO_PHASE_COMMIT,
     *INTERNAL_TOPICS,
