@@ -160,7 +160,7 @@ def effects(s: Story) -> None:
 def not_writable(s: Story) -> None:
     """The offsets of the group are deleted while a reader has records."""
     t = filled(s, 4)
-    m = joined(s, t, share__record__lock__duration__ms="3000")
+    m = joined(s, t, share__record__lock__duration__ms="1500")
     m.fetch("all", t)
     m.leave()
     delete_offsets(s, "the group is empty", t.name)

@@ -1,4 +1,4 @@
-"""kafka-consumer-groups, kafka-groups, and the tools for share groups and for streams groups, which our broker does not have."""
+"""The tools for groups: consumer groups, share groups, and streams groups, which our broker does not have."""
 
 from __future__ import annotations
 
