@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Sequence
 
 from tests.differential.stories.share_clients import (
     ACCEPT,
@@ -65,7 +66,7 @@ def wrong_batches(s: Story) -> None:
     t = filled(s, 20)
     m = joined(s, t)
     m.fetch("opens a session", t)
-    for note, acks in (
+    wrong: Sequence[tuple[str, Acks]] = (
         ("an unknown topic id", {UNKNOWN: [(0, 0, ACCEPT)]}),
         ("no partition 7", {(t, 7): [(0, 0, ACCEPT)]}),
         ("the last before the first", {t: [(5, 4, ACCEPT)]}),
@@ -79,7 +80,8 @@ def wrong_batches(s: Story) -> None:
         ("negative offsets", {t: [(-3, -2, ACCEPT)]}),
         ("a wrong batch, then a good one", {t: [(5, 4, ACCEPT), (6, 6, ACCEPT)]}),
         ("a wrong partition beside a good one", {(t, 7): [(0, 0, ACCEPT)], (t, 0): [(0, 0, ACCEPT)]}),
-    ):
+    )
+    for note, acks in wrong:
         m.acknowledge(note, acks)
     m.acknowledge("renew, v1", {t: [(1, 1, RENEW)]}, v=1)
     describe_offsets(s, "one is accepted", (t.name, [0]))
@@ -96,7 +98,7 @@ def late_and_wrong(s: Story) -> None:
     m.acknowledge("nobody has fetched this one", {t: [(0, 0, ACCEPT)]})
     m.fetch("both batches", t)
     m.acknowledge("the first batch and more", {t: [(0, 14, ACCEPT), (15, 15, RELEASE), (18, 18, RELEASE)]})
-    for note, acks in (
+    late: Sequence[tuple[str, Acks]] = (
         ("late", {t: [(10, 14, ACCEPT)]}),
         ("late, released", {t: [(10, 14, RELEASE)]}),
         ("partly late", {t: [(12, 15, ACCEPT)]}),
@@ -105,17 +107,19 @@ def late_and_wrong(s: Story) -> None:
         ("of an empty partition", {(t, 1): [(0, 0, ACCEPT)]}),
         ("what was released", {t: [(15, 15, ACCEPT)]}),
         ("over what was released", {t: [(14, 16, ACCEPT)]}),
-    ):
+    )
+    for note, acks in late:
         m.acknowledge(note, acks)
     m.fetch("what was released")
-    for note, acks in (
+    again: Sequence[tuple[str, Acks]] = (
         ("the same offset twice", {t: [(15, 15, RELEASE), (15, 15, RELEASE)]}),
         ("not in order", {t: [(18, 18, ACCEPT), (15, 15, ACCEPT)]}),
         ("over a hole", {t: [(15, 18, ACCEPT)]}),
         ("some that is not there", {t: [(15, 15, ACCEPT), (16, 20, ACCEPT)]}),
         ("all that is there", {t: [(15, 19, [ACCEPT, ACCEPT, ACCEPT, REJECT, GAP])]}),
         ("again", {t: [(15, 19, ACCEPT)]}),
-    ):
+    )
+    for note, acks in again:
         m.acknowledge(note, acks)
     describe_offsets(s, "all is done", (t.name, [0]))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tests.differential.stories.acls import (
     ALL,
     CLUSTER,
@@ -74,7 +76,8 @@ def of_operators(s: Story, note: str, t: Topic) -> None:
 def rights_on_the_group(s: Story) -> None:
     t = filled(s, 4)
     m = joined(s, t)
-    for note, operations in (("nothing", ()), ("DESCRIBE", (DESCRIBE,)), ("READ", (READ,))):
+    rights: dict[str, Sequence[int]] = {"nothing": (), "DESCRIBE": (DESCRIBE,), "READ": (READ,)}
+    for note, operations in rights.items():
         allowed(s, m.group, GROUP, *operations)
         of_members(s, note, m, t)
         of_operators(s, note, t)
@@ -85,11 +88,12 @@ def rights_on_the_group(s: Story) -> None:
         s.ask("describe_configs", 4, note=note, resources=[row])
     Member(s, "new").leave()
     m.leave()
-    for note, operations in (
-        ("READ, empty", (READ,)),
-        ("ALTER_CONFIGS and DESCRIBE_CONFIGS", (ALTER_CONFIGS, DESCRIBE_CONFIGS)),
-        ("DELETE", (DELETE,)),
-    ):
+    rights = {
+        "READ, empty": (READ,),
+        "ALTER_CONFIGS and DESCRIBE_CONFIGS": (ALTER_CONFIGS, DESCRIBE_CONFIGS),
+        "DELETE": (DELETE,),
+    }
+    for note, operations in rights.items():
         allowed(s, m.group, GROUP, *operations)
         of_operators(s, note, t)
         configured(s, note, share__delivery__count__limit="5")

@@ -249,7 +249,7 @@ def await_state(s: Story, group: str, topic: Topic, partitions: int) -> None:
 
 
 def joined(
-    s: Story, *topics: Topic, member_id: str = "m", group: str = "g", partitions: int = 1, **configs: str
+    s: Story, *topics: Topic, member_id: str = "m", group: str = "g", partitions: int = 1, **configs: Any
 ) -> Member:
     """A member that has joined and has been assigned all partitions of these topics.
 
@@ -319,8 +319,8 @@ def silent(s: Story, pending: Pending, note: str) -> None:
 
 
 def describe(s: Story, note: str = "", group: str = "g", **more: Any) -> Body:
-    body = {"group_ids": [s.name(group)], "include_authorized_operations": False} | more
-    return s.ask("share_group_describe", 1, note=note, **body)
+    body: Body = {"group_ids": [s.name(group)], "include_authorized_operations": False}
+    return s.ask("share_group_describe", 1, note=note, **(body | more))
 
 
 def describe_offsets(

@@ -22,7 +22,7 @@ from tests.support.deadlines import Deadline
 PROFILE = "share-dead-letters"
 
 
-def with_queue(s: Story, t: Topic, queue: str, group: str = "g", **configs: str) -> Member:
+def with_queue(s: Story, t: Topic, queue: str, group: str = "g", **configs: Any) -> Member:
     m = joined(s, t, group=group, errors__deadletterqueue__topic__name=queue, **configs)
     m.on = group
     return m
@@ -55,7 +55,8 @@ def records(s: Story, queue: str, partition: int) -> list[Body]:
 def archived(s: Story, m: Member, t: Topic, start: int) -> None:
     """Wait until all records below an offset are done."""
     deadline = Deadline()
-    body = {"groups": [{"group_id": m.group, "topics": [{"topic_name": t.name, "partitions": [0]}]}]}
+    topics = [{"topic_name": t.name, "partitions": [0]}]
+    body: Body = {"groups": [{"group_id": m.group, "topics": topics}]}
     while True:
         row = s.quiet("describe_share_group_offsets", 1, **body)["groups"][0]["topics"][0]["partitions"][0]
         if row["lag"] == start:
@@ -75,14 +76,14 @@ def queue_name(s: Story, suffix: str = "q") -> str:
     return f"dlq.{s.name(suffix)}"
 
 
-def create(s: Story, queue: str, partitions: int = 1, **configs: str) -> None:
+def create(s: Story, queue: str, partitions: int = 1, **configs: Any) -> None:
     settings = [{"name": k.replace("__", "."), "value": v} for k, v in configs.items()]
     row = {"name": queue, "num_partitions": partitions, "replication_factor": 1, "configs": settings}
     s.quiet("create_topics", 7, retry=(), topics=[row])
     s.wait_for(queue, partitions)
 
 
-FOR_GROUPS = {"errors__deadletterqueue__group__enable": "true"}
+FOR_GROUPS: Body = {"errors__deadletterqueue__group__enable": "true"}
 
 
 @story("share-dead-letters", PROFILE)
@@ -122,7 +123,7 @@ def too_often(s: Story) -> None:
     t = filled(s, 1, 1, 1)
     queue = queue_name(s)
     create(s, queue, **FOR_GROUPS)
-    limits = {"share__delivery__count__limit": "2", "share__record__lock__duration__ms": "1000"}
+    limits: Body = {"share__delivery__count__limit": "2", "share__record__lock__duration__ms": "1000"}
     m, other = with_queue(s, t, queue, **limits), Member(s, "other")
     one = {"max_records": 1, "batch_size": 1}
     for number in range(3):

@@ -19,7 +19,7 @@ from tests.differential.stories.share_clients import (
     state_log,
 )
 from tests.differential.stories.share_state import APIS, NAMES, ask
-from tests.differential.story import Story, Topic, story
+from tests.differential.story import Body, Story, Topic, story
 from tests.support.deadlines import Deadline
 
 PROFILE = "share-features"
@@ -129,7 +129,7 @@ def without_dead_letters(s: Story) -> None:
     deadline = Deadline()
     rows = [{"partition_index": 0, "timestamp": -1}]
     while True:
-        body = {"replica_id": -1, "topics": [{"name": queue, "partitions": rows}]}
+        body: Body = {"replica_id": -1, "topics": [{"name": queue, "partitions": rows}]}
         end = s.quiet("list_offsets", 5, **body)["topics"][0]["partitions"][0]["offset"]
         if end:
             break

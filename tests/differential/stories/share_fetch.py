@@ -14,6 +14,7 @@ from tests.differential.stories.share_clients import (
     REJECT,
     RELEASE,
     RENEW,
+    Batch,
     Member,
     acquired,
     alter_offsets,
@@ -105,7 +106,7 @@ def mixed_acknowledgements(s: Story) -> None:
     t = filled(s, 10, 10)
     m = joined(s, t)
     m.fetch("both batches", t)
-    mixed = [(10, 14, ACCEPT), (15, 15, RELEASE), (16, 19, [ACCEPT, REJECT, RELEASE, GAP])]
+    mixed: list[Batch] = [(10, 14, ACCEPT), (15, 15, RELEASE), (16, 19, [ACCEPT, REJECT, RELEASE, GAP])]
     m.acknowledge("of the second batch", {t: mixed})
     m.fetch("what was released")
     describe_offsets(s, "in flight", (t.name, [0]))
@@ -320,7 +321,7 @@ def the_limit_is_lowered(s: Story) -> None:
 def locks_end(s: Story) -> None:
     """The end of a lock completes a waiting fetch."""
     t = filled(s, 6)
-    limits = {"share__record__lock__duration__ms": "1000", "share__delivery__count__limit": "3"}
+    limits: Body = {"share__record__lock__duration__ms": "1000", "share__delivery__count__limit": "3"}
     m, other = joined(s, t, **limits), Member(s, "other")
     m.fetch("first", t)
     other.fetch("the lock ends", t)

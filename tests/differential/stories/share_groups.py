@@ -273,7 +273,7 @@ def others(s: Story, note: str, t: Topic, group: str, commit: Body) -> None:
 def expiry(s: Story) -> None:
     """A member whose session has timed out may fetch and acknowledge all the same."""
     t = filled(s, 4)
-    limits = {"share__session__timeout__ms": "1000", "share__heartbeat__interval__ms": "100"}
+    limits: Body = {"share__session__timeout__ms": "1000", "share__heartbeat__interval__ms": "100"}
     m = joined(s, t, **limits)
     m.fetch("acquires", t)
     deadline = Deadline()

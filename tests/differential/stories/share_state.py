@@ -32,7 +32,7 @@ APIS = {
     "delete": "delete_share_group_state",
     "summary": "read_share_group_state_summary",
 }
-FIELDS = {
+FIELDS: dict[str, Body] = {
     "initialize": {"state_epoch": 1, "start_offset": -1},
     "read": {"leader_epoch": 0},
     "write": {"state_epoch": 1, "leader_epoch": 0, "start_offset": 0, "state_batches": ()},

@@ -170,6 +170,7 @@ def at_another_node(s: ClusterStory) -> None:
         )
         s.ask("list_groups", 5, at=at)
     for at in (1, 2):
+        fields: Body
         for api, v, fields in (
             ("initialize_share_group_state", 0, {"state_epoch": 3, "start_offset": 0}),
             ("read_share_group_state", 0, {"leader_epoch": 0}),
@@ -177,8 +178,8 @@ def at_another_node(s: ClusterStory) -> None:
             ("read_share_group_state_summary", 1, {"leader_epoch": 0}),
             ("delete_share_group_state", 0, {}),
         ):
-            rows = [{"topic_id": t.id, "partitions": [{"partition": 0} | fields]}]
-            s.ask(api, v, at=at, group_id=m.group, topics=rows)
+            states = [{"topic_id": t.id, "partitions": [{"partition": 0} | fields]}]
+            s.ask(api, v, at=at, group_id=m.group, topics=states)
 
 
 @story("share-groups", "share")
