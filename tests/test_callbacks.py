@@ -15,7 +15,7 @@ import pytest
 pytestmark = pytest.mark.check
 
 ROOT = Path(__file__).resolve().parents[1]
-PACKAGES = ("broker/transactions", "broker/groups")
+PACKAGES = ("broker/transactions", "broker/groups", "broker/share")
 LISTENER = "is a listener to events, for which no coroutine waits"
 TIMER = "is the callback of a timer"
 EACH = "is called for each element, within the call"
@@ -32,10 +32,17 @@ REMAINING = {
     "broker/groups/consumer/assignors/spec.py GroupSpec.of(partition_count)": QUESTION,
     "broker/groups/consumer/subscribing.py resolve_regexes(may_describe)": QUESTION,
     "broker/groups/consumer_groups.py ConsumerGroups.__init__(new_uuid)": CHANCE,
-    "broker/groups/consumer_groups.py ConsumerGroups._carry_out_request(decide)": DECISION,
-    "broker/groups/consumer_groups.py ConsumerGroups.carry_out(decide)": DECISION,
     "broker/groups/consumer_groups.py ConsumerGroups._resolve(may_describe)": QUESTION,
-    "broker/groups/consumer_groups.py ConsumerGroups._carry_out_timer(decide)": DECISION,
+    "broker/groups/modern_groups.py ModernGroups.carry_out_request(decide)": DECISION,
+    "broker/groups/modern_groups.py ModernGroups.carry_out(decide)": DECISION,
+    "broker/groups/modern_groups.py ModernGroups.carry_out_timer(decide)": DECISION,
+    "broker/groups/share/assignor.py assign(assignable)": QUESTION,
+    "broker/groups/share/assignor.py _Balance.__init__(assignable)": QUESTION,
+    "broker/groups/share_groups.py ShareGroups.__init__(shard_of)": QUESTION,
+    "broker/share/coordinator/state.py ShareCoordinatorState.cold_snapshots(is_cold)": EACH,
+    "broker/share/manager.py SharePartitionManager.open(on_failed)": LISTENER,
+    "broker/share/manager.py SharePartitionManager._load(on_failed)": LISTENER,
+    "broker/share/manager.py _RemovedLogs.__init__(drop)": LISTENER,
     "broker/groups/coordinator.py GroupCoordinator.__init__(new_uuid)": CHANCE,
     "broker/groups/coordinator.py GroupCoordinator.join(may_describe)": QUESTION,
     "broker/groups/coordinator.py GroupCoordinator.consumer_group_heartbeat(may_describe)": QUESTION,

@@ -10,6 +10,7 @@ from broker.metadata.results import ApiError
 from broker.share.state import RecordState
 from protocol.batch import batches
 from protocol.errors import ErrorCode
+from protocol.record import Record
 from tests.broker.share.world import GROUP, REJECT, RELEASE, ShareWorld, turns
 
 QUEUE = "dlq.g"
@@ -42,10 +43,10 @@ ENABLED = {"errors.deadletterqueue.group.enable": "true"}
 
 
 @pytest.fixture
-def make(tmp_path, monkeypatch):
+def make(tmp_path):
     def make(**settings):
         world = ShareWorld(tmp_path, **settings)
-        world.controller = world.cluster.replication_control = Controller(world)
+        vars(world.cluster)["replication_control"] = Controller(world)
         world.create(partitions=3)
         world.initialize(start_offset=0)
         world.configure(errors_deadletterqueue_topic_name=QUEUE)
@@ -54,8 +55,12 @@ def make(tmp_path, monkeypatch):
     return make
 
 
-def letters(world: ShareWorld, index: int = 0) -> list:
-    partition = world.node.replicas.leader(QUEUE, index)
+def controller(world: ShareWorld) -> Controller:
+    return vars(world.cluster)["replication_control"]
+
+
+def letters(world: ShareWorld, index: int = 0) -> list[Record]:
+    partition = world.world.partition(QUEUE, index)
     found = partition.read(0, 1 << 20, read_committed=False, whole_first_batch=True)
     return [record for batch in batches(found.records) for record in batch.records()]
 
@@ -82,7 +87,7 @@ async def test_rejected_records_are_archiving_before_and_archived_after_they_are
     world.produce(5)
     await world.fetch(0, 0)
     await reject(world, 1, 2)
-    assert [[(name, value.decode()) for name, value in each.headers] for each in letters(world)] == [
+    assert [[(name, (value or b"").decode()) for name, value in each.headers] for each in letters(world)] == [
         [
             ("__dlq.errors.topic", "t1"),
             ("__dlq.errors.partition", "0"),
@@ -139,7 +144,7 @@ async def test_the_partition_is_that_of_the_source_modulo_the_partitions_of_the_
 
 async def test_the_topic_is_created_if_that_is_permitted(make):
     world = make(errors_deadletterqueue_auto_create_topics_enable="true")
-    world.controller.refusals = [ErrorCode.topic_already_exists, ErrorCode.throttling_quota_exceeded]
+    controller(world).refusals = [ErrorCode.topic_already_exists, ErrorCode.throttling_quota_exceeded]
     world.produce(1)
     await world.fetch(0, 0)
     await reject(world, 0)
@@ -170,7 +175,7 @@ async def test_records_that_cannot_be_written_are_archived_all_the_same(
     world.produce(1)
     await world.fetch(0, 0)
     await reject(world, 0)
-    assert world.controller.asked == 0
+    assert controller(world).asked == 0
     assert states(world) == [(0, 0, RecordState.ARCHIVING), (0, 0, RecordState.ARCHIVED)]
     assert name not in world.cluster.topics or not letters(world)
 

@@ -6,6 +6,7 @@ import asyncio
 import uuid
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -69,7 +70,7 @@ async def test_acknowledgements_that_are_late_or_wrong(world):
     await world.fetch(3, acks={0: [(0, 9, [ACCEPT])]})
     assert await world.ack(4, (10, 14, [ACCEPT])) == 0, "below the start offset"
     epoch = 5
-    for batches, code in [
+    cases: list[tuple[list[Any], ErrorCode]] = [
         ([(18, 30, [ACCEPT])], ErrorCode.invalid_request),
         ([(100, 110, [ACCEPT])], ErrorCode.invalid_request),
         ([(15, 15, [RELEASE]), (15, 15, [RELEASE])], ErrorCode.invalid_record_state),
@@ -79,7 +80,8 @@ async def test_acknowledgements_that_are_late_or_wrong(world):
         ([(15, 15, [])], ErrorCode.invalid_request),
         ([(15, 18, [ACCEPT, ACCEPT])], ErrorCode.invalid_request),
         ([(15, 15, [RENEW])], ErrorCode.invalid_request),
-    ]:
+    ]
+    for batches, code in cases:
         assert await world.ack(epoch, *batches) == code, batches
         epoch += 1
     response = await world.acknowledge(epoch, {1: [(0, 0, [ACCEPT])]})
@@ -167,7 +169,7 @@ async def test_acquire_modes(world):
 async def test_a_record_that_is_always_released_is_delivered_alone_in_the_end(world):
     world.produce(40)
     epoch = 0
-    delivered = []
+    delivered: list[tuple[int, int, int]] = []
     while not delivered or delivered[-1] != (0, 0, 5):
         response = await world.fetch(epoch, 0)
         for first, last, count in acquired(response):

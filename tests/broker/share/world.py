@@ -277,7 +277,5 @@ def acquired(response: ShareFetchResponse, index: int = 0) -> list[tuple[int, in
 
 def records(response: ShareFetchResponse, index: int = 0) -> list[tuple[int, int]]:
     """(base offset, last offset) of the record batches of a partition."""
-    return [
-        (batch.base_offset, batch.last_offset)
-        for batch in batches(bytes(partitions_of(response)[index].records or b""))
-    ]
+    data: Any = partitions_of(response)[index].records or b""
+    return [(batch.base_offset, batch.last_offset) for batch in batches(data)]
