@@ -67,6 +67,64 @@ def by_follower(world: World, version: int) -> Body:
     return _fetch(world, version) | follower
 
 
+def _share(world: World, version: int, group: str, epoch: int, names: tuple[str, ...]) -> Body:
+    """A ShareFetch or ShareAcknowledge that fetches nothing, and acknowledges a record in its later requests."""
+    batches = [{"first_offset": 0, "last_offset": 0, "acknowledge_types": [1]}] if epoch else []
+    partitions = [{"partition_index": 0, "acknowledgement_batches": batches}]
+    return {
+        "group_id": group,
+        "member_id": "reader",
+        "share_session_epoch": epoch,
+        "topics": [{"topic_id": world.id_of(name), "partitions": partitions} for name in names],
+    }
+
+
+def _share_fetch(world: World, version: int, group: str, names: tuple[str, ...]) -> Body:
+    sizes = dict.fromkeys(("max_wait", "min_bytes", "max_bytes", "max_records", "batch_size"), 0)
+    v2 = {"share_acquire_mode": 0, "is_renew_ack": False} if version >= 2 else {}
+    return _share(world, version, group, 0, names) | sizes | v2 | {"forgotten_topics_data": []}
+
+
+@case("share_fetch", "open")
+def share_fetch_open(world: World, version: int) -> Body:
+    return _share_fetch(world, version, "open-s", TOPICS)
+
+
+@case("share_fetch", "shut")
+def share_fetch_shut(world: World, version: int) -> Body:
+    return _share_fetch(world, version, "shut-s", TOPICS)
+
+
+@case("share_fetch", "unknown topics")
+def share_fetch_of_unknown_topics(world: World, version: int) -> Body:
+    return _share_fetch(world, version, "open-s", ALL_TOPICS)
+
+
+def _open_session(world: World) -> None:
+    """Open share sessions, so that the next request has the epoch 1."""
+    for group in ("open-s", "shut-s"):
+        world.admin("share_fetch", 2, _share_fetch(world, 2, group, TOPICS))
+
+
+def _share_acknowledge(world: World, version: int, group: str, names: tuple[str, ...]) -> Body:
+    return _share(world, version, group, 1, names) | ({"is_renew_ack": False} if version >= 2 else {})
+
+
+@case("share_acknowledge", "open", prepare=_open_session)
+def share_acknowledge_open(world: World, version: int) -> Body:
+    return _share_acknowledge(world, version, "open-s", TOPICS)
+
+
+@case("share_acknowledge", "shut", prepare=_open_session)
+def share_acknowledge_shut(world: World, version: int) -> Body:
+    return _share_acknowledge(world, version, "shut-s", TOPICS)
+
+
+@case("share_acknowledge", "unknown topics", prepare=_open_session)
+def share_acknowledge_of_unknown_topics(world: World, version: int) -> Body:
+    return _share_acknowledge(world, version, "open-s", ALL_TOPICS)
+
+
 @case("list_offsets")
 def list_offsets(world: World, version: int) -> Body:
     part = {"partition_index": 0, "timestamp": -2, "current_leader_epoch": -1}
