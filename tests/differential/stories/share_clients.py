@@ -128,6 +128,8 @@ class Member:
             answer = self.fetch(note, *where, quiet=True, **({"max_wait": 0} | more))
             if acquired(answer):
                 break
+            if answer["error_code"] == SESSION_NOT_FOUND:
+                self.session = 0
             deadline.check(note)
             time.sleep(0.01)
         self.s.put(f"until {note}", self.s.normal.answer("share_fetch", answer))
