@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from tests.differential.console_tools.normal import Shown
-from tests.differential.console_tools.stories.clients import DUMPED, IDLE_MS
+from tests.differential.console_tools.stories.clients import DUMPED
 from tests.differential.console_tools.stories.configs import alter
 from tests.differential.console_tools.stories.groups import SETS, SORTED
 from tests.differential.console_tools.story import ToolStory, story
-from tests.differential.stories.share_clients import ACCEPT, REJECT, RELEASE, configure, filled, joined
+from tests.differential.stories.share_clients import ACCEPT, REJECT, RELEASE, filled, joined
 
 PROFILE = "share"
 DESCRIBED = (
@@ -108,25 +108,6 @@ def share_groups_that_are_not_there(s: ToolStory) -> None:
     s.run("--reset-offsets", *readers, f"--topic {orders.name} --to-earliest --execute")
     s.run("--describe --all-groups", show=Shown(only=s.prefix, sorted=True))
     s.run("--list --describe")
-
-
-@story("kafka-console-share-consumer", PROFILE)
-def share_accepted_released_rejected(s: ToolStory) -> None:
-    """Each run takes what the runs before have left."""
-    orders, group = s.orders(), s.name("sharers")
-    s.write(orders, *"abcdef")
-    configure(s, "sharers", share__auto__offset__reset="earliest")
-    idle = ("--topic", orders, "--group", group, "--timeout-ms", IDLE_MS * 5)
-    s.run(*idle, "--max-messages 6 --release")
-    s.run(
-        *idle,
-        "--max-messages 6 --property print.key=true --property print.offset=true --property print.delivery=true",
-    )
-    s.write(orders, *"gh")
-    s.run(*idle, "--max-messages 2 --reject")
-    s.run(*idle)
-    s.run(*idle, "--release --reject")
-    s.run(f"--describe --group {group}", tool="kafka-share-groups")
 
 
 @story("kafka-configs", PROFILE)
