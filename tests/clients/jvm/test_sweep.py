@@ -9,25 +9,9 @@ from tests.support.broker import Broker
 from tests.support.deadlines import LONG_TEST_S
 
 UI = "kafka-ui"
-NO_SHARE_GROUPS = "share groups are not built: the broker announces none of their APIs"
 NO_STREAMS_GROUPS = "streams groups are not built: the broker announces none of their APIs"
 UNSUPPORTED = {"outcome": "UnsupportedVersionException"}
-MISSING = {"outcome": "GroupIdNotFoundException"}
 DIFFERENCES = {
-    **{
-        f"describeShareGroups of a {protocol} group, {when}": (NO_SHARE_GROUPS, UNSUPPORTED)
-        for protocol in ("classic", "consumer")
-        for when in ("with a member", "left")
-    },
-    "alterShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
-    "listShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
-    "describeShareGroups": (NO_SHARE_GROUPS, UNSUPPORTED),
-    "deleteShareGroupOffsets": (NO_SHARE_GROUPS, UNSUPPORTED),
-    "deleteShareGroups": (NO_SHARE_GROUPS, MISSING),
-    "listTopics with internal ones": (
-        NO_SHARE_GROUPS,
-        {"outcome": "ok", "returned": "[__consumer_offsets, __transaction_state, plain]"},
-    ),
     "describeStreamsGroups": (NO_STREAMS_GROUPS, UNSUPPORTED),
 }
 """AdminClient methods whose outcome differs from Apache Kafka's: the reason, and our outcome."""
