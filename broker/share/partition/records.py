@@ -114,6 +114,8 @@ class InFlightRecords:
             for state, first, last in self.batches.states(*below):
                 if state.state in TERMINAL:
                     self.delivery_complete_count -= last - first + 1
+        if self.gap is not None:
+            self.move_gap(max(self.gap, log_start_offset))
         self.start_offset = log_start_offset
         self.end_offset = max(self.end_offset, log_start_offset)
 

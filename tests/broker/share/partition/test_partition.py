@@ -385,6 +385,13 @@ def test_a_gap_without_records_is_skipped() -> None:
     assert share.fetch(read=1) == [(30, 39, 1)]
 
 
+def test_the_log_start_passes_a_gap() -> None:
+    share = Share(batches(4, 10), stored=stored(0, (20, 29, ACKNOWLEDGED, 1)))
+    share.partition.advance_start(15)
+    assert share.partition.next_fetch_offset() == 15
+    assert share.fetch() == [(15, 19, 1), (30, 39, 1)]
+
+
 def test_a_start_offset_that_is_no_offset() -> None:
     share = Share(batches(1, 10), stored=StoredState(start_offset=-5))
     assert share.partition.next_fetch_offset() == -5
