@@ -44,6 +44,9 @@ CIDR_HOSTS_FROM: Final = 32
 UNREGISTERED_CONTROLLERS_FROM: Final = 33
 """First metadata.version with UnregisterControllerRecord: 4.4-IV2 (KAFKA-20395)."""
 
+DEAD_LETTERS_FROM: Final = 31
+"""First metadata.version of a Kafka with share.version 2: 4.4-IV0 (KIP-1191)."""
+
 INITIAL_LEVELS: Final[Mapping[str, int]] = {
     METADATA_VERSION: 33,
     ELIGIBLE_LEADER_REPLICAS_VERSION: 1,
@@ -53,10 +56,10 @@ INITIAL_LEVELS: Final[Mapping[str, int]] = {
 }
 _LOWER_INITIAL_LEVELS: Final = (
     (26, ELIGIBLE_LEADER_REPLICAS_VERSION, 0),
-    (31, SHARE_VERSION, 1),
+    (DEAD_LETTERS_FROM, SHARE_VERSION, 1),
     (28, SHARE_VERSION, 0),
 )
-"""(metadata.version, feature, level): initial level with a lower metadata.version. 26 is 4.1-IV0, 28 4.2-IV0, 31 4.4-IV0."""
+"""(metadata.version, feature, level): initial level with a lower metadata.version. 26 is 4.1-IV0, 28 4.2-IV0."""
 
 
 def initial_levels(chosen: Mapping[str, int]) -> dict[str, int]:

@@ -22,7 +22,13 @@ import javaproperties
 
 from broker.clock import SystemClock
 from broker.logging import configure
-from broker.metadata.features import CIDR_HOSTS_FROM, METADATA_VERSION, metadata_version
+from broker.metadata.features import (
+    CIDR_HOSTS_FROM,
+    DEAD_LETTERS_FROM,
+    METADATA_VERSION,
+    SHARE_VERSION,
+    metadata_version,
+)
 from broker.metadata.files import LOG_DIRECTORY, META_PROPERTIES
 from broker.metadata.image import Image
 from broker.metadata.log import take_snapshot
@@ -160,6 +166,8 @@ def lower_metadata_version(target: Path, level: int) -> None:
     if level < CIDR_HOSTS_FROM and any("/" in acl.host for acl in image.acls.values()):
         raise ExportError("An ACL has a network (CIDR) as its host, which needs metadata.version 4.4-IV1.")
     image.features[METADATA_VERSION] = level
+    if level < DEAD_LETTERS_FROM and image.features.get(SHARE_VERSION, 0) > 1:
+        image.features[SHARE_VERSION] = 1  # the highest that Kafka 4.3 supports
     take_snapshot(folder, image, replayed, SystemClock().now_ms())
 
 
