@@ -27,7 +27,12 @@ def test_each_listener_has_the_principal_of_the_tests_principal_builder(tmp_path
             "do": "configure",
             "directory": str(tmp_path / "logs"),
             "cluster_id": "XcZZOzUqS4yHOjhMQB6JLQ",
-            "features": {"transaction.version": 2, "group.version": 0, "eligible.leader.replicas.version": 0},
+            "features": {
+                "transaction.version": 2,
+                "group.version": 0,
+                "eligible.leader.replicas.version": 0,
+                "share.version": 0,
+            },
             "login_config": "",
             "users": [],
             "principals": {"BROKER": "User:broker", "CLIENT": "User:client"},

@@ -95,7 +95,7 @@ async def test_it_does_not_stop_the_loop_that_it_is_started_on() -> None:
 
 
 def test_the_levels_of_features_are_chosen() -> None:
-    levels = {"eligible.leader.replicas.version": 0, "group.version": 0}
+    levels = {"eligible.leader.replicas.version": 0, "group.version": 0, "share.version": 0}
     with odradek.Broker(transaction_version=1, features=levels) as broker:
         features = ControlClient(broker.control_url).get("/v1/cluster")["features"]
         assert features == {"metadata.version": features["metadata.version"], "transaction.version": 1}

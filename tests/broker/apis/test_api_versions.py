@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from broker.apis.api_versions import CLIENT_METRICS_KEYS, api_versions
+from broker.metadata.features import INITIAL_LEVELS, METADATA_VERSION, STREAMS_VERSION
 from broker.requests.api import APIS, discover
 from broker.requests.error_answers import unsupported_version_response
 from protocol.codec import client_codec, request_codec
@@ -60,8 +61,9 @@ async def test_client_metrics_are_listed_if_an_exporter_is_configured(cluster):
             [
                 ("metadata.version", 7, 33),
                 ("eligible.leader.replicas.version", 0, 1),
-                ("transaction.version", 0, 2),
                 ("group.version", 0, 1),
+                ("share.version", 0, 2),
+                ("transaction.version", 0, 2),
             ],
         ),
     ],
@@ -76,6 +78,7 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
         ("metadata.version", 33, 33),
         ("eligible.leader.replicas.version", 1, 1),
         ("group.version", 1, 1),
+        ("share.version", 2, 2),
         ("transaction.version", 2, 2),
     ]
     assert response.finalized_features_epoch == cluster.epoch
@@ -83,9 +86,8 @@ async def test_features_that_may_be_absent_are_kept_from_old_clients(cluster, ve
 
 
 async def test_levels_of_features_that_are_not_implemented_are_not_listed(cluster):
-    levels = dict.fromkeys(("transaction.version", "group.version", "eligible.leader.replicas.version"), 0)
-    await cluster.update_features(levels)
-    await cluster._writer.commit([schema.FeatureLevelRecord(name="share.version", feature_level=1)])
+    await cluster.update_features(dict.fromkeys(INITIAL_LEVELS.keys() - {METADATA_VERSION}, 0))
+    await cluster._writer.commit([schema.FeatureLevelRecord(name=STREAMS_VERSION, feature_level=1)])
     response = api_versions(request(), context_of(cluster, 4))
     assert [one.name for one in response.finalized_features] == ["metadata.version"]
 

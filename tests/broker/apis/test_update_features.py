@@ -16,7 +16,7 @@ UNSUPPORTED = "Unsupported metadata.version downgrade from 33 to {1}. "
 @pytest.mark.parametrize(
     ("name", "level", "kind", "reason"),
     [
-        ("share.version", 1, UPGRADE, INVALID + "Local controller 1 does not support this feature."),
+        ("streams.version", 1, UPGRADE, INVALID + "Local controller 1 does not support this feature."),
         ("group.version", 2, UPGRADE, INVALID + "Local controller 1 only supports versions 0-1"),
         (
             "metadata.version",

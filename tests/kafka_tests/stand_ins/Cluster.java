@@ -238,7 +238,8 @@ public final class Cluster implements AutoCloseable {
 
     private Map<String, Short> features() {
         return Map.of("transaction.version", level("transaction.version", 2), "group.version", level("group.version", 1),
-            "eligible.leader.replicas.version", level("eligible.leader.replicas.version", 1));
+            "eligible.leader.replicas.version", level("eligible.leader.replicas.version", 1),
+            "share.version", level("share.version", 2));
     }
 
     private short level(String feature, int latest) {
