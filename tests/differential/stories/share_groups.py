@@ -37,9 +37,9 @@ def prepared(s: Story, *topics: Topic, partitions: int = 1, **configs: str) -> N
 
 @story("share-groups", PROFILE)
 def birth(s: Story) -> None:
-    """The first assignment is empty, as no share partition is initialized. The next one is a second later."""
+    """The first assignment is empty, as no share partition is initialized. The next one is three seconds later."""
     t = s.topic(2)
-    prepared(s, t, partitions=2, share__assignment__interval__ms="1000")
+    prepared(s, t, partitions=2, share__assignment__interval__ms="3000")
     m = Member(s)
     m.join("joins", t)
     m.beat("at once")
