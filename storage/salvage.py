@@ -1,6 +1,6 @@
 """Reads a damaged log: all valid batches, and the damaged byte ranges between them.
 
-Coordinators load their partitions like this (`broker.transactions.loading`, `broker.groups.shard`), so that one damaged
+Coordinators load their partitions like this (`broker.coordinator_runtime.loader`), so that one damaged
 batch does not lose the transactional ids and groups in the batches behind it. Each batch's CRC is verified. If a length is
 damaged too, the next batch is searched for byte by byte: base offset, magic and CRC distinguish it from other bytes.
 """

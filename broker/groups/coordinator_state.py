@@ -72,22 +72,18 @@ class GroupCoordinatorState:
     def group_ids(self) -> set[str]:
         return {*self.groups, *self.consumer_groups, *self.share_groups}
 
-    def replay(self, batch: RecordBatch) -> str | None:
-        """Replay one batch of the log. Returns the reason if the batch cannot be read, otherwise None.
-
-        The method does not raise: one unreadable record must not make all groups of its partition unavailable.
-        """
+    def replay(self, batch: RecordBatch) -> None:
+        """Replay one batch of the log, up to the first record that cannot be read. Raises CorruptBatch for that record."""
         try:
             if batch.is_control:
                 self._replay_marker(batch)
-                return None
+                return
             for record in batch.records():
                 self.records += 1
                 self._replay_record(record.offset, batch.producer_id, record.key, record.value)
-        except CorruptBatch as error:
+        except CorruptBatch:
             self.skipped += 1
-            return str(error)
-        return None
+            raise
 
     def _replay_marker(self, batch: RecordBatch) -> None:
         marker = parse_end_txn_marker(batch)

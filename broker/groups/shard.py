@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 from broker.clock import Clock, Domain
 from broker.clock import Timer as ClockTimer
 from broker.coordinator_runtime.damaged_records import DamagedRecords
+from broker.coordinator_runtime.loader import load_log
 from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
 from broker.groups import classic, timeouts
 from broker.groups.coordinator_state import GroupCoordinatorState
@@ -46,7 +47,6 @@ from protocol.records.group_log import (
 )
 from protocol.schema import Key, MalformedRecord, Value
 from storage.producers import NO_OFFSET
-from storage.salvage import Damaged, unreadable
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
 
 RECORD_OVERHEAD_BYTES: Final = 32
 """Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
-LOAD_TURN_RECORDS: Final = 500
-"""Number of records after which a load yields to the event loop."""
 
 log = get_logger()
 
@@ -121,36 +119,16 @@ class GroupShard(CoordinatorShard):
     def load(self) -> Iterator[None]:
         self._load_began_ms = self.clock.now_ms(Domain.REQUESTS)
         self.state.offsets.note_high_watermark(self.partition.high_watermark)
-        source = self.partition.log
         topic, index = self.partition.topic, self.partition.index
         damaged = DamagedRecords(topic, index, "groups", _group_of, self.state.group_ids)
-        offset = source.log_start_offset
-        while offset < source.log_end_offset:
-            before, replayed = offset, 0
-            for found in source.sound_batches(offset):
-                if isinstance(found, Damaged):
-                    damaged.note(found)
-                    replayed += 1
-                else:
-                    self._replay(found, damaged)
-                    replayed += found.record_count
-                offset = max(offset, found.next_offset)
-                if replayed >= LOAD_TURN_RECORDS:
-                    break
-            if offset == before:
-                break
-            if offset < source.log_end_offset:
-                yield
+        yield from load_log(self.partition, partial(self._replay, damaged), damaged)
         if damaged:
             self._end_without_marker()
             damaged.report()
 
-    def _replay(self, batch: RecordBatch, damaged: DamagedRecords) -> None:
-        reason = self.state.replay(batch)
-        if reason is not None:
-            found = unreadable(batch, str(self.partition.log.directory), reason)
-            damaged.note(found)
-        elif damaged and not batch.is_control:
+    def _replay(self, damaged: DamagedRecords, batch: RecordBatch) -> None:
+        self.state.replay(batch)
+        if damaged and not batch.is_control:
             for record in batch.records():
                 damaged.note_read(record.key)
 

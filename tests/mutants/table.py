@@ -543,8 +543,8 @@ TRANSACTIONS: Final = (
     _one(
         "new-coordinator-reads-to-the-high-watermark",
         "a new coordinator reads its log to the end: a new leader commits all records that it has",
-        _TXN,
-        "broker/transactions/loading.py",
+        (*_TXN, *_GROUPS),
+        "broker/coordinator_runtime/loader.py",
         "    while offset < log.log_end_offset:\n        before",
         "    while offset < partition.high_watermark:\n        before",
     ),
@@ -678,14 +678,6 @@ GROUPS: Final = (
         SHARD,
         "            if error is NONE and self.partition.high_watermark < end_offset:",
         "            if error is NONE and not end_offset:",
-    ),
-    _one(
-        "group-coordinator-reads-to-the-high-watermark",
-        "a new group coordinator reads its log to the end",
-        _GROUPS,
-        SHARD,
-        "        while offset < source.log_end_offset:",
-        "        while offset < self.partition.high_watermark:",
     ),
 )
 

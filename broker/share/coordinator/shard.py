@@ -13,23 +13,21 @@ from typing import TYPE_CHECKING, Final
 
 from broker.clock import Clock, Domain
 from broker.coordinator_runtime.damaged_records import DamagedRecords
+from broker.coordinator_runtime.loader import load_log
 from broker.coordinator_runtime.shard import COORDINATOR_SEQUENCE, CoordinatorShard
 from broker.injection.points import FaultInjection
 from broker.logging import get_logger
 from broker.loop.coroutines import Waiter
 from broker.replicas.partition import Partition
 from broker.share.coordinator.state import ShareCoordinatorState, ShareRecord
-from protocol.batch import HEADER_BYTES, CorruptBatch, RecordBatch, build_batch
+from protocol.batch import HEADER_BYTES, RecordBatch, build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.records.share_state_log import decode_record
 from protocol.schema import MalformedRecord
-from storage.salvage import Damaged, unreadable
 
 if TYPE_CHECKING:
     from broker.config import BrokerConfig
 
-LOAD_TURN_RECORDS: Final = 500
-"""Number of records after which a load yields to the event loop."""
 RECORD_OVERHEAD_BYTES: Final = 32
 """Maximum size of a record without headers, in addition to its key and value: the lengths and deltas."""
 
@@ -57,39 +55,20 @@ class ShareCoordinatorShard(CoordinatorShard):
     # -- loading ------------------------------------------------------------------------------------------------
 
     def load(self) -> Iterator[None]:
-        log = self.partition.log
         topic, index = self.partition.topic, self.partition.index
         damaged = DamagedRecords(topic, index, "groups", _group_of, self._groups)
-        offset = log.log_start_offset
-        while offset < log.log_end_offset:
-            before, replayed = offset, 0
-            for found in log.sound_batches(offset):
-                if isinstance(found, Damaged):
-                    damaged.note(found)
-                    replayed += 1
-                elif not found.is_control:
-                    self._replay(found, damaged)
-                    replayed += found.record_count
-                offset = max(offset, found.next_offset)
-                if replayed >= LOAD_TURN_RECORDS:
-                    break
-            if offset == before:
-                break
-            if offset < log.log_end_offset:
-                yield
+        yield from load_log(self.partition, partial(self._replay, damaged), damaged)
         damaged.report()
 
-    def _replay(self, batch: RecordBatch, damaged: DamagedRecords) -> None:
+    def _replay(self, damaged: DamagedRecords, batch: RecordBatch) -> None:
         """Replay the records of a batch up to the first that cannot be decoded."""
-        try:
-            for offset, (key, value) in enumerate(batch.keys_and_values(), batch.base_offset):
-                if damaged:
-                    damaged.note_read(key)
-                found = None if key is None else decode_record(key, value)
-                if found is not None:
-                    self.state.replay(offset, *found)
-        except (CorruptBatch, MalformedRecord) as error:
-            damaged.note(unreadable(batch, str(self.partition.log.directory), str(error)))
+        records = () if batch.is_control else batch.keys_and_values()
+        for offset, (key, value) in enumerate(records, batch.base_offset):
+            if damaged:
+                damaged.note_read(key)
+            found = None if key is None else decode_record(key, value)
+            if found is not None:
+                self.state.replay(offset, *found)
 
     def _groups(self) -> set[str]:
         return {key.group_id for key in self.state.offsets}

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from broker.groups import shard as shard_module
+from broker.coordinator_runtime import loader
 from broker.groups.commits import OffsetToCommit
 from broker.injection.crash import on_passage
 from broker.metadata.topics import CONSUMER_OFFSETS
@@ -394,7 +394,7 @@ async def test_the_state_is_the_same_after_a_restart(world: World):
 async def test_a_long_log_is_loaded_in_turns_and_answers_14_meanwhile(
     world: World, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(shard_module, "LOAD_TURN_RECORDS", 2)
+    monkeypatch.setattr(loader, "LOAD_TURN_RECORDS", 2)
     for offset in range(10):
         world.commit(offset)
     world.restart()
@@ -425,7 +425,7 @@ async def test_offsets_that_compaction_left_without_their_group_have_one(world: 
 
 
 async def test_loading_ends_with_the_leadership(world: World, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(shard_module, "LOAD_TURN_RECORDS", 1)
+    monkeypatch.setattr(loader, "LOAD_TURN_RECORDS", 1)
     for offset in range(10):
         world.commit(offset)
     world.restart()

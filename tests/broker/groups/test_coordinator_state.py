@@ -6,7 +6,7 @@ import pytest
 
 from broker.groups.coordinator_state import GroupCoordinatorState
 from broker.groups.group import ClassicGroupConfig, ClassicGroupState
-from protocol.batch import RecordBatch, build_batch, end_txn_marker
+from protocol.batch import CorruptBatch, RecordBatch, build_batch, end_txn_marker
 from protocol.records.group_log import (
     GroupMetadataKey,
     GroupMetadataValue,
@@ -189,7 +189,8 @@ def test_a_record_of_no_use_is_skipped_and_the_next_one_read(log: Log, key: byte
 def test_a_batch_that_is_broken_inside_is_skipped_and_the_next_one_read(log: Log):
     data = bytearray(build_batch([(0, OFFSET, value(9))]))
     data[-20:] = b"\xff" * 20
-    log.state.replay(RecordBatch.parse(bytes(data)))
+    with pytest.raises(CorruptBatch):
+        log.state.replay(RecordBatch.parse(bytes(data)))
     log.add((OFFSET, value()))
     assert log.offset() == 5
     assert log.state.skipped == 1

@@ -739,7 +739,7 @@ def test_a_decided_transaction_is_finished_with_all_its_markers_again(kafka, com
 async def test_a_new_coordinator_reads_what_is_not_committed_yet(world, monkeypatch, committed):
     """A new coordinator loads its log to the end, and completes a transaction whose decision is above the high
     watermark."""
-    monkeypatch.setattr("broker.transactions.loading.LOAD_TURN_RECORDS", 1)
+    monkeypatch.setattr("broker.coordinator_runtime.loader.LOAD_TURN_RECORDS", 1)
     producer_id, epoch = begin(world)
     release = hold_home(world)
     request = EndTxnRequest(

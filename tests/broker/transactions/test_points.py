@@ -195,9 +195,9 @@ def test_a_load_that_is_refused(world):
 
 
 def test_a_long_log_is_read_in_several_turns(world, monkeypatch):
-    from broker.transactions import loading
+    from broker.coordinator_runtime import loader
 
-    monkeypatch.setattr(loading, "LOAD_TURN_RECORDS", 4)
+    monkeypatch.setattr(loader, "LOAD_TURN_RECORDS", 4)
     for _ in range(10):
         world.init()
     producer_id, epoch = begin(world, 0, 1)
