@@ -174,6 +174,10 @@ class LateSharePartitions:
     def on_disconnected(self, connection_id: int) -> None:
         pass
 
+    def loaded(self) -> dict[Any, Any]:
+        """No share partition is in memory."""
+        return {}
+
     def close(self) -> None:
         pass
 

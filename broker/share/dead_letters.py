@@ -22,6 +22,7 @@ from broker.share.partition import DeadLetters
 from protocol.batch import CorruptBatch, RecordBatch, batches, build_batch
 from protocol.errors import NONE, ErrorCode
 from protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from protocol.named_tuple import NamedTuple
 from storage.config import LogConfig
 
 if TYPE_CHECKING:
@@ -60,6 +61,19 @@ Content = tuple[bytes | None, bytes | None]
 """Key and value of a record."""
 
 
+class Attempt(NamedTuple):
+    """The attempt to write records of a share partition to a dead-letter queue, for views."""
+
+    first_offset: int
+    last_offset: int
+    written_to: str
+    """The partition of the queue that has the first of the records: ``dlq.g-0``; empty if none was written."""
+    written_offset: int
+    """Offset of the first record in that partition."""
+    failure: str
+    """Why not all records were written; empty if they were."""
+
+
 class _Failed(Exception):
     """Dead letters cannot be written. The message is the reason, for the log."""
 
@@ -87,16 +101,20 @@ class DeadLetterQueues:
         partition: Partition,
         letters: DeadLetters,
         settings: ShareGroupSettings,
-    ) -> None:
+    ) -> Attempt:
         """Write one record for each offset of ``letters``. Returns after the last attempt, also if all have failed."""
         name = settings.dead_letter_topic
+        attempt = Attempt(letters.first_offset, letters.last_offset, "", -1, "")
         try:
             topic = await self._topic(name)
             contents = _contents(partition, letters) if settings.dead_letter_copies_record else iter(())
             for batch in self._batches(
                 key, partition.topic, letters, contents, self._log_config(topic).max_message_bytes
             ):
-                await self._produce(name, key.partition % len(topic.partitions), batch)
+                index = key.partition % len(topic.partitions)
+                offset = await self._produce(name, index, batch)
+                if not attempt.written_to:
+                    attempt = attempt._replace(written_to=f"{name}-{index}", written_offset=offset)
         except _Failed as failed:
             log.error(
                 "records not written to the dead-letter queue",
@@ -108,6 +126,8 @@ class DeadLetterQueues:
                 dead_letter_topic=name,
                 reason=str(failed),
             )
+            attempt = attempt._replace(failure=str(failed))
+        return attempt
 
     # -- the topic ----------------------------------------------------------------------------------------------
 
@@ -185,22 +205,23 @@ class DeadLetterQueues:
 
     # -- writing ------------------------------------------------------------------------------------------------
 
-    async def _produce(self, topic: str, index: int, batch: bytes) -> None:
+    async def _produce(self, topic: str, index: int, batch: bytes) -> int:
+        """Return the offset of the batch, after as many attempts as necessary. Raises `_Failed`."""
         error = NONE
         for attempt in range(ATTEMPTS_MAX):
             await self._back_off(attempt)
-            error = await self._attempt(topic, index, batch)
+            error, offset = await self._attempt(topic, index, batch)
             if error is NONE:
-                return
+                return offset
             if error not in RETRIABLE:
                 break
         raise _Failed(error.name)
 
-    async def _attempt(self, name: str, index: int, batch: bytes) -> ErrorCode:
+    async def _attempt(self, name: str, index: int, batch: bytes) -> tuple[ErrorCode, int]:
         topic = self._metadata.topic(name)
         state = topic.partition(index) if topic is not None else None
         if topic is None or state is None or state.leader == NO_LEADER:
-            return ErrorCode.not_leader_or_follower
+            return ErrorCode.not_leader_or_follower, -1
         if state.leader == self._replicas.node_id:
             return await self._append(name, index, batch)
         data = PartitionProduceData(index=index, records=batch)
@@ -211,28 +232,29 @@ class DeadLetterQueues:
             topic_data=[TopicProduceData(name=name, topic_id=topic.topic_id, partition_data=[data])],
         )
         if self._peers is None:
-            return ErrorCode.network_exception
+            return ErrorCode.network_exception, -1
         client_id = f"broker-{self._replicas.node_id}-share-group-dlq-manager"
         response = await self._peers.send(state.leader, client_id, *PRODUCE, request)
         if response is None:
-            return ErrorCode.network_exception
-        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+            return ErrorCode.network_exception, -1
+        answer = response.responses[0].partition_responses[0]
+        return ErrorCode(answer.error_code), answer.base_offset
 
-    async def _append(self, name: str, index: int, batch: bytes) -> ErrorCode:
-        """Append to a partition that this node leads. Returns NONE once the batch is committed."""
+    async def _append(self, name: str, index: int, batch: bytes) -> tuple[ErrorCode, int]:
+        """Append to a partition that this node leads. Returns NONE and the offset once the batch is committed."""
         leader = self._replicas.leader(name, index)
         if not isinstance(leader, Partition):
-            return leader
+            return leader, -1
         result = leader.append(RecordBatch.parse(batch), required_acks=-1)
         if result.error is not NONE:
-            return result.error
+            return result.error, -1
         verdict: Waiter[ErrorCode] = Waiter()
         leader.on_committed(result.last_offset + 1, verdict.wake)
         late = partial(verdict.wake, ErrorCode.request_timed_out)
         timer = self._clock.call_later_ms(TIMEOUT_MS, late, Domain.REQUESTS)
         error = await verdict
         timer.cancel()
-        return error
+        return error, result.base_offset
 
     async def _back_off(self, attempt: int) -> None:
         if attempt:

@@ -8,6 +8,7 @@ acquired is not written.
 from __future__ import annotations
 
 from asyncio import sleep
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -21,7 +22,7 @@ from broker.metadata.listeners import MetadataListener
 from broker.metadata.values import BROKER_RESOURCE, GROUP_RESOURCE
 from broker.replicas.partition import Partition
 from broker.replicas.partition.listeners import PartitionListener
-from broker.share.dead_letters import DeadLetterQueues
+from broker.share.dead_letters import Attempt, DeadLetterQueues
 from broker.share.partition import Acknowledged, Change, DeadLetters, Refused, SharePartition
 from broker.share.sessions import SessionKey, ShareSessionCache
 from broker.share.settings import EARLIEST, LATEST, ShareGroupSettings, duration_ms, settings_of
@@ -43,6 +44,8 @@ DEAD_LETTERS_SINCE: Final = 2
 NOT_HOSTED: Final = Outcome(
     ErrorCode.unknown_topic_or_partition, "This server does not host this topic-partition."
 )
+ATTEMPTS_KEPT: Final = 200
+"""Number of the newest attempts at the dead-letter queue that a share partition keeps, for views."""
 SERVER_ERROR: Final = "Unable to complete operation due to server error."
 FENCING: Final = (
     ErrorCode.not_leader_or_follower,
@@ -66,6 +69,8 @@ class ManagedSharePartition:
     """A share partition in memory, and the fetches that wait for it."""
 
     __slots__ = (
+        "attempts",
+        "dead_letters",
         "due_ms",
         "is_active",
         "is_fenced",
@@ -92,6 +97,9 @@ class ManagedSharePartition:
         self.timer: Timer | None = None
         """The timer of the first lock that runs out, or an earlier one."""
         self.due_ms: float = 0
+        self.dead_letters = 0
+        """Number of records for which there was an attempt at the dead-letter queue."""
+        self.attempts: deque[Attempt] = deque(maxlen=ATTEMPTS_KEPT)
 
     def notify(self) -> None:
         for watcher in tuple(self.watchers):
@@ -213,6 +221,10 @@ class SharePartitionManager(MetadataListener):
             return ErrorCode.offset_not_available, found.offset
         return found.error, found.offset
 
+    def loaded(self) -> Mapping[SharePartitionKey, ManagedSharePartition]:
+        """The share partitions in memory, those that are being loaded included."""
+        return self._partitions
+
     # -- acknowledging ------------------------------------------------------------------------------------------
 
     async def acknowledge(
@@ -271,7 +283,10 @@ class SharePartitionManager(MetadataListener):
     async def _archive(self, managed: ManagedSharePartition, letters: DeadLetters) -> None:
         """Write records to the dead-letter queue, and then archive them, whether or not that has failed (KIP-1191)."""
         settings = self.settings(managed.key.group_id)
-        await self._dead_letters.send(managed.key, managed.partition, letters, settings)
+        managed.attempts.append(
+            await self._dead_letters.send(managed.key, managed.partition, letters, settings)
+        )
+        managed.dead_letters += letters.last_offset - letters.first_offset + 1
         await self._write(managed, managed.state.archive([letters]))
 
     # -- locks --------------------------------------------------------------------------------------------------

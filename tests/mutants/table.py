@@ -1836,7 +1836,7 @@ SHARE_PARTITIONS: Final = tuple(
             "records of aborted transactions are archived when they are read",
             _SHARE_PARTITION,
             f"{_SHARE}/acquiring.py",
-            "self._records.archive_range(first, last, RecordState.ACQUIRED)",
+            "self._records.archive_range(first, last, RecordState.ACQUIRED, Ending.ABORTED)",
             "pass",
         ),
         _one(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from .partition import SharePartition
-from .values import Acknowledged, Acquired, Change, DeadLetters, Fetched, InFlight, Limits, Refused
+from .values import Acknowledged, Acquired, Change, DeadLetters, Ending, Fetched, InFlight, Limits, Refused
 
 __all__ = [
     "Acknowledged",
     "Acquired",
     "Change",
     "DeadLetters",
+    "Ending",
     "Fetched",
     "InFlight",
     "Limits",

@@ -12,7 +12,7 @@ from broker.share.state import RecordState
 from .in_flight import InFlightBatch, InFlightState
 from .locks import AcquisitionLock
 from .records import InFlightRecords
-from .values import Acquired, DeliverySettings, Fetched, Limits
+from .values import Acquired, DeliverySettings, Ending, Fetched, Limits
 
 _base_offset: Final = itemgetter(0)
 _last_offset: Final = attrgetter("last_offset")
@@ -230,7 +230,7 @@ class Acquisition:
         """Archive the acquired records of aborted transactions, and return the others."""
         aborted, others = self._fetched.aborted, []
         for first, last in aborted:
-            self._records.archive_range(first, last, RecordState.ACQUIRED)
+            self._records.archive_range(first, last, RecordState.ACQUIRED, Ending.ABORTED)
         for each in self._acquired:
             offset, index = each.first_offset, bisect_left(aborted, each.first_offset, key=itemgetter(1))
             while index < len(aborted) and aborted[index][0] <= each.last_offset:

@@ -10,6 +10,7 @@ from broker.share.state import TERMINAL, RecordState
 from protocol.slotted import slotted
 
 from .locks import AcquisitionLock
+from .values import Ending
 
 NO_MEMBER = ""
 
@@ -21,12 +22,14 @@ class InFlightState:
     state: RecordState
     delivery_count: int
     member_id: str = NO_MEMBER
-    """The member that has acquired the records."""
+    """The member that has acquired the records, or was the last to do so."""
     lock: AcquisitionLock | None = None
     rollback: tuple[str, int] | None = None
     """While ``state`` is being written: the member that had acquired the records, and the delivery count limit then."""
     is_final: bool = False
     """Whether the records were archived meanwhile, so that no failed write makes them available again."""
+    ending: Ending | None = None
+    """Why the records are not acquired any more."""
 
     @property
     def is_available(self) -> bool:
@@ -37,12 +40,17 @@ class InFlightState:
         """Whether the start offset may pass the records."""
         return self.state in TERMINAL and self.rollback is None
 
-    def leave(self, state: RecordState, delivery_count_limit: int, dead_letters: bool) -> None:
-        """Change the state of acquired records. Records that were delivered too often are archived instead of available."""
+    def leave(
+        self, state: RecordState, delivery_count_limit: int, dead_letters: bool, ending: Ending | None
+    ) -> None:
+        """Change the state of acquired records. Records that were delivered too often are archived instead of available.
+
+        If ``ending`` is None, the former one stays.
+        """
         if state is RecordState.AVAILABLE and self.delivery_count >= delivery_count_limit:
             state = RecordState.ARCHIVING if dead_letters else RecordState.ARCHIVED
         self.state = state
-        self.member_id = NO_MEMBER
+        self.ending = ending or self.ending
 
 
 class InFlightBatch:
@@ -130,7 +138,7 @@ class InFlightBatches:
             whole = batch.state
             lock = whole.lock if whole.state is RecordState.ACQUIRED else None
             batch.offsets = [
-                InFlightState(whole.state, whole.delivery_count, whole.member_id, lock)
+                InFlightState(whole.state, whole.delivery_count, whole.member_id, lock, ending=whole.ending)
                 for _ in range(batch.size)
             ]
             if lock is not None:

@@ -12,7 +12,7 @@ from protocol.errors import ErrorCode
 from protocol.named_tuple import NamedTuple
 
 from .acquiring import Acquisition
-from .in_flight import InFlightBatch, InFlightState
+from .in_flight import NO_MEMBER, InFlightBatch, InFlightState
 from .locks import AcquisitionLock
 from .records import InFlightRecords
 from .values import (
@@ -21,6 +21,7 @@ from .values import (
     Change,
     DeadLetters,
     DeliverySettings,
+    Ending,
     Fetched,
     InFlight,
     Limits,
@@ -31,6 +32,7 @@ REJECT: Final = 3
 RENEW: Final = 4
 _STATES: Final = (RecordState.ARCHIVED, RecordState.ACKNOWLEDGED, RecordState.AVAILABLE, RecordState.ARCHIVED)
 """The new state by AcknowledgeType: gap, accept, release, reject."""
+_ENDINGS: Final = (Ending.GAP, Ending.ACCEPTED, Ending.RELEASED, Ending.REJECTED)
 REJECTED: Final = "Offset rejected by client."
 EXCEEDED: Final = "Offset delivery count exceeded the threshold."
 
@@ -41,11 +43,13 @@ class SharePartition(InFlightRecords):
     The cost of a call depends on the records that it reads or changes, not on the number of records and members.
     """
 
-    __slots__ = ("state_epoch",)
+    __slots__ = ("lock_timeouts", "state_epoch")
 
     def __init__(self) -> None:
         super().__init__()
         self.state_epoch = 0
+        self.lock_timeouts = 0
+        """Number of records whose lock has run out (Kafka's metric AcquisitionLockTimeoutPerSec)."""
 
     def load(self, stored: StoredState, settings: DeliverySettings) -> Change | None:
         """Take over the stored state, whose start offset must be set.
@@ -146,7 +150,7 @@ class SharePartition(InFlightRecords):
             else:
                 is_dead_letter = kind == REJECT and by.settings.dead_letter_topic
                 new = RecordState.ARCHIVING if is_dead_letter else _STATES[kind]
-                self._begin(by.change, state, first, last, new, by.settings)
+                self._begin(by.change, state, first, last, new, by.settings, _ENDINGS[kind])
 
     def _renew(self, state: InFlightState, first_offset: int, last_offset: int, by: _Acknowledgement) -> None:
         if not by.settings.renew_acknowledge:
@@ -163,7 +167,7 @@ class SharePartition(InFlightRecords):
         change = Change()
         for lock in self.locks.of(member_id):
             for state, first, last in self._locked(lock):
-                self._begin(change, state, first, last, self._released(last), settings)
+                self._begin(change, state, first, last, self._released(last), settings, Ending.SESSION_ENDED)
         return self._complete(change) if change.batches else None
 
     def expire(self, now_ms: int, settings: DeliverySettings) -> Change | None:
@@ -171,7 +175,8 @@ class SharePartition(InFlightRecords):
         change = Change()
         while (lock := self.locks.pop_expired(now_ms)) is not None:
             for state, first, last in self._locked(lock):
-                self._end(change, state, first, last, self._released(last), settings)
+                self.lock_timeouts += last - first + 1
+                self._end(change, state, first, last, self._released(last), settings, Ending.LOCK_EXPIRED)
                 self.unlock(state)
                 if state.state is RecordState.AVAILABLE:
                     self.batches.set_available(first, last)
@@ -236,7 +241,7 @@ class SharePartition(InFlightRecords):
                 state.state, state.member_id = RecordState.ACQUIRED, member_id
             else:
                 self.unlock(state)
-                state.leave(RecordState.AVAILABLE, delivery_count_limit, dead_letters=False)
+                state.leave(RecordState.AVAILABLE, delivery_count_limit, False, Ending.LOCK_EXPIRED)
                 if state.state is RecordState.AVAILABLE:
                     self.batches.set_available(first, last)
                     self.archive_range(first, min(last, self.start_offset - 1), RecordState.AVAILABLE)
@@ -251,11 +256,12 @@ class SharePartition(InFlightRecords):
         last_offset: int,
         new: RecordState,
         settings: DeliverySettings,
+        ending: Ending,
     ) -> None:
         """Begin the transition of acquired records to another state. They keep the lock until it is written."""
         state.rollback = (state.member_id, settings.delivery_count_limit)
         change.transitions.append(state)
-        self._end(change, state, first_offset, last_offset, new, settings)
+        self._end(change, state, first_offset, last_offset, new, settings, ending)
 
     def _end(
         self,
@@ -265,9 +271,10 @@ class SharePartition(InFlightRecords):
         last_offset: int,
         new: RecordState,
         settings: DeliverySettings,
+        ending: Ending,
     ) -> None:
         """Change the state of acquired records, as part of a change to write."""
-        state.leave(new, settings.delivery_count_limit, bool(settings.dead_letter_topic))
+        state.leave(new, settings.delivery_count_limit, bool(settings.dead_letter_topic), ending)
         count = state.delivery_count
         change.batches.append(StateBatch(first_offset, last_offset, state.state, count))
         if state.state in TERMINAL:
@@ -301,15 +308,19 @@ class SharePartition(InFlightRecords):
     def _views(self, states: Iterable[tuple[InFlightState, int, int]]) -> Iterator[InFlight]:
         for state, first, last in states:
             is_passed = state.is_done and last < self.start_offset
+            is_acquired = state.state is RecordState.ACQUIRED
             if not is_passed:
+                is_held = is_acquired or state.rollback is not None
                 yield InFlight(
                     first,
                     last,
                     state.state,
                     state.delivery_count,
-                    state.member_id if state.rollback is None else state.rollback[0],
+                    state.member_id if is_held else NO_MEMBER,
                     None if state.lock is None else state.lock.expires_ms,
                     state.rollback is not None,
+                    NO_MEMBER if is_held else state.member_id,
+                    None if is_acquired else state.ending,
                 )
 
 

@@ -8,6 +8,7 @@ from broker.share.state import TERMINAL, RecordState, StateBatch
 
 from .in_flight import InFlightBatch, InFlightBatches, InFlightState
 from .locks import AcquisitionLocks
+from .values import Ending
 
 
 class InFlightRecords:
@@ -78,7 +79,9 @@ class InFlightRecords:
             self.locks.release(state.lock)
             state.lock = None
 
-    def archive_range(self, first_offset: int, last_offset: int, former: RecordState) -> bool:
+    def archive_range(
+        self, first_offset: int, last_offset: int, former: RecordState, ending: Ending | None = None
+    ) -> bool:
         """Archive the records of a range that are in a state. Return whether there are any."""
         found = False
         for batch in self.batches.overlapping(first_offset, last_offset):
@@ -89,13 +92,13 @@ class InFlightRecords:
                 if state.state is former:
                     self.unlock(state)
                     state.is_final = found = True
-                    state.leave(RecordState.ARCHIVED, 0, dead_letters=False)
+                    state.leave(RecordState.ARCHIVED, 0, False, ending)
                     self.delivery_complete_count += self.counted(first, last)
         return found
 
     def skip_compacted(self, fetch_offset: int, base_offset: int) -> None:
         """Archive the available records from the offset that was read to the first batch: compaction has removed them."""
-        self.archive_range(fetch_offset, base_offset - 1, RecordState.AVAILABLE)
+        self.archive_range(fetch_offset, base_offset - 1, RecordState.AVAILABLE, Ending.COMPACTED)
         # Kafka does not move it here, and reads the same offset again and again if nothing is acquired behind it.
         self.move_gap(max(self.gap or 0, base_offset))
 
@@ -110,7 +113,7 @@ class InFlightRecords:
             return
         if self.batches:
             below = self.start_offset, log_start_offset - 1
-            self.archive_range(*below, RecordState.AVAILABLE)
+            self.archive_range(*below, RecordState.AVAILABLE, Ending.BELOW_LOG_START)
             for state, first, last in self.batches.states(*below):
                 if state.state in TERMINAL:
                     self.delivery_complete_count -= last - first + 1

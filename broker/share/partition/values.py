@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
+from enum import Enum
 from typing import TYPE_CHECKING, Protocol
 
 from broker.share.state import RecordState, StateBatch, StoredState
@@ -103,6 +104,21 @@ class Change:
     """The states that were changed, one for each of ``batches``. Empty if the change has taken effect."""
 
 
+class Ending(Enum):
+    """How the acquisition of records ended, or what archived them. For views: no decision depends on it."""
+
+    GAP = "gap"
+    ACCEPTED = "accepted"
+    RELEASED = "released"
+    REJECTED = "rejected"
+    LOCK_EXPIRED = "lock expired"
+    SESSION_ENDED = "session ended"
+    COMPACTED = "compacted"
+    BELOW_LOG_START = "below log start"
+    ABORTED = "aborted"
+    """The records are of an aborted transaction, and the group reads committed records only."""
+
+
 class InFlight(NamedTuple):
     """Records with one state, for views."""
 
@@ -116,6 +132,10 @@ class InFlight(NamedTuple):
     """When the acquisition lock runs out. None if the records are not locked."""
     in_transition: bool
     """Whether ``state`` is being written: it may be rolled back."""
+    former_member_id: str = ""
+    """The member that was the last to acquire the records, if none has now. Empty if none has since the state was loaded."""
+    ending: Ending | None = None
+    """Why the records are not acquired any more. None if they are, or if none has acquired them since then."""
 
 
 class Refused(Exception):

@@ -107,6 +107,26 @@ async def test_rejected_records_are_archiving_before_and_archived_after_they_are
     ]
 
 
+async def test_the_share_partition_keeps_where_its_dead_letters_are_and_why_others_were_lost(make):
+    world = make(errors_deadletterqueue_topic_name_prefix="dlq.")
+    queue(world, ENABLED)
+    world.produce(5)
+    await world.fetch(0, 0)
+    await reject(world, 1, 2)
+    world.configure(errors_deadletterqueue_topic_name="letters")
+    await world.acknowledge(3, {0: [(3, 4, [REJECT])]})
+    await turns()
+    [managed] = world.share.loaded().values()
+    refused = "topic name does not start with 'dlq.' (errors.deadletterqueue.topic.name.prefix)"
+    assert list(managed.attempts) == [
+        (1, 1, "dlq.g-0", 0, ""),
+        (2, 2, "dlq.g-0", 1, ""),
+        (3, 3, "", -1, refused),
+        (4, 4, "", -1, refused),
+    ]
+    assert managed.dead_letters == 4
+
+
 async def test_a_record_that_is_delivered_too_often_says_so(make):
     world = make(group_share_delivery_count_limit="2")
     queue(world, ENABLED)

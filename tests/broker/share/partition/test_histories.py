@@ -404,7 +404,7 @@ class History:
         for offset, record in model.records.items():
             if offset < model.start:
                 continue
-            _, _, state, count, member, expires_ms, in_transition = seen[offset]
+            _, _, state, count, member, expires_ms, in_transition, *_ = seen[offset]
             assert (state, count) == (record.state, record.count), offset
             assert in_transition == (record.transition is not None), offset
             if state is ACQUIRED:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from broker.share.partition import Acknowledged, Fetched, InFlight, Limits, Refused, SharePartition
+from broker.share.partition import Acknowledged, Ending, Fetched, InFlight, Limits, Refused, SharePartition
 from broker.share.settings import ShareGroupSettings
 from broker.share.state import RecordState, StoredState
 from tests.broker.share.partition.share import ACCEPT, GAP, REJECT, RELEASE, RENEW, Share, batches, stored
@@ -488,13 +488,37 @@ def test_views() -> None:
     pending = share.acknowledge("m1", (4, 4, ACCEPT))
     assert list(share.partition.in_flight()) == [
         InFlight(0, 1, ACQUIRED, 1, "m1", 100, False),
-        InFlight(2, 3, ARCHIVED, 1, "", None, False),
-        InFlight(4, 4, ACKNOWLEDGED, 1, "m1", 100, True),
+        InFlight(2, 3, ARCHIVED, 1, "", None, False, "m1", Ending.GAP),
+        InFlight(4, 4, ACKNOWLEDGED, 1, "m1", 100, True, "", Ending.ACCEPTED),
         InFlight(5, 9, ACQUIRED, 1, "m1", 100, False),
     ]
     assert share.partition.describe(5) == InFlight(5, 5, ACQUIRED, 1, "m1", 100, False)
     assert share.partition.describe(10) is None
     share.partition.roll_back(pending)
+
+
+def test_views_name_the_last_member_and_why_it_has_the_records_no_longer() -> None:
+    share = Share(batches(5, 2), stored=stored(0, (8, 9, AVAILABLE, 1)), record_lock_duration_ms=100)
+    share.fetch("m1", read=2)
+    share.ack((0, 0, RELEASE), (1, 1, REJECT))
+    share.release("m1")
+    share.fetch("m2", read=3)
+    share.pass_ms(100)
+    seen = [(each.first_offset, each.last_offset, *each[7:]) for each in share.partition.in_flight()]
+    assert seen == [
+        (0, 0, "m2", Ending.LOCK_EXPIRED),
+        (1, 1, "m1", Ending.REJECTED),
+        (2, 3, "m2", Ending.LOCK_EXPIRED),
+        (4, 5, "m2", Ending.LOCK_EXPIRED),
+        (8, 9, "", None),
+    ]
+    assert share.partition.lock_timeouts == 5
+    share.fetch("m3")
+    share.release("m3")
+    assert {each[7:] for each in share.partition.in_flight()} == {
+        ("m3", Ending.SESSION_ENDED),
+        ("m1", Ending.REJECTED),
+    }
 
 
 def calls_of_one_step(records: int, members: int) -> int:
